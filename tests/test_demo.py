@@ -84,7 +84,7 @@ def test_a_difference_is_shown_and_the_exit_code_is_1(mock_kafka: MockKafka) -> 
     assert code == 1
     assert "FINDING: it stores records twice; expected that it recovers" in shown
     assert find("B2").good_client not in shown
-    assert "1 of 1 parts went otherwise than expected." in shown
+    assert "1 of 1 parts did not go as expected." in shown
 
 
 def test_a_client_that_is_not_installed_is_skipped_by_name(mock_kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,9 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class Settings(TypedDict, total=False):
-    """The arguments of `MockKafka` and of the marker of pytest. `BrokerOptions` has the defaults,
-    `MockKafka` those of the last six."""
+    """The arguments of `MockKafka` and of the marker of pytest. `BrokerOptions` has the defaults; `MockKafka` has the defaults
+    of the last six.
+    """
 
     brokers: int
     topics: Topics | None
@@ -95,22 +96,22 @@ class Settings(TypedDict, total=False):
 class MockKafka(Waits):
     """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
 
-    `topics` are names, each perhaps with its number of partitions: `"orders"`, `["orders:3", "payments"]`, `{"orders": 3}`;
+    `topics` are names, each optionally with its number of partitions: `"orders"`, `["orders:3", "payments"]`, `{"orders": 3}`;
     or with replicas and Kafka's topic settings as well: `"orders:3:rf=2:cleanup.policy=compact"`, or in a dict `{"orders":
     {"partitions": 3, "replication_factor": 2, "configs": {"cleanup.policy": "compact"}}}`. `configs` are Kafka's settings by
     Kafka's names; `profile` and `rules` are the rules of the validator; `clock` is "system" or "frozen". With `cold_start` the
     coordinators of groups and transactions, and topics that are created automatically, need time at first, as in Kafka, and
     clients have to retry. `trace` is how much is traced: "off", "verdicts", "changes", "exchanges" or "all"
     (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs the extra control). With `data` the
-    logs are kept in that directory or in several, in Kafka's own files, and what is in them already is served; `sync` says when
-    they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts
-    as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords for SASL. `acls`
-    are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): they give the broker an authorizer,
-    and users may only do what the ACLs allow. With `telemetry` clients push their own metrics. `features` are the levels with
-    which a new cluster begins, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` wrote: the cluster
-    is that one, empty, except for what the other options say. `faults` are rules from `wirebroker.faults`; copies of them,
-    which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises ValueError for an option or setting
-    that cannot be used, DataError (an OSError) if the directory cannot.
+    logs are kept in this directory or in several, in Kafka's own files, and records that are already there are served; `sync`
+    says when they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the
+    verdicts as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords for SASL.
+    `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): they give the broker an
+    authorizer, and users may only do what the ACLs allow. With `telemetry` clients push their own metrics. `features` are the
+    levels with which a new cluster begins, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` wrote:
+    the cluster is an empty copy of the learned cluster. The other options win over the file. `faults` are rules from
+    `wirebroker.faults`; copies of them, which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises
+    ValueError for an option or setting that cannot be used, and DataError (an OSError) if the directory cannot be used.
     """
 
     def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
@@ -188,7 +189,7 @@ class MockKafka(Waits):
         self._thread = None
 
     def _forget(self) -> None:
-        """Become one that is not running, without touching the broker."""
+        """Forget the running broker without touching it. Afterwards this MockKafka is not running."""
         self._thread = self._host = self._loop = self._control = None
         self._ports.clear()
 
@@ -229,7 +230,8 @@ class MockKafka(Waits):
 
     @property
     def tls_folder(self) -> Path:
-        """Where the certificates lie that were made for it: `ca.pem`, which clients trust, and `client.pem`, one for a client.
+        """The folder of the certificates that were made for this MockKafka: `ca.pem`, which clients trust, and `client.pem`, a
+        client's certificate.
 
         RuntimeError if none were made.
         """
@@ -269,7 +271,7 @@ class MockKafka(Waits):
 
     @property
     def running(self) -> bool:
-        """Whether it is started, and not stopped."""
+        """Whether the broker is running."""
         return self._host is not None
 
     def _started(self) -> None:
@@ -290,7 +292,7 @@ class MockKafka(Waits):
         return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """The result of a function of the engine, also after the broker has stopped. None if it has never run."""
+        """The result of a function of the engine, also after the broker has stopped. None if the broker has never run."""
         if self._host is not None:
             return self._call(read)
         return None if self._ended is None else read(self._ended)
@@ -300,7 +302,7 @@ class MockKafka(Waits):
         return self._options.fault_seed if self._host is None else self._call(lambda engine: engine.plan.seed)
 
     def _change(self, function: Callable[[Engine, int], T]) -> T:
-        """Run a function of the engine and the time that changes something, and perform its effects."""
+        """Run a function that changes something, with the engine and the time as arguments, and perform its effects."""
         host = self._running
         assert self._loop is not None
 
@@ -341,9 +343,10 @@ class MockKafka(Waits):
         """The settings with which a client library connects, by its own names:
         `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
-        `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the first one
-        unless it is given; with OAUTHBEARER any name will do. A client certificate is in it if ssl.client.auth asks for one.
-        ValueError for an unknown library or user, if there is no user, and with OAUTHBEARER if tokens must be signed.
+        `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the first
+        user unless it is given; with OAUTHBEARER any name is valid. The settings have a client certificate if ssl.client.auth
+        asks for it. ValueError for an unknown library or user, if there is no user, and with OAUTHBEARER if tokens must be
+        signed.
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
@@ -372,7 +375,7 @@ class MockKafka(Waits):
             raise ValueError(f"give the client a token of your own: tokens must be signed by a key in {signed[0]}")
 
     def _token(self, user: str) -> str:
-        """A token that says so, good for an hour of the broker's clock."""
+        """An unsigned token for this user, valid for an hour of the broker's clock."""
         now = self.clock.now() / 1000
         return unsecured_token({"sub": user, "iat": now, "exp": now + 3600})
 
@@ -390,22 +393,22 @@ class MockKafka(Waits):
     ) -> None:  # fmt: skip
         """Create a topic, with num.partitions partitions and default.replication.factor replicas unless they are given.
 
-        ValueError if there is one of this name, or if the name or a setting is not allowed.
+        Raises ValueError if a topic has this name already, or if the name or a setting is not allowed.
         """
         self._change(lambda engine, now: operations.create_topic(engine, name, now, partitions, configs, replication_factor))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all that is in it. KeyError for a topic that does not exist."""
+        """Delete a topic with all its records. Raises KeyError for a topic that does not exist."""
         self._change(lambda engine, now: operations.delete_topic(engine, name, now))
 
     def topics(self, *, internal: bool = False) -> dict[str, states.TopicState]:
-        """The topics by name, with their settings and partitions; with `internal` also the coordinators' own."""
+        """The topics by name, with their settings and partitions; with `internal` also the coordinators' topics."""
         return self._call(lambda engine: states.topics(engine, internal=internal))
 
     def records(self, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]:
-        """Every record that is stored, by partition and offset. KeyError or IndexError if there is no such partition.
+        """Returns every stored record, by partition and offset. Raises KeyError or IndexError if there is no such partition.
 
-        These are also records of open and aborted transactions, and markers of their ends. With `committed` they are the
+        The result includes records of open and aborted transactions, and transaction markers. With `committed` it has only the
         records that a read_committed consumer gets.
         """
         return self._call(lambda engine: operations.records(engine, topic, partition, committed=committed))
@@ -428,7 +431,7 @@ class MockKafka(Waits):
         partition: int = 0,
         timestamp: int | None = None,
     ) -> int:
-        """Store a record without a client, creating the topic if there is none. Returns the record's offset.
+        """Store a record without a client. Creates the topic if it does not exist. Returns the record's offset.
 
         Texts are stored as UTF-8, dicts and lists as JSON.
         """
@@ -438,7 +441,7 @@ class MockKafka(Waits):
     # Groups, transactions, connections
 
     def groups(self) -> dict[str, states.Group]:
-        """Every consumer group by its id: its state, its members with their partitions, its committed offsets."""
+        """Every group by its id: its state, its members with their partitions, its committed offsets."""
         return self._call(states.groups)
 
     def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
@@ -458,7 +461,7 @@ class MockKafka(Waits):
         return self._call(lambda engine: len(engine.connections))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
-        """Audit whether delivery was exactly once, in these topics or in all, by the records that are stored now.
+        """Audit whether delivery was exactly once, in these topics or in all, from the records that are stored now.
 
         `intended` are the records that the application meant to send: rows, or a journal's path (`wirebroker.audit.journal`).
         KeyError for a topic that does not exist, ValueError for a row that cannot be read.
@@ -472,7 +475,8 @@ class MockKafka(Waits):
     # Effects of time, or of a second client
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-        """Let partitions forget a producer as after producer.id.expiration.ms. Returns how many partitions knew it.
+        """Let partitions forget a producer as after producer.id.expiration.ms. Returns the number of partitions that knew the
+        producer.
 
         KeyError or IndexError if there is no such partition.
         """
@@ -481,7 +485,7 @@ class MockKafka(Waits):
     def expire_transactional_id(self, transactional_id: str) -> None:
         """Let the coordinator forget a transactional id as after transactional.id.expiration.ms.
 
-        ValueError if it is unknown, or in a state in which Kafka forgets no id.
+        Raises ValueError if the id is unknown, or in a state in which Kafka forgets no id.
         """
         self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
 
@@ -500,20 +504,21 @@ class MockKafka(Waits):
     # The cluster: brokers, leaders, replicas
 
     def kill_broker(self, node_id: int) -> None:
-        """End a broker as with kill −9: its connections break, its port refuses, others lead its partitions.
+        """End a broker as with kill −9: its connections break, its port refuses connections, and other brokers lead its
+        partitions.
 
-        Records that were not replicated are lost. ValueError if there is no such broker, or it is already down.
+        Records that were not replicated are lost. Raises ValueError if there is no such broker, or if it is already down.
         """
         self._change(lambda engine, now: engine.kill_broker(node_id, now))
         self._change(lambda engine, now: engine.controller.finish())
 
     def start_broker(self, node_id: int) -> None:
-        """Start a broker that was killed: its replicas follow again and are in sync. Does nothing if it is up."""
+        """Start a killed broker: its replicas follow again and get in sync. Does nothing if the broker is up."""
         self._change(lambda engine, now: engine.start_broker(node_id, now))
         self._change(lambda engine, now: engine.controller.finish())
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
-        """Make this broker the partition's leader. ValueError unless it is up and its replica is in sync.
+        """Make this broker the partition's leader. Raises ValueError unless the broker is up and its replica is in sync.
 
         Records that a frozen replica lacks are lost.
         """
@@ -522,12 +527,12 @@ class MockKafka(Waits):
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
         """Elect the preferred leader. Returns Kafka's error code.
 
-        `unclean` elects any replica that is up, if the partition has no leader.
+        With `unclean`, if the partition has no leader, any replica whose broker is up is elected.
         """
         return self._change(lambda engine, now: engine.controller.elect_leader(topic, partition, now, unclean=unclean))
 
     def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a follower stop fetching; after replica.lag.time.max.ms it is out of sync. ValueError for the leader."""
+        """Make a follower stop fetching; after replica.lag.time.max.ms it is out of sync. Raises ValueError for the leader."""
         self._change(lambda engine, now: engine.controller.freeze_replica(topic, partition, node_id, now))
 
     def thaw_replica(self, topic: str, partition: int, node_id: int) -> None:
@@ -552,7 +557,7 @@ class MockKafka(Waits):
         self._change(lambda engine, now: operations.warm(engine, now))
 
     def reset(self, *, soft: bool = False) -> None:
-        """Close the connections, empty the broker and set back its clock, as if it had just been started.
+        """Close the connections, empty the broker and set back its clock, as at the start.
 
         With `soft`, connections, topics, and groups with their members stay, so clients can go on. The logs are emptied,
         committed offsets move to the ends of the logs, and faults, trace and clock are reset. RuntimeError if a reset that is
@@ -565,7 +570,7 @@ class MockKafka(Waits):
             return
         if host.engine.store is not None:
             raise RuntimeError(
-                f"this broker keeps its data in {host.engine.store.root}; a reset would delete it, a soft one would not"
+                f"this broker keeps its data in {host.engine.store.root}; a reset would delete it, a soft reset would not"
             )
 
         def begin_again() -> None:
@@ -575,21 +580,21 @@ class MockKafka(Waits):
         call_on(self._loop, begin_again)
 
     def snapshot(self) -> Snapshot:
-        """A copy of all that the broker has stored, and of its time, for `restore`. Clients go on.
+        """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients go on.
 
-        The records are not copied, so a snapshot takes little time and memory. RuntimeError with `data`, while a broker is
-        down, and while a replica does not follow or moves.
+        The records are not copied, so a snapshot takes little time and memory. Raises RuntimeError with `data`, while a broker
+        is down, and while a replica does not follow or is being moved.
         """
         host = self._running
         assert self._loop is not None
         return call_on(self._loop, host.snapshot)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of this MockKafka, as often as a test likes. Closes the connections.
+        """Go back to a snapshot of this MockKafka. A snapshot can be restored any number of times. Closes the connections.
 
         Topics with their ids, records, producers, open transactions, groups, committed offsets, settings, ACLs, users, quotas
-        and the clock are those of the snapshot; clients see a restart. Faults and trace are as after a reset. ValueError for a
-        snapshot of another MockKafka.
+        and the clock are those of the snapshot; clients see a restart. Faults and trace are as after a reset. Raises ValueError
+        for a snapshot of another MockKafka.
         """
         host = self._running
         assert self._loop is not None
@@ -630,8 +635,8 @@ class ClockControl:
 class Quotas:
     """The quotas of a broker's clients: limits of a user, of a client id, of both together, or of an address.
 
-    `"<default>"` as a name stands for all that have no limit of their own. A client that uses more has to wait, on the
-    broker's clock.
+    `"<default>"` as a name stands for all users, clients or addresses without a limit of their own. A client that uses more has
+    to wait, on the broker's clock.
     """
 
     def __init__(self, kafka: MockKafka) -> None:
@@ -643,7 +648,9 @@ class Quotas:
         request_percentage: float | None = None, controller_mutation_rate: float | None = None,
         connection_creation_rate: float | None = None,
     ) -> None:  # fmt: skip
-        """Set these limits, by Kafka's names; the others stay as they are. ValueError for one that Kafka would not take."""
+        """Set these limits, by Kafka's names; other limits do not change. Raises ValueError for a limit that Kafka would not
+        accept.
+        """
         named = {
             PRODUCE: producer_byte_rate, FETCH: consumer_byte_rate, REQUEST: request_percentage,
             MUTATION: controller_mutation_rate, CONNECTION: connection_creation_rate,
@@ -653,7 +660,7 @@ class Quotas:
         self._kafka._change(lambda engine, now: operations.set_quota(engine, entity, limits, now))
 
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
-        """Remove all limits of a user, a client id, both together, or an address; harmless if there are none."""
+        """Remove all limits of a user, a client id, both together, or an address; does nothing if there are none."""
         entity = {USER: user, CLIENT_ID: client_id, IP: ip}
         self._kafka._change(lambda engine, now: operations.remove_quota(engine, entity, now))
 
@@ -667,7 +674,7 @@ class Quotas:
         return self._kafka._call(states.quotas)
 
     def count_requests_as(self, milliseconds: float | None) -> None:
-        """Let request_percentage count each request as taking so long; None measures the machine's time again."""
+        """Let request_percentage count this time for each request; None measures the machine's time again."""
         self._kafka._call(lambda engine: setattr(engine.throttle, "request_ms", milliseconds))
 
 
@@ -686,15 +693,15 @@ class TelemetryView:
     ) -> None:  # fmt: skip
         """Ask clients for the metrics with these prefixes, or for all, every `interval_ms` (100 to 3,600,000).
 
-        `match` chooses clients, as `client_id=app.*`. RuntimeError without `telemetry=True`, ValueError if Kafka refuses the
-        subscription.
+        `match` chooses clients, for example `client_id=app.*`. RuntimeError without `telemetry=True`, ValueError if Kafka
+        refuses the subscription.
         """
         wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": ",".join(match)}
         self._kafka._change(lambda engine, now: operations.subscribe(engine, name, wanted, now))
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """The pushed metrics, oldest first; only from this client, and only this metric, if they are given. Needs the extra
-        telemetry.
+        """Returns the pushed metrics, oldest first. With `client_id` or `metric`, only those of this client or this metric.
+        Needs the extra telemetry.
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """

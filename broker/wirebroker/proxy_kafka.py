@@ -32,16 +32,15 @@ T = TypeVar("T")
 
 
 class ProxyKafka:
-    """A proxy before the cluster of which `upstream` is one broker; `trace` is as for MockKafka.
+    """A proxy in front of the cluster to which the broker `upstream` belongs; `trace` is as for MockKafka.
 
     If `upstream` has several addresses, separated by commas, clients get the first that can be reached.
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
     `configs` are limits for clients by Kafka's names, such as `socket.request.max.bytes`.
-    `client_tls` is for connections of clients, `upstream_tls` for those to brokers. If the latter has a certificate, let
-    `client_tls` want certificates, too (`verify_mode`), unless the proxy listens on loopback.
-    `capture` is a pcapng file for Wireshark.
-    `control` opens the HTTP control and the live page, at `control_url` (needs the extra control). Raises ValueError for an
-    address that cannot be read.
+    `client_tls` is for connections of clients, `upstream_tls` for connections to brokers. If `upstream_tls` has a certificate,
+    let `client_tls` require certificates, too (`verify_mode`), unless the proxy listens on loopback. `capture` is a pcapng file
+    for Wireshark. `control` opens the HTTP control and the live page, at `control_url` (needs the extra control). Raises
+    ValueError for an address that cannot be read.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class ProxyKafka:
         self.stop()
 
     def start(self) -> None:
-        """Open the first listener. The other brokers get theirs when a response names them. Raises OSError."""
+        """Open the first listener. The other brokers get their listeners when a response names them. Raises OSError."""
         self._thread = self._given_thread or LoopThread()
         try:
             self._address = self._thread.await_(self._start())
@@ -135,7 +134,7 @@ class ProxyKafka:
         return self._control.url
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition()` holds, which is checked every 10 ms. TimeoutError after `timeout` s."""
+        """Wait until `condition()` holds; it is checked every 10 ms. Raises TimeoutError after `timeout` s."""
         end = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > end:

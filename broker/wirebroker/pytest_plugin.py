@@ -6,10 +6,10 @@
     @pytest.mark.mock_kafka(brokers=3, topics={"orders": 6})
     def test_three(mock_kafka): ...
 
-With `mock_kafka` every test gets brokers of its own, on new ports, so that a client left over from the test before cannot
-reach them. `module_mock_kafka` and `session_mock_kafka` live for a module or the session, and are reset softly after each test,
-so that a service that is connected to them lives on. All share one event loop in a thread that lives as long as the session
-(under xdist: one per worker).
+With `mock_kafka` every test gets brokers of its own, on new ports, so that a client of an earlier test cannot reach them.
+`module_mock_kafka` and `session_mock_kafka` live for a module or the session, and are reset softly after each test, so that a
+connected service keeps running. All share one event loop in a thread that lives as long as the session (under xdist: one per
+worker).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ EXPLORE = "explore"
 """The keyword of the marker that is not a setting of MockKafka."""
 SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
-"""Every broker that has started, until a test begins after it has stopped."""
+"""Every started broker. A stopped broker leaves the list when the next test begins."""
 _shared = pytest.StashKey[dict[str, "MockKafka"]]()
 _explored = pytest.StashKey[Any]()
 """The run of a test that is explored."""
 _wrong = pytest.StashKey[str]()
 """Why a test cannot be explored."""
 _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
-"""How to start another broker like one of the fixture `mock_kafka`."""
+"""Starts another broker like the one of the fixture `mock_kafka`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Hear of no more brokers."""
+    """Stop registering brokers."""
     made.listeners.remove(config.stash[_brokers].append)
 
 
@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the flag that explores every test with the fixture."""
     parser.getgroup("wirebroker").addoption(
         "--mock-kafka-explore", action="store_true",
-        help="run each test that uses mock_kafka once for each fault that its requests can meet",
+        help="run each test that uses mock_kafka once for each fault that can happen to its requests",
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def _wirebroker_thread() -> Iterator[LoopThread]:
 
 @pytest.fixture
 def mock_kafka_factory(mock_kafka_settings: Settings, _wirebroker_thread: LoopThread) -> Iterator[Callable[..., MockKafka]]:
-    """Start as many MockKafka as the test wants: `mock_kafka_factory(brokers=3)`; they stop when it ends."""
+    """Start any number of MockKafkas: `mock_kafka_factory(brokers=3)`. They stop when the test ends."""
     with ExitStack() as running:
 
         def start(**settings: Any) -> MockKafka:
@@ -123,7 +123,7 @@ def mock_kafka(
 
 @pytest.fixture
 def kafka_proxy(_wirebroker_thread: LoopThread) -> Iterator[Callable[..., ProxyKafka]]:
-    """Start as many proxies as the test wants: `kafka_proxy(upstream="broker:9092")`; they stop when it ends."""
+    """Start any number of proxies: `kafka_proxy(upstream="broker:9092")`. They stop when the test ends."""
     from wirebroker.proxy_kafka import ProxyKafka
 
     with ExitStack() as running:
@@ -286,7 +286,7 @@ def _another(config: pytest.Config, kafka: MockKafka) -> Iterator[MockKafka]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Reset the shared brokers that this test used, and let their clients live on."""
+    """Reset the shared brokers that this test used softly, so that their clients continue."""
     yield
     for name, kafka in item.config.stash[_shared].items():
         if kafka.running and name in getattr(item, "fixturenames", ()):
@@ -295,7 +295,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Add what each broker has seen to the report of a test that failed."""
+    """Add the verdicts, records and groups of each broker to the report of a failed test."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     if (explored := item.stash.get(_explored, None)) is not None and call.excinfo is not None:

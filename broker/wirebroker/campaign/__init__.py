@@ -1,4 +1,4 @@
-"""Many runs, one misfortune in each: which one breaks an application?
+"""Many runs with one fault each: which fault breaks an application?
 
 cases        a table of cases, played at once by workers, with results as JSON lines
 workers      threads, processes, or the executors of a Spark cluster

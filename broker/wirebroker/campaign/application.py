@@ -1,4 +1,4 @@
-"""One run: a broker of its own, at most a few faults, and the user's command, which is a process."""
+"""One run: its own broker, at most a few faults, and a process that runs the user's command."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from wirebroker.trace.selection import GROUP, TRANSACTION
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
 ROWS, PLAIN_ROWS = 20_000, 500_000
-"""Rows of the trace that a run keeps; a plain run keeps more, because they are the table of cases."""
+"""The number of trace rows that a run keeps. A plain run keeps more, because its rows become the table of cases."""
 TAIL = 4000
 """Bytes of the command's output that a run keeps."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
-"""Requests in a second, and in the whole run at least, and how many times those of the plain run, that are a storm."""
+"""A storm is this many requests in a second, at least this many in the whole run, and this many times those of the plain run.
+"""
 LAST_BYTES_S = 1.0
 """Seconds for the bytes that the command sent before it ended."""
 ABORTED_AFTER_MINUTES = 16
@@ -42,7 +43,7 @@ ABORTED_AFTER_MINUTES = 16
 
 
 class CannotRun(RuntimeError):
-    """A command that cannot be run as it should; the message is a sentence."""
+    """Raised if a command cannot be run as required; the message is a sentence."""
 
 
 @dataclass(slots=True)
@@ -57,9 +58,9 @@ class Run:
     storm: bool = False
     fired: int = 0
     stored: dict[str, list[StoredRecord]] = field(default_factory=dict)
-    """by topic, as a read_committed consumer gets them, without those of the setup"""
+    """by topic, as a read_committed consumer gets them, without the records of the setup"""
     open_transactions: list[str] = field(default_factory=list)
-    """those that hold records back"""
+    """the open transactions that hold records back"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """offsets by group, topic and partition"""
     has_static_members: bool = False
@@ -83,11 +84,11 @@ class Application:
     cwd: str | None = None
     """the command's working directory; None: that of this process"""
     upstream: Upstream | None = None
-    """the real cluster that each run uses, instead of brokers; then one run follows the other"""
+    """the real cluster that each run uses instead of brokers; runs then follow one another"""
     thread: LoopThread | None = field(default_factory=LoopThread)
     """of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
-    """those that run now"""
+    """the processes that are running"""
 
     def run(
         self, faults: Iterable[Mapping[str, Any]] = (), usual: int | None = None, *, changed: Mapping[str, Any] | None = None
@@ -147,7 +148,7 @@ class Application:
         self, command: Sequence[str], kafka: MockKafka | ProxyKafka, limit: float, watch: Watch | None = None
     ) -> tuple[int | None, str]:  # fmt: skip
         """Run a command to its end: its exit code, None if it was ended by force, and the end of its output."""
-        first, *_ = kafka.bootstrap_servers.split(",")  # in every run one address, for an application that takes no list
+        first, *_ = kafka.bootstrap_servers.split(",")  # one address, for an application that accepts no list
         address = dict.fromkeys((*VARIABLES, *self.variables), first)
         with tempfile.TemporaryFile() as output:
             try:
@@ -217,7 +218,7 @@ class Watch:
 
 
 def in_shell(command: str) -> list[str]:
-    """The words that run a command line of the system's shell."""
+    """The command that runs a command line in the system's shell."""
     return ["cmd", "/c", command] if os.name == "nt" else ["sh", "-c", command]
 
 
@@ -242,12 +243,12 @@ def _ends(kafka: MockKafka) -> Ends:
 
 
 def collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) -> None:
-    """Read what a run left in its broker. `begin` are the offsets of each topic and partition before it."""
+    """Read the records, offsets and transactions that a run left in its broker. `begin` are the offsets before the run."""
     groups = kafka.groups()
     run.has_static_members = any(member.instance_id for group in groups.values() for member in group.members)
     run.committed = {(group, *where): offset for group in groups for where, offset in kafka.committed_offsets(group).items()}
     topics, is_open = kafka.topics(), {name: each for name, each in kafka.transactions().items() if each.state == "Ongoing"}
-    if is_open:  # records after an open transaction are stored, and nobody gets them before its end
+    if is_open:  # records after an open transaction are stored, but a read_committed consumer does not get them before its end
         writers = {each for topic in topics for each in open_producers(kafka.records(topic))}
         run.open_transactions = sorted(name for name, each in is_open.items() if each.producer_id in writers)
         kafka.clock.advance(minutes=ABORTED_AFTER_MINUTES)
@@ -257,7 +258,7 @@ def collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) ->
 
 
 def _collect_upstream(run: Run, upstream: Upstream, begin: Mapping[tuple[str, int], int]) -> None:
-    """Read what a run left in a real cluster."""
+    """Read the records, offsets and transactions that a run left in a real cluster."""
     about = {name for row in run.rows if isinstance(row, RequestRow) for name in row.about}
     groups, transactional_ids = (
         {name.removeprefix(word) for name in about if name.startswith(word)} for word in (GROUP, TRANSACTION)

@@ -1,4 +1,6 @@
-"""A campaign: a table of cases, and workers that play them. The results are JSON lines, so that a campaign can go on."""
+"""A campaign: a table of cases, and workers that play them. The results are JSON lines, so that an interrupted campaign can
+continue.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class DamagedResults(ValueError):
 
 
 class Results:
-    """Results in a file of JSON lines. Each is written at once, so that an interrupted campaign loses none."""
+    """Results in a file of JSON lines. Each result is written at once, so that an interrupted campaign loses none."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         """With `resume` the results in the file stay; else they are deleted. Raises OSError, DamagedResults."""
@@ -52,7 +54,7 @@ class Results:
         self._file.write(json.dumps(result) + "\n")
 
     def add(self, result: Result) -> None:
-        """Write a result, and its files; one with the same id is replaced for readers. OSError."""
+        """Write a result and its files. For readers it replaces an earlier result with the same id. OSError."""
         for name, text in result.pop("files", {}).items():
             path = self.path.parent / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +63,7 @@ class Results:
         self._write(result)
 
     def write_parquet(self) -> Path:
-        """Write the results as a table for Spark and its like, beside their file; what is nested is JSON. Needs pyarrow."""
+        """Write the results as a table, for Spark and similar tools. Nested values are JSON. Needs pyarrow."""
         rows = [{name: _cell(value) for name, value in result.items()} for result in self.known.values()]
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name) for row in rows] for name in names}
@@ -77,10 +79,11 @@ class Results:
 def play_all(
     cases: Iterable[Case], play: Callable[[Case], Result], results: Results, players: Workers, *, go_on: Callable[[], bool],
 ) -> Iterator[Result]:  # fmt: skip
-    """Play the cases that have no result yet. Yields each result as it is known, those of earlier campaigns too.
+    """Play the cases that have no result yet. Yields each result as soon as it is known, including the results of earlier
+    campaigns.
 
-    No further case begins once `go_on` is false; those under way end first. If one raises, or the campaign is interrupted,
-    those under way are abandoned.
+    No further case begins once `go_on` is false; running cases end first. If a case raises, or the campaign is interrupted,
+    running cases are abandoned.
     """
     running: set[Future[Result]] = set()
     try:
@@ -114,5 +117,5 @@ def _cell(value: Any) -> Any:
 
 
 def in_shard(case: Case, shard: tuple[int, int] | None) -> bool:
-    """Whether a case belongs to this shard, the first of its numbers counted from 1. All machines divide alike."""
+    """Whether a case belongs to this shard; its first number counts from 1. All machines divide the cases in the same way."""
     return shard is None or crc32(case["id"].encode()) % shard[1] == shard[0] - 1

@@ -1,8 +1,8 @@
 """The dialogue that follows a fault. Runs with the same later dialogue form a class, and a second fault can match its requests.
 
-A dialogue is what each client said and heard. It has the order of the requests that change something. Of other requests it has
-only the set, because timers decide how often a client reads and asks for metadata. Equal neighbours count once. A dialogue
-leaves out times, offsets, partitions and the request that the fault matched.
+A dialogue is the sequence of each client's requests and responses. It has requests that change something in order. It has other
+requests only as a set, because timers decide how often a client reads and asks for metadata. Equal neighbours count once. A
+dialogue leaves out times, offsets, partitions and the request that the fault matched.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The errors that Kafka 4.3.1 returns for each API that applications use.
 
-Read from the response classes of kafka-clients 4.3.1 (`…Response.java` lists its codes) and from what handles the requests:
-ReplicaManager and ProducerStateManager for Produce and Fetch, GroupCoordinatorService and GroupMetadataManager for groups,
-TransactionCoordinator and TransactionStateManager for transactions. Errors are left out that need a request of another form
-(INVALID_REQUEST, UNSUPPORTED_VERSION), that a client meets in every run (MEMBER_ID_REQUIRED), or that Kafka returns to
+Read from the response classes of kafka-clients 4.3.1 (`…Response.java` lists its codes) and from the classes that handle the
+requests: ReplicaManager and ProducerStateManager for Produce and Fetch, GroupCoordinatorService and GroupMetadataManager for
+groups, TransactionCoordinator and TransactionStateManager for transactions. Errors are left out that need a request of another
+form (INVALID_REQUEST, UNSUPPORTED_VERSION), that a client meets in every run (MEMBER_ID_REQUIRED), or that Kafka returns to
 brokers only.
 """
 
@@ -141,4 +141,4 @@ SINCE: dict[tuple[str, str], int] = {
 """The first version of an API in which Kafka returns an error (KafkaApis, and the notes in the schemas)."""
 
 OF_LOST_DATA: frozenset[tuple[str, str]] = frozenset({("Fetch", "OFFSET_OUT_OF_RANGE")})
-"""Errors (API, name) that follow from records that the cluster has lost or deleted: no application can help it."""
+"""Errors (API, name) that follow from records that the cluster has lost or deleted: no application can prevent that."""

@@ -1,4 +1,4 @@
-"""The exploration of one command: two plain runs, the cases, what the first results add, the failures, the summary."""
+"""The exploration of one command: two plain runs, the cases, further cases, the failures, the summary."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from wirebroker.trace.rows import ProduceRow, Row
 LONGEST_S = 30.0
 """A run that hangs is played again if it ends by force within this time (`Application.limit`)."""
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
-"""A run that took so many times the plain run's time, and so many seconds more, is slower."""
+"""A run counts as slower if it took this many times the plain run's time, and this many seconds more."""
 
 
 @dataclass(slots=True)
 class Exploration:
-    """The cases that an application is tested with. `begin` sets `plain` and the table of cases."""
+    """The cases with which an application is tested. `begin` sets `plain` and the table of cases."""
 
     application: Application
     choice: Choice = field(default_factory=Choice)
@@ -56,14 +56,14 @@ class Exploration:
     def begin(self) -> None:
         """Run the command twice without faults, and make the table of cases. Raises CannotRun.
 
-        A real cluster is used once before, which leaves it as later runs find it.
+        With a real cluster, an additional first run brings the cluster into the state that later runs find.
         """
         if self.application.upstream is not None:
             self._plain()
         self.compare(self._plain(), self._plain())
 
     def compare(self, plain: Run, other: Run) -> None:
-        """Learn from two plain runs what to expect, and make the table of cases."""
+        """Derive the expected records from two plain runs, and make the table of cases."""
         self.plain = plain
         self.expected = expectation(plain, other, self.topics)
         if self.intended is not None:
@@ -71,7 +71,7 @@ class Exploration:
         found = places(self.plain.rows)
         self.by_client = {each.client_id for each in found} == {each.client_id for each in places(other.rows)}
         if not self.by_client:
-            self.expected.notices.append("the clients' ids differ from run to run, so clients are not told apart")
+            self.expected.notices.append("the clients' ids differ from run to run, so clients are not distinguished")
             found = places(self.plain.rows, by_client=False)
         self.places = found
         dynamic = frozenset() if plain.has_static_members else OF_STATIC_MEMBERS
@@ -96,7 +96,7 @@ class Exploration:
         return run
 
     def play(self, results: Results, players: Workers, more: Callable[[int], None] = lambda _: None) -> Iterator[Result]:
-        """Play the cases, and those that the results of the first ones suggest. `more` hears of further cases."""
+        """Play the cases, and the cases that the first results suggest. `more` is called with the number of further cases."""
         quick = [case for case in self.table if not is_slow(case)]
         silent = [case for case in self.table if is_slow(case)]
         found: list[Result] = []
@@ -139,7 +139,7 @@ class Exploration:
         return replace(self, application=application, plain=replace(self.plain, rows=[], stored={}), places={}, table=[])
 
     def _in_order(self, results: Sequence[Result]) -> list[Result]:
-        """The results in the order of the table; they were known in any order."""
+        """The results in the order of the table, whatever the order in which the runs ended."""
         order = {case["id"]: place for place, case in enumerate(self.table)}
         return sorted(results, key=lambda result: order.get(result["id"], len(order)))
 
@@ -232,7 +232,7 @@ class Exploration:
 
 
 def _begins_late(rows: Iterable[Row]) -> bool:
-    """Whether the first batch that a partition has of a producer's epoch is not the producer's first one."""
+    """Whether a partition's first batch of a producer's epoch is not the first batch that the producer sent."""
     seen: set[tuple[str, int, int, int]] = set()
     for row in rows:
         if isinstance(row, ProduceRow) and row.producer_id >= 0 and row.verdict == "accepted":
@@ -249,5 +249,5 @@ def is_broken(result: Result) -> bool:
 
 
 def trace_file(case_id: str) -> Path:
-    """The trace of a run that broke the application, in the folder of the report. Beside it is what the command said."""
+    """Keep the trace of a run that broke the application, and the command's output, in the folder of the report."""
     return Path("traces", f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl")

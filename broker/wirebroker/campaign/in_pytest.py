@@ -1,4 +1,4 @@
-"""A test that is explored: it runs twice without faults, then once for each fault, each time with new fixtures.
+"""Explores a test: runs it twice without faults, then once for each fault, each time with new fixtures.
 
 A run breaks the test if its own assertion fails, or if it passes and the log differs. Any other exception is a failure that the
 application reported. Each case is a subtest (pytest 9 or newer); the test itself fails if a case breaks it.
@@ -29,7 +29,7 @@ WORDS = ("api", "faults", "every")
 
 
 class Explored:
-    """The run of a test that is under way."""
+    """The current run of a test."""
 
     def __init__(self) -> None:
         self.run = Run(0, 0.0)
@@ -106,7 +106,7 @@ def choice_of(wanted: Any) -> Choice:
 def _once(
     item: pytest.Item, nextitem: Any, explored: Explored, case: Case | None
 ) -> tuple[list[pytest.TestReport], Run]:  # fmt: skip
-    """Run the test with new fixtures: its reports, and what was done."""
+    """Run the test with new fixtures. Returns its reports and the result of the run."""
     explored.prepare(case)
     item._initrequest()  # type: ignore[attr-defined]
     began = time.monotonic()
@@ -123,7 +123,7 @@ def _once(
 
 
 def _is_own_check(error: BaseException) -> bool:
-    """Whether the test found something wrong, and not the application."""
+    """Whether the test reported the failure, and not the application."""
     waited = isinstance(error, TimeoutError) and "did not come true" in str(error)
     return isinstance(error, AssertionError | pytest.fail.Exception) or waited
 

@@ -1,7 +1,7 @@
 """From the requests of a run without faults to a table of cases: one fault at one request each.
 
 Requests of the same client, API and topic are one class: the client is in the same state at each of them, except at the first
-and the last. A case strikes the first, the second or the last request of a class, or each of them.
+and the last. A case puts a fault at the first, the second or the last request of a class, or at each of them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ THROTTLE_MS = 500
 LATE_MS = 100
 """The delay of an error in ms. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
-"""APIs with which each connection begins: only their loss is tried."""
+"""APIs with which each connection begins. The only faults that are tried there are lost requests and responses."""
 LAST_VALUE_AT = -5
-"""Where the last value of a Fetch ends: three tags and the number of headers come after it."""
+"""The distance of a Fetch's last value from the end: three tags and the number of headers follow it."""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
-"""Faults of a cluster that loses or damages stored records. No application can make up for them, so they are tried only if they
-are named. A Produce with acks=1 is an exception: the application accepts that a new leader lacks the batch."""
+"""Faults of a cluster that loses or damages stored records. No application can make up for them, so they are tried only if
+`--faults` names them. A Produce with acks=1 is an exception: the application accepts that a new leader lacks the batch.
+"""
 IF_NAMED = ("upgrade",)
 """Faults that are tried only if they are named: no cluster meets them by accident."""
 NEWEST = f"kafka-{RELEASES[-1]}"
@@ -45,8 +46,9 @@ USUAL = (
 MOVES = ("move_leader", "move_coordinator")
 """Faults that need a second broker. A run with one of them has two."""
 JUMPS_MS = (120_000, 90_000_000)
-"""How far the broker's clock jumps: longer than sessions and transactions last by default, and longer than a partition
-remembers a producer."""
+"""The jumps of the broker's clock: beyond the default timeouts of sessions and transactions, and beyond the time for which a
+partition remembers a producer.
+"""
 COORDINATED = frozenset(lose_coordinator.only_apis) - READING | {"OffsetFetch"}
 """APIs of coordinators that members and producers use."""
 
@@ -81,7 +83,7 @@ class Asked:
     """of a Produce"""
     idempotent: bool = False
     before: tuple[int, int, int] | None = None
-    """of a Produce: the partition and the base offset of the batch before it there, and how many are before it"""
+    """for a Produce: the partition, the base offset of the preceding batch there, and the number of earlier batches"""
     transactional_ids: tuple[str, ...] = ()
     fetched: list[FetchRow] = field(default_factory=list)
 
@@ -89,7 +91,7 @@ class Asked:
 def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[Asked]]:
     """The classes of requests in a trace, each with its requests in order.
 
-    With `by_client` false, clients are not told apart, because their ids differ from run to run.
+    With `by_client` false, the classes do not distinguish clients, because the clients' ids differ from run to run.
     """
     found: dict[Place, list[Asked]] = {}
     exchanges: dict[tuple[int, int, int], list[Asked]] = {}
@@ -131,7 +133,7 @@ def _transactional_ids(row: RequestRow) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The faults to try, and the requests to try them at."""
+    """The faults to try, and the requests at which to try them."""
 
     apis: frozenset[str] | None = None
     faults: frozenset[str] | None = None
@@ -148,7 +150,7 @@ class Choice:
         known = {*USUAL, *OPTIONAL, *IF_NAMED, *ErrorCode.__members__}
         for name in faults:
             if proxied and name in KINDS and KINDS[name].needs_broker:
-                raise ValueError(f"{name}: this happens inside a broker, and a proxy before a real cluster cannot play it")
+                raise ValueError(f"{name}: this happens inside a broker, and a proxy in front of a real cluster cannot play it")
             if name not in known:
                 why = "it is not among the faults that are tried" if name in KINDS else "there is no such fault or error"
                 kinds = ", ".join((*USUAL, *OPTIONAL, *IF_NAMED))
@@ -156,8 +158,9 @@ class Choice:
         return cls(frozenset(apis) or None, frozenset(faults) or None, every, proxied)
 
     def has(self, fault: dict[str, Any], api: str, version: int) -> bool:
-        """Whether this fault is tried at a request of this version. Errors that are named are tried although Kafka does not
-        return them in this version or to these groups."""
+        """Whether this fault is tried at a request of this version. Named errors are tried even if Kafka does not return them
+        in this version or to these groups.
+        """
         kind, code = fault["kind"], fault.get("code")
         if self.proxied and KINDS[kind].needs_broker:
             return False
@@ -171,7 +174,7 @@ class Choice:
 
 
 def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
-    """The table: quick faults first, those for which a client waits until its own timeout last."""
+    """The table of cases: quick faults first, and faults for which a client waits until its own timeout last."""
     made: list[Case] = []
     for place, requests in found.items():
         if choice.apis is not None and place.api not in choice.apis:
@@ -217,7 +220,7 @@ def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
 
 
 def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
-    """Yields the faults that can hit this request."""
+    """Yields the faults that can happen at this request."""
     for kind in ("lose_request", "lose_ack") if asked.acks != 0 else ("lose_request",):
         yield {"kind": kind, "then": "disconnect"}
         yield {"kind": kind, "then": SILENT}
@@ -269,7 +272,7 @@ def _of_state(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
     if place.api == "Produce":
         yield {"kind": "error", "code": "NOT_LEADER_OR_FOLLOWER", "late": LATE_MS}
         yield {"kind": "crash_after_write"}
-        if asked.acks == 1 and asked.before is not None:  # the broker has acknowledged what no other broker has
+        if asked.acks == 1 and asked.before is not None:  # the broker has acknowledged records that no other broker has
             partition, offset, count = asked.before
             yield {"kind": "truncate", "offset": offset, "topic": place.topic, "partition": partition, "nth": count + 1}
         if asked.idempotent:

@@ -1,7 +1,6 @@
-"""What a run did to the records, as a read_committed consumer gets them, compared with two runs without faults or a journal.
-
-Two plain runs show what repeats. Records are compared by key and value if both runs stored the same ones; else by what they
-have in common: the fields of their JSON objects that repeat, their keys, or their number alone.
+"""The outcome of a run: its records, as a read_committed consumer gets them, are compared with two runs without faults or with
+a journal. Two plain runs show which properties repeat. Records are compared by key and value if both runs stored the same ones;
+else by their common properties: the fields of their JSON objects that repeat, their keys, or only their number.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from wirebroker.trace.rows import ProduceRow
 SILENT_OUTCOMES = ("lost", "doubled", "reordered", "open_transaction", "hung", "storm", "check_failed")
 """Outcomes that the application does not report, or after which it never ends."""
 KAFKAS_OWN = "kafka_defect"
-"""The outcome instead of lost or reordered if a defect of Kafka 4.3.1 causes it, which the next release has mended."""
+"""The outcome that replaces lost or reordered if a defect of Kafka 4.3.1 is the cause. The next release fixes the defect."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
 LISTED = 20
 """Records that a result lists."""
@@ -33,7 +32,7 @@ Lane = tuple[str, Hashable, str | None]
 
 @dataclass(slots=True)
 class Judged:
-    """The outcomes of a run, and the records that they are about."""
+    """The outcomes of a run, and the records that they concern."""
 
     outcomes: list[str]
     missing: list[str] = field(default_factory=list)
@@ -58,11 +57,11 @@ class Expectation:
     lanes: dict[Lane, list[Hashable]] = field(default_factory=dict)
     """what repeats in order"""
     by_client: bool = True
-    """whether lanes tell clients apart; not if the clients' ids differ from run to run"""
+    """whether lanes distinguish clients; false if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """the groups' offsets, compared only if no topic's records are"""
     notices: list[str] = field(default_factory=list)
-    """what does not repeat"""
+    """sentences about differences between the plain runs"""
 
     def judge(self, run: Run) -> Judged:
         """The outcomes of a run."""
@@ -84,7 +83,7 @@ class Expectation:
         for lane, got in lanes(run, identities, by_client=self.by_client).items():
             places = {identity: place for place, identity in enumerate(self.lanes.get(lane, ()))}
             latest = -1
-            for identity in dict.fromkeys(got):  # of copies the first one counts
+            for identity in dict.fromkeys(got):  # among copies, the first counts
                 place = places.get(identity, latest)
                 if place < latest:
                     judged.reordered.append(self.topics[lane[0]].labels.get(identity, ""))
@@ -138,7 +137,7 @@ def label(key: bytes | None, value: bytes | None) -> str:
 
 
 def expectation(one: Run, other: Run, topics: Collection[str] = ()) -> Expectation:
-    """Returns what two plain runs have in common. With `topics`, only records in these topics are compared."""
+    """Returns the properties that two plain runs have in common. With `topics`, only records in these topics are compared."""
     made = Expectation()
     for topic in sorted({*one.stored, *other.stored}):
         first, second = one.stored.get(topic, []), other.stored.get(topic, [])
@@ -164,7 +163,9 @@ def expectation(one: Run, other: Run, topics: Collection[str] = ()) -> Expectati
 
 
 def intend(made: Expectation, rows: Iterable[Intended]) -> None:
-    """Expect the records of a journal instead of those of the plain runs. Rows that failed may be there or not."""
+    """Expect the records of a journal instead of the records of the plain runs. A row that was reported as failed may be stored
+    or not.
+    """
     counts: dict[str, Counter[Hashable]] = {}
     labels: dict[Hashable, str] = {}
     for row in rows:
@@ -224,7 +225,7 @@ def _fields(record: StoredRecord, names: Iterable[str]) -> Hashable:
 
 
 def lanes(run: Run, identities: Mapping[str, Identity], *, by_client: bool = True) -> dict[Lane, list[Hashable]]:
-    """The records of each key and client in their order; without keys, those of a topic that has them in one partition."""
+    """The records of each key and client in their order. Without keys, a topic with one partition is one sequence."""
     clients = _clients(run) if by_client else {}
     found: dict[Lane, list[Hashable]] = {}
     for topic, identity in identities.items():

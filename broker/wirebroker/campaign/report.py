@@ -78,7 +78,7 @@ def _headline(result: Result) -> str:
 
 
 def _test(exploration: Exploration, result: Result, name: str) -> str:
-    """A test that fails until the application is mended."""
+    """A test that fails until the application is fixed."""
     application = exploration.application
     upstream = application.upstream
     rules = ", ".join(_call(words) for words in faults_of(result))

@@ -18,16 +18,16 @@ from wirebroker.campaign.outcomes import SILENT_OUTCOMES
 from wirebroker.campaign.words import NAMES, fault_in_words, place_of, ways
 
 WIDTH = 128
-"""Columns, where there is no terminal that has its own."""
+"""The width in columns, if the output is not a terminal."""
 BAR = 19
-"""Columns of the bar that stays on a terminal."""
+"""The width of the progress bar in columns."""
 SHOWN_APIS = 6
 MOST_WAYS = 12
-"""Ways to one outcome that are shown; explore.json has all."""
+"""The number of causes that are shown for an outcome; explore.json has all."""
 
 
 def bar(console: Console) -> Progress:
-    """The progress of a campaign; nothing where no one watches."""
+    """Shows the progress of a campaign on a terminal, and nothing elsewhere."""
     columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
@@ -47,7 +47,7 @@ class Screen:
         self.console.print(text, soft_wrap=True)
 
     def plain(self, exploration: Exploration) -> None:
-        """The run without faults, and what does not repeat."""
+        """Shows the run without faults, and the differences between the plain runs."""
         run = exploration.plain
         stored = sum(map(len, run.stored.values()))
         shown = [f"{count} {api}" for api, count in run.requests.most_common(SHOWN_APIS)]
@@ -58,14 +58,14 @@ class Screen:
 
     @contextmanager
     def progress(self, exploration: Exploration) -> Iterator[Progress]:
-        """A bar while the cases are played; nothing where no one watches."""
+        """Shows a bar on a terminal while the cases are played, and nothing elsewhere."""
         requests = sum(map(len, exploration.places.values()))
         with bar(self.console) as progress:
             progress.add_task(f"trying faults at {requests} requests", total=len(exploration.table))
             yield progress
 
     def results(self, summary: Mapping[str, Any], results: Sequence[Result], seconds: float, requests: int) -> None:
-        """Everything that was found."""
+        """Shows all outcomes."""
         counts = summary["summary"]
         tried = f"tried {plural(counts['runs'], 'fault')} at {plural(requests, 'request')}"
         if self.console.is_terminal:

@@ -1,4 +1,4 @@
-"""One case as a test: what an exploration found, played again until the application is mended."""
+"""One case of an exploration as a test, which fails until the application is fixed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def assert_survives(
     output: Sequence[str] = (), variables: Sequence[str] = (), limit: float = 180.0, cwd: str | None = None,
     upstream: str | None = None,
 ) -> None:  # fmt: skip
-    """Run a command twice without faults, then once with these. AssertionError if it breaks silently, or no fault has fired.
+    """Run a command twice without faults, then once with these faults. Raises AssertionError if the command breaks silently, or
+    if no fault has fired.
 
-    The words are those of `wirebroker explore`. CannotRun if the command does not end well without faults.
+    The words are those of `wirebroker explore`. Raises CannotRun if the command fails without faults.
     """
     settings: dict[str, Any] = {"topics": list(topics), "configs": dict(configs or {})}
     cluster = None

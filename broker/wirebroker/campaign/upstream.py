@@ -1,7 +1,7 @@
-"""A real cluster in place of a broker of each run's own: what a run left there, and how the next run finds it.
+"""A real cluster in place of each run's own broker: reads a run's records, and prepares the cluster for the next run.
 
-The records of earlier runs stay, so a run's records are those after the ends of the partitions at its begin. Afterwards
-the application's transactions are aborted, its members leave their groups, and its groups have committed the ends.
+The records of earlier runs stay, so a run's records are the records after the log end offsets at its start. Afterwards
+the application's transactions are aborted, its members leave their groups, and its groups commit the log end offsets.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PASSING = frozenset(
 
 
 class UpstreamError(RuntimeError):
-    """The cluster refused something; the message is a sentence."""
+    """Raised if the cluster refuses a request; the message is a sentence."""
 
 
 class Left(NamedTuple):
@@ -59,7 +59,7 @@ class Left(NamedTuple):
 
     stored: dict[str, list[StoredRecord]]
     committed: Committed
-    """from the begin of the run on"""
+    """from the start of the run on"""
     open_transactions: list[str]
     """those that hold records back"""
 
@@ -67,7 +67,7 @@ class Left(NamedTuple):
 def open_producers(records: Iterable[StoredRecord]) -> set[int]:
     """Returns the ids of the producers whose open transactions have some of these records.
 
-    An open transaction without records harms nobody. A late AddPartitionsToTxn begins one after the client has committed.
+    An open transaction without records does no harm: a late AddPartitionsToTxn begins one after the client has committed.
     """
     found: set[tuple[int, int]] = set()
     for each in records:
@@ -99,7 +99,7 @@ class Upstream:
         self._brokers.close()
 
     def begin(self) -> None:
-        """Make everything as a run should find it."""
+        """Bring the cluster into the state in which a run begins."""
         if self._topics:
             self._create()
         ends = self.ends()
@@ -109,12 +109,12 @@ class Upstream:
             self._commit(group, {place: ends[place] for place in places if place in ends})
 
     def ends(self) -> Ends:
-        """The end of each partition of the application's topics, which are all but the internal ones."""
+        """The log end offset of each partition in the application's topics, which are all topics except internal topics."""
         answered = self._retried("ListOffsets", self._offsets, _worst)
         return {place: each.offset for place, each in answered.items()}
 
     def left(self, begin: Mapping[tuple[str, int], int], groups: Iterable[str], transactional_ids: Iterable[str]) -> Left:
-        """Read what a run left, and abort its open transactions."""
+        """Read the records, offsets and transactions of a run, and abort its open transactions."""
         states = [self._settled(each) for each in sorted(transactional_ids)]
         logs, leaders = defaultdict(list), self._leaders()
         for (topic, partition), end in sorted(self.ends().items()):
@@ -253,7 +253,7 @@ class Upstream:
                 self._brokers.request(LeaveGroupRequest(group_id=group, members=[member]), 4, coordinator)
 
     def _settled(self, transactional_id: str) -> Any:
-        """A transaction and its state, after it has ended if it is ending."""
+        """A transaction and its state. If the transaction is ending, waits for its end."""
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         deadline = time.monotonic() + WITHIN_S
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])

@@ -30,7 +30,7 @@ PLAIN_WORDS = {
 
 
 def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Result]]]:
-    """Each kind of fault that led to an outcome, in words, with its results; that of the earliest request comes first."""
+    """Each kind of fault that led to an outcome, in words, with its results; the result of the earliest request comes first."""
     alike: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if outcome in result["outcomes"]:
@@ -43,7 +43,7 @@ def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Re
 
 
 def place_of(result: Result) -> str:
-    """Returns the requests that a case hits, in words."""
+    """Returns the requests at which a case's faults happen, in words."""
     fault = result["fault"]
     return f"{result['api']} to {fault['topic']}" if fault.get("topic") else str(result["api"])
 

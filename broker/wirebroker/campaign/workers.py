@@ -1,4 +1,4 @@
-"""Who plays the cases of a campaign: threads of this process, more processes, or the executors of a Spark cluster."""
+"""The workers that play the cases of a campaign: threads, processes, or the executors of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ NEEDED = ("pyspark", "pyarrow")
 
 
 class NoSpark(RuntimeError):
-    """Spark cannot be used; the message is a sentence."""
+    """Raised if Spark cannot be used; the message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Play cases, and any number of threads may give them some."""
+    """Plays cases. Any number of threads may submit cases."""
 
     executor: Executor
     width: Callable[[], int]
-    """how many cases to give them at once; a cluster may grow"""
+    """the number of cases to submit at once; a cluster may grow"""
     abandon: Callable[[], None] = lambda: None
-    """ends the cases under way soon"""
+    """ends the running cases soon"""
     elsewhere: bool = False
-    """whether they may be on other machines"""
+    """whether the workers may be on other machines"""
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
     conformance.add_argument("--profile", metavar="kafka-X.Y", help="compare with what this release of Kafka answered")
     conformance.add_argument("--versions", choices=("named", "clamped"), help="with --profile: the versions that scenarios "
-        "name, or lowered to those that the broker announces (both)")  # fmt: skip
+        "name, or lower versions that the broker announces (both)")  # fmt: skip
     conformance.set_defaults(command="conformance")
     _releases(commands)
     _proxy(commands)
@@ -76,8 +76,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _health(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser("health", help="exit 0 if a broker responds, 1 if not; for container health checks")
-    parser.add_argument("--bootstrap", metavar="H:P", help="any Kafka broker (without it: where `serve` would listen with the "
-        "same environment, 127.0.0.1:9092 with none)")  # fmt: skip
+    parser.add_argument("--bootstrap", metavar="H:P", help="any Kafka broker (default: the address at which `serve` would "
+        "listen with the same environment, else 127.0.0.1:9092)")  # fmt: skip
     parser.add_argument("--command-config", type=_named, metavar="FILE", help="how to reach a secured broker: TLS and SASL, as "
         "Kafka's tools take it")  # fmt: skip
     parser.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
@@ -85,7 +85,7 @@ def _health(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _releases(commands: argparse._SubParsersAction[Parser]) -> None:
-    parser = commands.add_parser("releases", help="the releases of Kafka that a broker can be, and what changes between two")
+    parser = commands.add_parser("releases", help="the releases of Kafka that a broker can run, and the changes between two")
     actions = parser.add_subparsers(metavar="list | diff", required=True)
     actions.add_parser("list", help="name the releases").set_defaults(command="releases", action="list")
     diff = actions.add_parser("diff", help="what changes for a client between two releases", epilog=EXIT_CODES)
@@ -99,8 +99,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "serve",
         help="start the broker",
         description="Start the broker. It prints one line per listener when it is ready, and `ready` last.",
-        epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port, values of a repeatable one separated by "
-        f"spaces. Kafka's own names are understood "
+        epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port. Spaces separate the values of a "
+        f"repeatable flag. Kafka's own names are understood "
         f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
     )
     add = parser.add_argument
@@ -109,7 +109,11 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         add(flag, action="append", default=[], metavar=metavar, help=help)
 
     add("--host", help="address to listen on (127.0.0.1)")
-    add("--port", type=whole_number, help="port of the first broker; each further one takes the next; 0 = any free (9092)")
+    add(
+        "--port",
+        type=whole_number,
+        help="port of the first broker; each further one takes the next; 0 = any free port (9092)",
+    )
     add("--brokers", type=whole_number, metavar="N", help="brokers in this process (1)")
     repeated("--advertise", metavar="[NAME=]H:P", help="the address that clients connect to, at the first listener or at "
         "NAME (each further broker takes the next port; repeatable)")  # fmt: skip
@@ -134,19 +138,19 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
         "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
-    add("--like", type=_named, metavar="FILE.toml", help="be the cluster in this file of `wirebroker learn`, empty; the other "
-        "flags win over the file")  # fmt: skip
+    add("--like", type=_named, metavar="FILE.toml", help="start an empty copy of the cluster in this file of "
+        "`wirebroker learn`; the other flags win over the file")  # fmt: skip
     add("--profile", metavar="NAME", help=f"the release of Kafka, or the rules of the validator ({DEFAULT_PROFILE})")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     add("--upgrade-to", metavar="NAME", help="upgrade the brokers to this release, one after the other, on the signal SIGUSR1")
     add("--upgrade-after", type=_seconds, metavar="S", help="begin the upgrade S seconds after the start, without a signal")
-    add("--upgrade-pause", type=_seconds, metavar="S", help="each broker is down for S seconds of the broker's clock, and as "
-        "long passes before the next one stops (0)")  # fmt: skip
-    add("--no-finalize", action="store_true", help="leave the levels of features as they are after the upgrade")
+    add("--upgrade-pause", type=_seconds, metavar="S", help="each broker is down for S seconds of the broker's clock, and S "
+        "more seconds pass before the next broker stops (0)")  # fmt: skip
+    add("--no-finalize", action="store_true", help="do not raise the levels of features after the upgrade")
     repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
     add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
     add("--data", type=_named, metavar="DIR[,DIR…]",
-        help="keep everything in this directory, or in several, in Kafka's own files; without it in memory")  # fmt: skip
+        help="keep everything in this directory, or in several, in Kafka's own files (default: in memory)")  # fmt: skip
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
         "before each response, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
     _faults(add, "make ids and the probabilities of faults repeatable")
@@ -217,7 +221,7 @@ def _mirrored(action: argparse.Action, text: str) -> Any:
 def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "proxy",
-        help="stand before a real cluster: trace what passes, and inject faults",
+        help="stand in front of a real cluster: trace requests and responses, and inject faults",
         description="Pass requests on to a cluster. Each response that names a broker names a listener of the proxy instead.",
         epilog=f"Clients connect to --listen. Each further broker of the cluster gets the next port. {EXIT_CODES}",
     )
@@ -248,27 +252,27 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
 def _learn(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "learn",
-        help="read a cluster's release, settings, topics, ACLs …, for `serve --like`; or compare two",
-        description="Read what a cluster is like, without its records and its secrets, into a file for `serve --like`.",
-        epilog=f"It reads only, and says what it was not allowed to read. {EXIT_CODES}",
+        help="read a cluster's release, settings, topics, ACLs …, for `serve --like`; or compare two clusters",
+        description="Write a description of a cluster, without records and secrets, into a file for `serve --like`.",
+        epilog=f"It only reads, and reports the sections that it was not allowed to read. {EXIT_CODES}",
     )
     add = parser.add_argument
     add("--bootstrap", type=_named, metavar="H:P[,H:P…]", help="a broker of the cluster")
     add("--command-config", type=_named, metavar="FILE", help="how to reach a secured cluster: TLS and SASL, as Kafka's tools "
         "take it")  # fmt: skip
-    add("--anonymous", action="store_true", help="hash all names, with a key that is not kept")
+    add("--anonymous", action="store_true", help="hash all names, with a key that is thrown away")
     add("--out", type=_named, metavar="FILE.toml", help="the file to write")
-    add("--compare", nargs=2, type=_named, metavar=("A", "B"), help="print what differs between two such files")
+    add("--compare", nargs=2, type=_named, metavar=("A", "B"), help="print the differences between two such files")
     parser.set_defaults(command="learn")
 
 
 def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
-    scenario = commands.add_parser("scenario", help="named failures, and what a client does in them")
+    scenario = commands.add_parser("scenario", help="named failures, and the reaction of a client")
     actions = scenario.add_subparsers(metavar="COMMAND", required=True, dest="action")
     actions.add_parser("list", help="list all scenarios")
-    show = actions.add_parser("show", help="what happens in one, and what a good client does")
+    show = actions.add_parser("show", help="what happens in a scenario, and what a good client does")
     show.add_argument("name", metavar="NAME", help="as in the list, or a file that ends in .toml")
-    run = actions.add_parser("run", help="run a client in it: exit code 1 if it does not do what a good client does")
+    run = actions.add_parser("run", help="run a client in a scenario: exit code 1 if it does not do what a good client does")
     run.add_argument("name", metavar="NAME", help="as in the list, a file that ends in .toml, or `all`")
     run.add_argument("--client", choices=("kafka-python", "aiokafka", "confluent", "wire"),
         help="(kafka-python) `wire` is a good producer of wirebroker's own")  # fmt: skip
@@ -279,10 +283,10 @@ def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
 def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "explore",
-        help="which single misfortune breaks an application? tries them all",
+        help="which single fault breaks an application? tries each",
         usage="wirebroker explore [FLAGS] -- COMMAND …",
         description="Run a command again and again, each time with a broker of its own and one fault at one of its requests, "
-        "and report which runs lost, doubled or reordered records and ended with exit code 0. The command gets the broker's "
+        "and report the runs that lost, doubled or reordered records and ended with exit code 0. The command gets the broker's "
         "address in WIREBROKER_BOOTSTRAP, BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS.",
         epilog="Exit codes: 0 nothing broke silently, 1 something did, 2 it could not be done.",
     )
@@ -291,10 +295,10 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--topic", action="append", default=[], metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
     add("--profile", metavar="NAME", help="the release of the brokers, such as kafka-3.9")
-    add("--setup", type=_named, metavar="CMD", help="run this before, without faults, as to fill topics")
+    add("--setup", type=_named, metavar="CMD", help="run this first, without faults, for example to fill topics")
     add("--check", type=_named, metavar="CMD", help="run this after a command that ended with exit code 0, without faults; its "
         "exit code counts")  # fmt: skip
-    add("--env", action="append", default=[], metavar="NAME", help="one more variable for the address (repeatable)")
+    add("--env", action="append", default=[], metavar="NAME", help="another environment variable for the address (repeatable)")
     add("--port", type=whole_number, metavar="N", help="the broker's port, for a command that cannot take an address; one run "
         "at a time")  # fmt: skip
     add("--upstream", type=_named, metavar="HOST:PORT", help="use a real cluster through a proxy, with the faults that a proxy "
@@ -302,23 +306,23 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--allow-faults", action="store_true", help="... although the cluster is not on this machine")
     add("--output", action="append", default=[], metavar="TOPIC", help="compare the records of this topic only (repeatable)")
     add("--intended", type=_named, metavar="FILE", help="the records that each run should store: a journal, as for the audit")
-    add("--api", metavar="API,…", help="strike requests of these APIs only")
+    add("--api", metavar="API,…", help="try faults at requests of these APIs only")
     add("--faults", metavar="KIND,…", help="try these kinds of fault or errors only")
-    add("--every", action="store_true", help="strike each request, and not only the first, second and last alike")
-    add("--depth", type=whole_number, choices=(1, 2), default=1, help="2 also tries pairs: a fault, and another one at the "
-        "retry (%(default)s)")  # fmt: skip
-    add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer hangs (%(default)g s)")
+    add("--every", action="store_true", help="try faults at every request, not only at the first, second and last alike")
+    add("--depth", type=whole_number, choices=(1, 2), default=1, help="2 also tries pairs: a fault, and another fault at "
+        "the retry (%(default)s)")  # fmt: skip
+    add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer counts as hung (%(default)g s)")
     add("--budget", metavar="T", help="begin no further run after this time, like 10m")
     add("--jobs", type=_jobs, metavar="N", help="runs at once (two for each core)")
     add("--master", type=_named, metavar="URL", help="run the cases on a Spark cluster, such as spark://host:7077 or local[4]; "
         "needs the extra audit")  # fmt: skip
     add("--shard", metavar="I/N", help="try only this part of the faults, such as 3/10, for several machines")
-    add("--resume", action="store_true", help="go on where an exploration with the same --out was interrupted")
+    add("--resume", action="store_true", help="continue an interrupted exploration with the same --out")
     add(
         "--baseline",
         type=_named,
         metavar="FILE",
-        help="the explore.json of an earlier exploration: what it found does not fail",
+        help="the explore.json of an earlier exploration, whose findings do not lead to exit code 1 again",
     )
     add("--fail-on", metavar="OUTCOME,…", help="the outcomes that lead to exit code 1: lost, doubled, reordered, "
         "open_transaction, hung, storm, check_failed, failed (all but the last)")  # fmt: skip
@@ -335,7 +339,7 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("file", metavar="FILE", help="what --trace or --capture wrote, or a capture of tcpdump; - for standard input")
     add("--topic", metavar="NAME")
     add("--partition", type=whole_number, metavar="N")
-    add("--producer", type=whole_number, metavar="ID", help="a producer id: its batches, and what its connections ask and get")
+    add("--producer", type=whole_number, metavar="ID", help="a producer id: its batches, and all requests of its connections")
     add("--transaction", metavar="ID", help="a transactional id")
     add("--group", metavar="ID")
     add("--verdict", choices=("accepted", "duplicate", "rejected"))
@@ -369,7 +373,7 @@ def _explain(commands: argparse._SubParsersAction[Parser]) -> None:
 def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     decode = commands.add_parser(
         "decode",
-        help="bytes of the protocol to named fields",
+        help="convert bytes of the protocol to named fields",
         description="Show requests, responses or record batches with their fields. A request and batches are recognised; "
         "for a response name the API and version.",
         epilog="Exit codes: 0 success, 1 record data is damaged, 2 the bytes cannot be read.",
@@ -382,7 +386,7 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--form", choices=FORMS, help="the form of INPUT, if it is not recognised")
     add("--json", action="store_true", help="print JSON, which `encode` reads")
     decode.set_defaults(command="decode")
-    encode = commands.add_parser("encode", help="what `decode --json` printed, perhaps changed, to bytes")
+    encode = commands.add_parser("encode", help="convert the output of `decode --json`, edited or not, to bytes")
     add = encode.add_argument
     add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or JSON")
     add("--form", choices=FORMS, default="hex", help="(%(default)s)")
@@ -398,7 +402,7 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add = replay.add_argument
     add("session", type=_named, metavar="SESSION", help="a capture (pcapng, pcap)")
     add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to send it to")
-    add("--create-topics", action="store_true", help="create the session's topics that are not there")
+    add("--create-topics", action="store_true", help="create the session's topics that do not exist")
     add(
         "--command-config",
         type=_named,
@@ -432,7 +436,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--intended", type=_named, metavar="FILE",
         help="the application's journal (JSON lines or Parquet) of the intended records, or TOML about its table")  # fmt: skip
     add("--since", type=_named, metavar="REPORT",
-        help="read on from where the audit in this report ended, and check both parts together")  # fmt: skip
+        help="continue where the audit in this report ended, and check both parts together")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
     add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
     add("--records-limit", type=_count, metavar="N",
@@ -443,7 +447,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
     add("--master", type=_master, help="Spark's master (local[*])")
     add("--fail-on", choices=("certain", "likely", "never"),
-        help="the least grave findings that lead to exit code 1 (likely)")  # fmt: skip
+        help="the lowest severity that leads to exit code 1 (likely)")  # fmt: skip
     add("--policy", type=_named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
     add("--junit", type=_named, metavar="FILE", help="write the findings as JUnit XML, too")
     add("--sarif", type=_named, metavar="FILE", help="... as SARIF 2.1.0")
@@ -454,7 +458,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _named(text: str) -> str:
-    """A path or an address. An empty one is refused: it often comes from a variable that was never set."""
+    """A path or an address. An empty value is refused: it often comes from a variable that was never set."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the value is empty")
     return text

@@ -24,7 +24,7 @@ from wirebroker.core.profile import ProfileName
 
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
 NEEDS_GROUPS = "needs share groups and streams groups"
-NEEDS_SETTINGS = "was recorded with other settings than a broker by address has"
+NEEDS_SETTINGS = "was recorded with settings that the broker at the address does not have"
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenari
     if release == BASE:
         return {"named": (load(Path(options.file) if options.file else None, only), Play())}
     if options.file:
-        raise ValueError("--file is a recording of Kafka 4.3.1, which --profile does not go with")
+        raise ValueError("--file is a recording of Kafka 4.3.1 and cannot be used with --profile")
     own = [each for each in own_scenarios(release) if only is None or each.name in only]
     rest = None if only is None else [name for name in only if name not in {each.name for each in own}]
     if own and (rest == [] or release not in recorded_releases()):
@@ -90,7 +90,7 @@ def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenari
 
 
 def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, play: Play = Play()) -> Report:
-    """Replay scenarios on a broker by address, or each on a broker of our own with the settings it was recorded with."""
+    """Replay scenarios on the broker at an address, or each on a broker of our own with the recorded settings."""
     from rich.progress import track
 
     report = Report(skipped=dict(play.skipped))
@@ -109,7 +109,7 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, p
 
 
 def check_responses(remote: RemoteBroker) -> None:
-    """Raises ConnectionError if no Kafka broker responds at the address, or no longer does; each step would differ."""
+    """Raises ConnectionError if no Kafka broker responds at the address, or none any more; each step would differ."""
     with closing(WireClient(*remote.address)) as client:
         try:
             client.request(ApiVersionsRequest(), 0)

@@ -1,4 +1,4 @@
-"""`wirebroker encode`: what `decode --json` printed, perhaps changed, to bytes."""
+"""`wirebroker encode`: converts the output of `decode --json`, edited or not, to bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The environment of `serve`: the variables of Kafka's images, and misspelt ones of wirebroker.
+"""The environment of `serve`: the variables of Kafka's images, and misspelt variables of wirebroker.
 
 The images of apache/kafka and Confluent make a setting of each `KAFKA_…`, and Bitnami's image makes a setting of each
-`KAFKA_CFG_…`. Kafka goes on if it does not know a setting, and so does `serve`: a compose file for one of these images works
-with another image alone.
+`KAFKA_CFG_…`. Like Kafka, `serve` continues if it does not know a setting. So a compose file for one of these images works if
+only the image is changed.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]
 
 
 def _listeners(arguments: argparse.Namespace, found: dict[str, str]) -> None:
-    """Listen at the advertised ports if nothing says where, as the images do."""
+    """Listen at the advertised ports if no flag or variable names a port, as the images do."""
     advertised = found.get("advertised.listeners", "")
     if "_{" in advertised + found.get("listeners", ""):
         raise UsageError("KAFKA_ADVERTISED_LISTENERS: HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address")

@@ -1,4 +1,4 @@
-"""`wirebroker explore`: which single misfortune breaks an application? Tries every fault that can hit its requests."""
+"""`wirebroker explore`: which single fault breaks an application? Tries every fault that can happen to its requests."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
             ):  # fmt: skip
                 found.append(result)
                 progress.update(task, completed=len(found))
-            progress.update(task, description="playing again what broke it")
+            progress.update(task, description="replaying the cases that broke it")
             exploration.confirm(found, results, players)
         if options.master is not None:
             results.write_parquet()
@@ -144,7 +144,7 @@ def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream
         return None
     for flag, given in (("--config", options.config), ("--profile", options.profile), ("--master", options.master)):
         if given:
-            raise UsageError(f"{flag}: not with --upstream, before which each run follows the other on this machine")
+            raise UsageError(f"{flag}: not with --upstream, because runs then follow one another on this machine")
     port, options.jobs = settings.get("port", 0), 1
     settings.clear()
     settings.update(listen=f"127.0.0.1:{port}", allow_faults=options.allow_faults)

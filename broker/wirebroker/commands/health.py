@@ -60,7 +60,7 @@ def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], Securi
 
 
 def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
-    """The number of brokers, which a client that may not log in cannot ask for."""
+    """The number of brokers. A client that may not log in cannot request it."""
     if anonymous:
         response = connection.request(ApiVersionsRequest(), 0)
         return f"it speaks {len(response.api_keys)} APIs; who asks for more has to log in"

@@ -33,9 +33,9 @@ KEY_BYTES = 16
 LARGEST_RESPONSE = 64 * 1024 * 1024
 """Bytes; the Metadata of 100,000 partitions has about five million."""
 PATIENCE = 10
-"""A whole response may take so many times as long as request.timeout.ms, which is the time without a byte."""
+"""A whole response may take this many times request.timeout.ms, which limits the time without a byte."""
 SHOWN = 6
-"""How many of the settings that were left out are named; the file has all."""
+"""The number of omitted settings that the output names. The file names all of them."""
 SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
 
 
@@ -77,7 +77,7 @@ def _learn(bootstrap: str, config: str | None) -> Learned:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal; nothing where no one watches."""
+    """A progress bar on a terminal; nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -86,7 +86,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file as a whole: an earlier one stays until the new one is complete. Raises UsageError."""
+    """Write the file as a whole: an earlier file stays until the new file is complete. Raises UsageError."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8")
@@ -100,7 +100,7 @@ def _summary(learned: Learned, bootstrap: str, out: str) -> Iterator[str]:
     release = f"Kafka {learned.release}" if learned.exact else f"like Kafka {learned.release}" if learned.release else "Kafka"
     partitions = sum(len(each.replicas) for each in learned.topics)
     yield f"{bootstrap} is {release}, by the versions of {len(learned.api_versions)} APIs" + (
-        "" if learned.exact or not learned.release else "; no release announces just these, this one is the nearest"
+        "" if learned.exact or not learned.release else "; no release announces exactly these; this is the nearest release"
     )
     counts = [
         plural(len(learned.brokers), "broker"), plural(len(learned.topics), "topic"), plural(partitions, "partition"),

@@ -1,9 +1,9 @@
 """`--exit-with-parent`: a broker or proxy ends with the process that started it, even if that process is killed.
 
-Two signs are watched. Standard input, if it is a pipe, ends when no process holds its other end: every platform closes it when
-that process ends in any way, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the id of the parent
-changes. Linux could send a signal (PR_SET_PDEATHSIG), but it does so at the end of the parent's thread, and Go ends threads
-while their process goes on.
+This module watches two signs. If standard input is a pipe, it ends when no process holds its other end: every platform closes
+it when that process ends in any way, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the id of the
+parent changes. Linux could send a signal (PR_SET_PDEATHSIG), but it does so at the end of the parent's thread, and Go ends
+threads while their process goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ STDIN = 0
 
 
 def watch_parent(stop: asyncio.Event) -> None:
-    """Set `stop` when the process that started this one has ended. Raises UsageError if that could not be noticed."""
+    """Set `stop` when the process that started this one has ended. Raises UsageError if the end of that process could not be
+    noticed.
+    """
     loop = asyncio.get_running_loop()
     piped = _piped()
     if sys.platform == "win32" and not piped:

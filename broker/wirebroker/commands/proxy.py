@@ -141,7 +141,7 @@ def upstream_access(arguments: argparse.Namespace) -> Access | None:
 
 
 def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
-    """TLS towards clients; they need a certificate if its authority is named. Raises UsageError."""
+    """TLS with clients. Clients need a certificate if the flags name an authority for theirs. Raises UsageError."""
     certificate, authority = arguments.tls_cert, arguments.tls_client_ca
     if certificate is None:
         if arguments.tls_key or authority or arguments.tls_client:

@@ -1,4 +1,4 @@
-"""`wirebroker releases`: the releases of Kafka that a broker can be, and what changes for a client between two of them."""
+"""`wirebroker releases`: the releases of Kafka that a broker can run, and the changes for a client between two of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _described(each: Release) -> str:
 
 
 def _differences(old: Release, new: Release) -> Iterator[str]:
-    """Describes what a client of `old` meets otherwise at `new`, in lines."""
+    """Yields a line for each difference that a client of `old` meets at `new`."""
     yield from _section("behaviour", _behaviour(old, new))
     yield from _section("API versions", _versions(old, new))
     yield from _section("features", _features(old, new))

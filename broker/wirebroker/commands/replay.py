@@ -323,7 +323,7 @@ def _codes(frame: bytes, key: int, version: int) -> set[int]:
 
 
 def _topics(events: Iterable[Event]) -> dict[str, int]:
-    """The topics that were there when the session first asked for them, with their partitions."""
+    """The topics that existed when the session first requested them, with their partitions."""
     found: dict[str, int] = {}
     told: dict[str, bool] = {}
     for event in events:
@@ -338,7 +338,7 @@ def _topics(events: Iterable[Event]) -> dict[str, int]:
 
 
 def _told(event: Answered) -> Iterator[tuple[str, int]]:
-    """The topics that a response describes; with 0 partitions if they were not there before."""
+    """The topics that a response describes, with 0 partitions if they did not exist."""
     if isinstance(event.response, MetadataResponse):
         for topic in event.response.topics:
             if topic.name:

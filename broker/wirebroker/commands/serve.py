@@ -199,7 +199,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
 
 
 def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, part: Part | None) -> Callable[[], Engine]:
-    """Makes the engine, for the start and for each reset: the options, then the fault file, then the scenario.
+    """Makes the engine, for the start and for each reset, from the options, the fault file and the scenario, in this order.
 
     A soft reset keeps the engine, and loads the faults of both again.
     """
@@ -254,7 +254,7 @@ def fault_file(path: str) -> FaultFile:
 
 
 def check_sink(sink: str) -> None:
-    """Refuse a bare word that is not `console`: a mistyped one would become a file."""
+    """Refuse a bare word that is not `console`: a misspelt `console` would become a file."""
     if sink == "console" or Path(sink).suffix or Path(sink).name != sink or Path(sink).exists():
         return
     advice = did_you_mean(sink, ["console"]) or "; write 'console', or a file's name that ends in .jsonl"
@@ -309,7 +309,7 @@ def stop_signal() -> asyncio.Event:
 
 
 def ignore_signals() -> None:
-    """Ignore further signals to stop: impatience would end the process before its files are closed."""
+    """Ignore further signals to stop: a second signal would end the process before its files are closed."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows
@@ -318,7 +318,7 @@ def ignore_signals() -> None:
 
 
 def control_address(text: str) -> Address:
-    """Returns the address in `--control`; a port alone is one on loopback. Raises UsageError."""
+    """Returns the address in `--control`; a port alone is a port on loopback. Raises UsageError."""
     port = text.removeprefix(":")
     return address_in(f"127.0.0.1:{port}" if whole(port) >= 0 else text, "--control")
 

@@ -29,7 +29,7 @@ from wirebroker.trace.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
 PAUSE_S = 0.2
-"""Seconds between two looks at a file that is followed."""
+"""Seconds between two reads of a followed file."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -103,7 +103,7 @@ def captured(name: str, file: BinaryIO, complaints: TextIO | None) -> Iterator[R
 
 
 def _nothing(rows: int, options: argparse.Namespace) -> str:
-    """A sentence instead of rows."""
+    """The sentence that is printed if no row is shown."""
     name = _name_of(options.file)
     if not rows:
         return f"{name} is empty: nothing was traced"
@@ -123,7 +123,7 @@ def _chosen(runs: list[Run], colour: bool) -> Iterator[str]:
 
 
 def _pictures(runs: list[Run], colour: bool) -> Iterator[str]:
-    """The pictures of each run, with a heading if there are several."""
+    """The timelines of each run, with a heading if there are several runs."""
     drawn = [(rows, lines) for rows, selection in runs if (lines := list(timelines(rows, colour, selection.has)))]
     for number, (rows, lines) in enumerate(drawn):
         if len(runs) > 1:
@@ -197,7 +197,7 @@ def _name_of(file: str) -> str:
 
 
 Run = tuple[list[Row], "Selection"]
-"""The rows of one run, and which of them the flags choose."""
+"""The rows of one run, and the choice that the flags make."""
 
 
 class Selection:
@@ -232,7 +232,7 @@ class Selection:
         return selection
 
     def learn(self, rows: Iterable[Row]) -> None:
-        """Note what rows say about others. The first one gives the day of a time without a date."""
+        """Note what rows say about other rows. The first row gives the day of a time without a date."""
         for row in rows:
             if self._day is None:
                 self._day = row.time
@@ -266,7 +266,9 @@ def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None
 
 
 def moment(text: str, day: int) -> int:
-    """ms since the epoch: a number of them, an ISO date and time, or a time of the day of `day`. ValueError for neither."""
+    """Returns ms since the epoch. The text is such a number, an ISO date and time, or a time of the day on `day`. ValueError
+    for neither.
+    """
     if text.isdigit():
         return int(text)
     try:

@@ -1,6 +1,7 @@
 """The users of `serve` and their passwords: from flags, from variables of the environment, and from a file.
 
-Everybody on a machine can see the flags of a process (`ps`). A file and a variable are for its owner alone.
+Everybody on a machine can see the flags of a process (`ps`). Only the owner of a process can see its variables, and only a
+file's owner the file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def users_of(flags: Iterable[str], file: str | None, environment: Mapping[str, s
 
 
 def _in_file(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines NAME:PASSWORD of a file; an empty one and one that begins with # mean nothing."""
+    """The lines NAME:PASSWORD of a file; empty lines and lines that begin with # mean nothing."""
     flag = f"--users-file {path}"
     try:
         text, mode = path.read_text(encoding="utf-8-sig"), path.stat().st_mode

@@ -32,7 +32,7 @@ def page(endpoints: Sequence[Endpoint]) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>wirebroker control</title><style>{STYLE}</style></head><body>
 <h1>wirebroker {__version__}</h1>
-<p><a href="live/">The live page</a> shows what happens as it happens.</p>
+<p><a href="live/">The live page</a> shows requests and verdicts as they happen.</p>
 <p>The control of a Kafka test double: <a href="health">health</a>, <a href="topics">topics</a>,
 <a href="faults">faults</a>, <a href="verdicts">verdicts</a>, <a href="groups">groups</a>.
 Bodies and responses are JSON; errors are problem details (RFC 9457).

@@ -1,5 +1,4 @@
-"""The objects with which a fault works: the request on which its rule acts, the inside of the broker, the bytes of a
-response."""
+"""The objects on which a fault acts: a request, the state of a broker, the bytes of a response."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ class ExchangeParts(Received, Parked, Protocol):
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes from which the request was read, if the next request may be recognised by them."""
+    """The bytes from which the request was read, if the next request may be recognised by the same bytes."""
 
     @property
     def alive(self) -> bool:
@@ -43,10 +42,10 @@ class ExchangeParts(Received, Parked, Protocol):
         """Hold back later requests of the connection until this request has its response."""
 
     def unpark(self) -> None:
-        """Hold back later requests no longer."""
+        """Stop holding back later requests."""
 
     def close(self, reason: str) -> Outcome:
-        """Close the connection instead of answering."""
+        """Close the connection instead of responding."""
 
 
 class NothingToChange(ValueError):
@@ -112,7 +111,9 @@ class BrokerParts(Protocol):
 
 @dataclass(slots=True)
 class Injection(ABC):
-    """A rule that acts on one request: the request's data, and the acts. The plan implements the acts."""
+    """One request on which a rule acts: its data, and the methods with which a rule acts on it. The plan implements the
+    methods.
+    """
 
     request: Message
     exchange: ExchangeParts

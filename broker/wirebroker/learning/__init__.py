@@ -1,1 +1,1 @@
-"""A cluster that was learned: its file, how a real cluster is asked for it, names that are hashed, and what differs."""
+"""Learned clusters: the file, the requests to a real cluster, hashed names, and the differences between two clusters."""

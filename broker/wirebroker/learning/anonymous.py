@@ -1,8 +1,8 @@
 """A learned cluster whose names are hashed.
 
 The same name has the same hash everywhere in a file: a topic, the ACLs about it, a user and the user's quotas. The key of the
-hash is not kept, so nobody can compare two files, or try names until one fits. The hash of a
-name with the prefix of an ACL begins with the hash of that prefix, and no other hash does.
+hash is not kept, so nobody can compare two files, or try names until one fits. If a name begins with the prefix of an ACL, its
+hash begins with the hash of the prefix; no other hash does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.learning.form import DEFAULT, Acl, Broker, Group, Learned, Quota, Settings, Topic, User
 
 KINDS = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transaction", "DELEGATION_TOKEN": "token"}
-"""What a hashed name begins with, by the type of an ACL's resource."""
+"""The beginning of a hashed name, by the type of an ACL's resource."""
 ENTITIES = {"user": "user", "client-id": "client"}
 WELL_KNOWN = frozenset(
     {
@@ -30,7 +30,9 @@ WELL_KNOWN = frozenset(
 """Types and assignors of groups that reveal nothing about an application."""
 SUPER_USERS = "super.users"
 TELLS_NOTHING = frozenset({"authorizer.class.name", "replica.selector.class", "sasl.enabled.mechanisms"})
-"""Texts among the settings that are kept; of the others, only numbers, truth values and words of a fixed list are."""
+"""Settings whose texts are kept. Other settings are kept only if the value is a number, a truth value or a word of a fixed
+list.
+"""
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?|true|false")
 
 
@@ -91,7 +93,7 @@ class Hashed:
 
 
 def anonymous(learned: Learned, key: bytes) -> Learned:
-    """Returns the cluster with hashed names. Nobody may keep the key."""
+    """Returns the cluster with hashed names. The caller must not keep the key."""
     hashed = Hashed(learned, key)
     made = msgspec.structs.replace(
         learned,
@@ -113,7 +115,7 @@ def anonymous(learned: Learned, key: bytes) -> Learned:
 
 
 def _known(names: Iterable[str]) -> Iterable[str]:
-    """The names of Kafka's own settings. Other settings, and those of listeners, could reveal names that a company uses."""
+    """The names of Kafka's own settings. Other settings, and settings of listeners, could reveal names that a company uses."""
     return {name if name in BROKER_SETTINGS or name in TOPIC_SETTINGS else "settings with names of their own" for name in names}
 
 

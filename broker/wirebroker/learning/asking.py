@@ -1,4 +1,4 @@
-"""A cluster that is asked: each request in the newest version that both sides speak, and in pieces of a bounded size."""
+"""Requests to a cluster that is being learned, in the newest version that both sides speak, and in pieces of a bounded size."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class CannotLearn(Exception):
 
 
 class NotOffered(Exception):
-    """Raised for an API of which the broker offers no version that wirebroker speaks."""
+    """Raised for an API whose versions at the broker are all unknown to wirebroker."""
 
 
 class Refused(Exception):
-    """Raised if the broker refuses a section. `name` is that of the error."""
+    """Raised if the broker refuses a section. `name` is the error's name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -51,12 +51,12 @@ def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class Asked:
-    """A cluster that is asked through the broker at `bootstrap`. Every request can raise what `Brokers` raise."""
+    """A cluster that is asked through the broker at `bootstrap`. Every request can raise the errors of `Brokers`."""
 
     def __init__(self, brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None]) -> None:
         self._brokers, self.bootstrap = brokers, bootstrap
         self.progress = progress
-        """Told of a section, how much of it is done, and how much there is."""
+        """Called with a section, the part that is done, and the whole."""
         self.unread: list[Unread] = []
         self.left_out: set[str] = set()
         self.versions: ApiVersionsResponse = self._versions(bootstrap)
@@ -78,7 +78,7 @@ class Asked:
         return told  # type: ignore[no-any-return]  # a response has no type of its own
 
     def request(self, message: Message, node_id: int | None = None) -> Any:
-        """Returns the response of a broker, by default of the first one. Raises NotOffered."""
+        """Returns the response of a broker, by default of the first broker. Raises NotOffered."""
         address = self.bootstrap if node_id is None else self.addresses[node_id]
         if address not in self._spoken:
             self._spoken[address] = self._versions(address)
@@ -89,8 +89,9 @@ class Asked:
         return self._brokers.request(message, min(newest, ours_newest), address)
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
-        """Returns what `read` returns. If the broker refuses it, does not respond or has no such API, notes that, and returns
-        None. Raises as `_versions` does if the broker does not respond to anything else either."""
+        """Returns the result of `read`. If the broker refuses the request, does not respond or has no such API, notes the
+        reason and returns None. Raises as `_versions` does if the broker does not respond to anything else either.
+        """
         self.progress(section, 0, 1)
         try:
             return read()
@@ -104,7 +105,7 @@ class Asked:
         return None
 
     def note(self, section: str, error: str, needs: str = "") -> None:
-        """Notes that something could not be read; once for the same."""
+        """Notes, once for each section and reason, that a section could not be read."""
         noted = Unread(section=section, error=error, needs=needs)
         if noted not in self.unread:
             self.unread.append(noted)

@@ -54,20 +54,20 @@ def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
 
 
 def _without_names(learned: Learned) -> Learned:
-    """The cluster without what else has hashed names: racks and super users."""
+    """The cluster without racks and super users, whose names are hashed as well."""
     brokers = [msgspec.structs.replace(each, rack=None) for each in learned.brokers]
     settings = {name: value for name, value in learned.settings.items() if name != SUPER_USERS}
     return msgspec.structs.replace(learned, brokers=brokers, settings=settings)
 
 
 def _unread(learned: Learned) -> dict[str, str]:
-    """The errors by section; the settings of topics are a part of the topics, and those of brokers a section."""
+    """The errors by section; the settings of topics are a part of the topics, and the settings of brokers are a section."""
     of = re.compile(r"(?:settings of brokers|(?:settings|protocols) of (\w+)).*")
     return {of.sub(lambda found: found[1] or "settings", each.section): each.error for each in learned.unread}
 
 
 def _differences(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Difference]:
-    """The places where two mappings differ. A part that only one of them has counts as one difference."""
+    """The places where two mappings differ. A part that only one cluster has counts as one difference."""
     for place in sorted(one.keys() | other.keys()):
         held, wanted = one.get(place), other.get(place)
         if held == wanted:
@@ -176,4 +176,4 @@ def table(differences: Sequence[Difference], names: tuple[str, str]) -> Iterator
 
 
 MOST_COLUMNS = 60
-"""Columns of a place, and of a value, beyond which the line only gets longer."""
+"""The widths of the columns for a place and for a value. Longer texts make the line longer."""

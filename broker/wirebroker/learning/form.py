@@ -30,7 +30,7 @@ Settings = dict[str, str]
 
 
 class FileError(ValueError):
-    """Raised for a file that cannot be used. The message names the file and says what is wrong."""
+    """Raised for a file that cannot be used. The message names the file and the mistake."""
 
 
 class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -38,7 +38,7 @@ class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
 
 
 class Broker(_Form):
-    """A broker. `settings` are those given at its start that differ from the cluster's, `altered` the dynamic ones."""
+    """A broker. `settings` were given at its start and differ from the cluster's; `altered` are its dynamic settings."""
 
     node_id: int
     rack: str | None = None
@@ -55,7 +55,7 @@ class Topic(_Form):
 
 
 class Group(_Form):
-    """A group. Its type is classic, consumer, share or streams, its protocol what its members agreed on."""
+    """A group. Its type is classic, consumer, share or streams; its protocol is the one on which its members agreed."""
 
     name: str
     type: str = "classic"
@@ -91,7 +91,7 @@ class User(_Form):
 
 
 class Unread(_Form):
-    """A section, or a part of one, that the user could not read, with the error and the right that it needs."""
+    """A section, or a part of a section, that the user could not read, with the error and the right that it needs."""
 
     section: str
     error: str
@@ -101,9 +101,10 @@ class Unread(_Form):
 class Learned(_Form):
     """A learned cluster.
 
-    `release` is Kafka's, such as "3.9"; if not `exact`, no release announces just these versions, and this one is the nearest.
-    `features` are the oldest and newest supported level, and the level in effect. `settings` were given when the brokers
-    started, `altered` while they ran. `left_out` names the settings that are secrets, belong to a machine, or reveal a name.
+    `release` is a release of Kafka, such as "3.9". If `exact` is false, no release announces exactly these versions, and
+    `release` is the nearest. `features` are the oldest and newest supported level, and the level in effect. `settings` were
+    given when the brokers started, `altered` while they ran. `left_out` names the settings that are secrets, belong to a
+    machine, or reveal a name.
     """
 
     format: int

@@ -1,4 +1,4 @@
-"""A whole cluster, learned: all of its sections in turn."""
+"""Learns a whole cluster, section by section."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wirebroker.learning.matching import release_of
 def learn(brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None] = lambda *_: None) -> Learned:
     """Returns the cluster of the broker at `bootstrap`, as far as it may be read.
 
-    Raises CannotLearn, and what `brokers` raise: LoginFailed, OSError and ProtocolError.
+    Raises CannotLearn, and the errors of `brokers`: LoginFailed, OSError and ProtocolError.
     """
     asked = Asked(brokers, bootstrap, progress)
     announced = {api_name(each.api_key): (each.min_version, each.max_version) for each in asked.versions.api_keys}

@@ -11,15 +11,16 @@ from kafkawire.registry import KEYS
 from wirebroker.core import releases
 
 RELEASES = Path(releases.__file__).parent
-"""The table of releases: a file for each, with what a real broker announced."""
+"""The table of releases: a file for each, with the versions that a real broker announced."""
 TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
-"""The APIs that a broker announces only if something receives the metrics of clients."""
+"""The APIs that a broker announces only if it receives the metrics of clients."""
 Ranges = Mapping[str, tuple[int, int]]
 
 
 def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) -> tuple[str, bool]:
-    """Returns the release that announces these versions and features, and whether it does so exactly; of several equal
-    ones the newest."""
+    """Returns the release that announces these versions and features, and whether it does so exactly. Of several equal
+    releases, returns the newest.
+    """
     best: tuple[tuple[bool, int, tuple[int, ...]], str] | None = None
     announced = _of_clients(announced)
     for told in _releases():
@@ -35,7 +36,7 @@ def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) 
 
 
 def _of_clients(ranges: Ranges) -> Ranges:
-    """The APIs that count. Old brokers announce some with which brokers speak among each other."""
+    """The APIs that are compared. Old brokers also announce APIs that only brokers use."""
     return {name: versions for name, versions in ranges.items() if name in KEYS and name not in TELEMETRY}
 
 

@@ -43,7 +43,7 @@ OF_ITS_MACHINE = frozenset(
 )  # fmt: skip
 """Settings that say where a broker runs. They mean nothing on another machine, and some name hosts and folders."""
 OF_ITS_LISTENERS = ("listener.name.", "ssl.", "sasl.jaas.", "sasl.kerberos.", "sasl.login.", "sasl.server.", "zookeeper.ssl.")
-"""Prefixes of other such settings: those of listeners, certificates and logins."""
+"""Prefixes of other such settings: settings of listeners, certificates and logins."""
 T = TypeVar("T")
 
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
-    """Returns the settings that all brokers were started with, those altered for all brokers, and the brokers."""
+    """Returns all brokers' settings from the start, the settings that were altered for all brokers, and the brokers."""
     static: dict[int, Settings] = {}
     cluster_wide: Settings = {}
     brokers = []
@@ -90,10 +90,10 @@ def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
 
 
 def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Source) -> Settings:
-    """The settings that have a value of this source, in effect or below another one. Secrets are left out."""
+    """The settings with a value from this source, in effect or overridden. Secrets are left out."""
     found: Settings = {}
     for each in result.configs if result is not None else ():
-        # A broker that does not know synonyms gives no source either: such a value is one that was given at the start.
+        # A broker that does not know synonyms returns no source either. Such a value was given at the start.
         values = [synonym.value for synonym in each.synonyms if synonym.source == source and synonym.name == each.name]
         if not values and each.config_source == source:
             values = [each.value]
@@ -178,7 +178,7 @@ def _listed(asked: Asked, node_id: int) -> Sequence[Any]:
 
 
 def _protocols(asked: Asked, node_id: int, kind: str, names: Sequence[str]) -> dict[str, str]:
-    """The assignors of some groups of one type. Groups of streams have none."""
+    """The assignors of some groups of one type. Streams groups have no assignor."""
     if kind == "classic":
         described = asked.request(DescribeGroupsRequest(groups=list(names)), node_id).groups
         return {each.group_id: each.protocol_data for each in _described(asked, described)}
@@ -275,7 +275,7 @@ def users(asked: Asked) -> list[User]:
     """Returns the users with SCRAM credentials."""
 
     def read() -> list[User]:
-        # Kafka 3.9 to 4.3 never responds to a user who may not ask, if the list is null and not empty.
+        # Kafka 3.9 to 4.3 never responds if the user may not send this request and the list is null instead of empty.
         response = asked.request(DescribeUserScramCredentialsRequest(users=[]))
         check(response.error_code)
         return [

@@ -123,7 +123,7 @@ def _change(
 
 
 def _generation(value: dict[str, Any]) -> str:
-    """Describes a generation of a classic group, with the partitions of its members as far as these can be read."""
+    """Describes a generation of a classic group, with the partitions of its members, if the assignment can be read."""
     members = []
     for each in value["members"]:
         read = each["assignment"].get("ConsumerProtocolAssignment") if isinstance(each["assignment"], dict) else None

@@ -1,7 +1,7 @@
-"""A broker that is like a learned cluster: the file's part in its options, and what the engine gets once it is made.
+"""A broker that is like a learned cluster: the options that the file gives, and the state that the new engine gets.
 
-The options that are given beside the file win. What the file names and a broker here cannot have is dropped, with a sentence in
-`notes`; what contradicts itself is refused.
+The options that are given beside the file win. Parts of the file that a broker here cannot have are dropped, with a sentence in
+`notes`. A file that contradicts itself is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Likeness:
         self._given = given
         self._dropped: list[str] = []
         self.profile = profile or f"kafka-{self._learned.release or DEFAULT}"
-        """The profile of the cluster's release, if no other one is given."""
+        """The profile of the cluster's release, if no other profile is given."""
         if profile is None and self.profile not in PROFILES:
             raise FileError(f"{self.where}: there is no profile {self.profile} here; give another one beside the file")
         self._release = release(PROFILES[self.profile].release if self.profile in PROFILES else DEFAULT)
@@ -63,7 +63,7 @@ class Likeness:
         self.telemetry = TELEMETRY in self._learned.api_versions
 
     def nodes(self, count: int | None) -> dict[int, str | None]:
-        """Returns the racks of the brokers by their ids: the learned ones, or the first `count` of them, or more."""
+        """Returns the racks of the brokers by their ids: the learned racks, or the first `count` of them, or more."""
         found = {each.node_id: each.rack for each in sorted(self._learned.brokers, key=lambda each: each.node_id)}
         if count is None:
             return found
@@ -71,7 +71,7 @@ class Likeness:
         return {node_id: found.get(node_id) for node_id in wanted}
 
     def passwords(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Returns the password of every user that the file names: the given one, or the user's own name."""
+        """Returns the password of every user that the file names: the given password, or the user's own name."""
         principals = {each.principal for each in self._learned.acls}
         principals |= {each.strip() for each in self.settings.get("super.users", "").split(";")}
         named = {name for kind, _, name in (each.partition(":") for each in principals) if kind == "User" and name}
@@ -84,7 +84,7 @@ class Likeness:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about what the broker is not, although the cluster was."""
+        """Sentences about the differences between the broker and the cluster."""
         said = []
         if (unread := self._learned.unread) and (sections := sorted({each.section for each in unread})):
             said.append(f"{self.where}: these could not be read when the cluster was learned: {', '.join(sections)}")
@@ -96,7 +96,9 @@ class Likeness:
     # Reading the file
 
     def _static(self) -> Settings:
-        """The settings for the start. A setting with several values has that of the broker with the smallest id."""
+        """The settings for the start. If brokers have different values of a setting, the value of the broker with the smallest
+        id counts.
+        """
         found = self._known(self._learned.settings)
         for node_id in sorted(self._apart, reverse=True):
             found |= self._apart[node_id]
@@ -157,9 +159,9 @@ class Likeness:
     # The engine
 
     def apply(self, engine: Engine, features: Mapping[str, int], now: int) -> None:
-        """Gives a new engine what its options do not have. `features` are levels that are given beside the file.
+        """Gives a new engine the state that the options cannot have. `features` are levels that are given beside the file.
 
-        Raises FileError for what the engine refuses.
+        Raises FileError if the engine refuses a part of the file.
         """
         known = self._release.features
         levels = {name: level for name, (_, _, level) in self._learned.features.items() if name in known} | dict(features)

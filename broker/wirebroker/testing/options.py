@@ -68,9 +68,10 @@ class BrokerOptions:
     they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls` are texts
     (`wirebroker.security.acl_specs`). With ACLs, the broker has an authorizer. `quotas` are texts such as
     `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by names
-    such as `transaction.version`. With `telemetry`, the broker offers clients to push their own metrics (KIP-714).
+    such as `transaction.version`. With `telemetry`, clients can push their own metrics (KIP-714).
 
-    `like` is a file that `wirebroker learn` wrote: the cluster is that one, empty. The other options win over the file.
+    `like` is a file that `wirebroker learn` wrote: the cluster is an empty copy of the learned cluster. The other options win
+    over the file.
     """
 
     brokers: int | None = None
@@ -189,13 +190,13 @@ class BrokerOptions:
 
     @property
     def logins(self) -> dict[str, str]:
-        """The passwords by the users' names: the given users first, then those of the file `like`."""
+        """The passwords by the users' names: first the given users, then the users of the file `like`."""
         given = dict(self.users or {})
         return given if self._likeness is None else given | self._likeness.passwords(given)
 
     @cached_property
     def _nodes(self) -> dict[int, str | None]:
-        """The racks of the brokers by their ids; without racks, those of `broker.rack` hold."""
+        """The racks of the brokers by their ids; if it is empty, the racks in `broker.rack` apply."""
         if self._likeness is not None and not self._given.keys() & {"node.id", "broker.id"}:
             return self._likeness.nodes(self.brokers)
         first = first_node(self.settings)
@@ -221,7 +222,9 @@ class BrokerOptions:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about settings in `configs` without effect, and about what the file `like` has and the broker has not."""
+        """Sentences about settings in `configs` without effect, and about parts of the file `like` that the broker does not
+        have.
+        """
         given = self.configs or {}
         names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
         said = [] if self._likeness is None else self._likeness.notes
@@ -286,7 +289,7 @@ class BrokerOptions:
         return engine
 
     def _become_like(self, engine: Engine, like: Likeness, now: int, *, new: bool) -> None:
-        """Give the engine what the file has beyond options. A cluster that `data` has already is not changed again."""
+        """Give the engine the parts of the file that are not options. A cluster that is already in `data` is not changed."""
         try:
             like.offer(engine)
             if new:

@@ -153,10 +153,11 @@ class Waits:
     def upgrade(self, to: ProfileName, *, node_id: int | None = None, finalize: bool = True, pause: float = 0) -> None:
         """Upgrade the brokers to a release such as "kafka-4.4", one after the other: each stops and starts with all its data.
 
-        With `node_id` only this broker is upgraded. With `pause` each broker is down for so many seconds of the broker's clock,
-        and as long passes before the next one stops; with a frozen clock this method does not wait. When all brokers run the
-        release, the levels of features rise to those of a new cluster, unless `finalize` is false. An earlier release is
-        possible while the levels allow it. Raises ValueError if they do not, or if an upgrade is in progress.
+        With `node_id` only this broker is upgraded. With `pause` each broker is down for this many seconds of the broker's
+        clock, and the same time passes before the next broker stops; with a frozen clock this method does not wait. When all
+        brokers run the release, the levels of features rise to those of a new cluster, unless `finalize` is false. An earlier
+        release is possible while the levels allow it. Raises ValueError if the levels do not allow it, or if an upgrade is in
+        progress.
         """
         if pause:
             _check_no_loop("upgrade")

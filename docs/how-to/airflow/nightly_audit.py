@@ -1,4 +1,5 @@
-"""Audit a log directory every night; each audit continues where the last report ended. Put this file into Airflow's DAGs folder.
+"""Audit a log directory every night; each audit continues where the last report ended. Put this file into Airflow's DAGs
+folder.
 
 The task fails without a retry if the audit finds something, and is retried if something could not be read. Needs
 the extra `audit` and Java where the tasks run.

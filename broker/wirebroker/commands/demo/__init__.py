@@ -26,7 +26,7 @@ FLOWS = ("B1", "B2", "B3", "B4", "B7")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send, show and compare: 0 if everything went as expected, 1 if anything did not."""
+    """Send, show and compare. Returns 0 if everything went as expected, else 1."""
     silence()  # the libraries complain when the broker stops, which is not the demo's subject
     with MockKafka() as kafka:
         code = demonstrate(kafka, Screen())
@@ -49,7 +49,7 @@ def demonstrate(
     clients: Sequence[ClientName] = CLIENTS,
     flows: Sequence[tuple[Scenario, Part]] | None = None,
 ) -> int:
-    """Run the demo, the clients on this broker and each flow on one of its own. Returns the exit code."""
+    """Run the demo: the clients on this broker, and each flow on its own broker. Returns the exit code."""
     started = time.monotonic()
     screen.begin(kafka.bootstrap_servers)
     results: list[ClientResult | Result] = []

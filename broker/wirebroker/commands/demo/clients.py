@@ -11,7 +11,7 @@ from wirebroker.trace.rows import ProduceRow
 CLIENTS: tuple[ClientName, ...] = ("kafka-python", "aiokafka", "confluent")
 PARTITIONS = 3
 RECORDS, ROUND = 60, 15
-"""How many records each client sends, and after how many it waits for their acknowledgements."""
+"""The number of records that each client sends, and the number after which it waits for acknowledgements."""
 TIMEOUT = 15.0
 """Seconds that a client may take to produce, and again to consume."""
 VALUES = [f"order {number}" for number in range(RECORDS)]

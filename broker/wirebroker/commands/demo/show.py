@@ -74,7 +74,7 @@ class Screen:
         self._wrapped(Text("  "), f"{big}{missing}.", "dim")
 
     def end(self, results: Sequence[ClientResult | Result], seconds: float) -> None:
-        """Counts of it all, a verdict in full, and where to go from here."""
+        """The counts, a verdict in full, and the next steps."""
         self._heading("Summary", "records, and the verdicts on their batches")
         names = "".join(f"{name:>{width}}" for name, width in COLUMNS.items())
         self._console.print(Text(f"  {'':<24}{names}", "dim"))
@@ -84,7 +84,7 @@ class Screen:
         wrong = sum(bool(result.differences) for result in results)
         self._console.print()
         if wrong:
-            self._console.print(Text(f"{wrong} of {len(results)} parts went otherwise than expected.", "bold red"))
+            self._console.print(Text(f"{wrong} of {len(results)} parts did not go as expected.", "bold red"))
         else:
             skipped = sum(isinstance(result, ClientResult) and bool(result.skipped) for result in results)
             rest = f", {skipped} skipped" if skipped else ""

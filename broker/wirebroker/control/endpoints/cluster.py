@@ -82,7 +82,7 @@ class Upgrade(Form):
     to: Annotated[str, about("the profile of the release", examples=["kafka-4.4"])]
     node_id: Annotated[int | None, about("only this broker; null: all, one after the other")] = None
     finalize: Annotated[bool, about("raise the levels of features when all brokers run the release")] = True
-    pause: Annotated[float, about("each broker is down for so many seconds of the clock", ge=0, le=LONGEST_CHANGE_S)] = 0
+    pause: Annotated[float, about("each broker is down for this time in seconds of the clock", ge=0, le=LONGEST_CHANGE_S)] = 0
 
 
 def brokers(controlled: ControlledBroker) -> Brokers:

@@ -28,8 +28,7 @@ PAUSE_S = 0.2
 MOST = 1000
 """The largest number of rows in one message."""
 BETWEEN_S = 0.05
-"""The time in seconds between two full messages, so that making rows for a reader does not keep the broker from its
-clients."""
+"""The time in seconds between two full messages. The pause gives the broker time for its clients."""
 SIGN_OF_LIFE_S = 15
 """The time in seconds after which a comment shows that the stream is still open."""
 

@@ -95,7 +95,7 @@ def remove(controlled: Controlled, fault: int) -> None:
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Check that this rule has fired, or has fired exactly `times` times. 409 gives its counts if it has not."""
+    """Check that this rule has fired, or has fired exactly `times` times. If not, 409 gives its counts."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 

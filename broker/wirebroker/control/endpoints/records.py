@@ -110,7 +110,7 @@ class Records(Form):
     next: Annotated[str | None, about("the path of the next page; null on the last page")]
 
 
-COMMITTED = "only what a read_committed consumer gets: no records of open or aborted transactions, no end markers"
+COMMITTED = "only records that a read_committed consumer gets: none of open or aborted transactions, and no end markers"
 
 
 class Which(Form):
@@ -156,7 +156,7 @@ class Expectation(Form):
     records: list[ExpectedRecord]
     partition: Annotated[int | None, about("look only at this partition")] = None
     in_order: Annotated[bool, about("compare in order of partition and offset; false: in any order")] = True
-    committed: Annotated[bool, about(COMMITTED + "; false: also records of open and aborted transactions")] = True
+    committed: Annotated[bool, about(COMMITTED + ". With false, also records of open and aborted transactions")] = True
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
@@ -218,7 +218,7 @@ async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -
     goal = RecordsExpected(topic, expected, body.partition, in_order=body.in_order, committed=body.committed)
     stored = await controlled.reach(goal, body.timeout)
     try:
-        await asyncio.to_thread(goal.verdict, stored)  # so that the broker goes on serving its clients
+        await asyncio.to_thread(goal.verdict, stored)  # so that the broker continues to serve its clients
     except Difference as different:
         raise Problem(409, str(different)) from None
     return Compared(len(stored))

@@ -109,7 +109,7 @@ class Awaited(Form):
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
     lag: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_LAG)] | None,
-        about("the offsets of all but this many records that a read_committed consumer gets are committed"),
+        about("the group lags by at most this many of the records that a read_committed consumer gets"),
     ] = None
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
