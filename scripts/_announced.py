@@ -1,4 +1,5 @@
-"""What a running broker announces of its release: API versions, features, and the settings that differ from those of 4.3.1.
+"""The announcements of a running broker about its release: API versions, features, and the settings that differ from those of
+4.3.1.
 
 The form is that of broker/wirebroker/core/releases/kafka-X.Y.json.
 """
@@ -41,7 +42,7 @@ SETTINGS = {
 TELLS_TYPES = ROOT / "broker" / "wirebroker" / "core" / "releases" / "kafka-2.8.json"
 DEFAULTS = ROOT / "tests" / "data" / "defaults-4.3.1.json"
 NEWEST_ASKED = 4
-"""The version of ApiVersions that tells all ranges of features; also those that begin at 0 (KIP-1022)."""
+"""The version of ApiVersions that returns all ranges of features, also ranges that begin at 0 (KIP-1022)."""
 NOT_OURS = {
     4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown", 52: "Vote", 53: "BeginQuorumEpoch",
     54: "EndQuorumEpoch", 56: "AlterPartition", 58: "Envelope", 59: "FetchSnapshot", 62: "BrokerRegistration",
@@ -50,7 +51,7 @@ NOT_OURS = {
 }  # fmt: skip
 """APIs that we do not serve, most of them between brokers."""
 BEFORE_1_1 = -1
-"""The source of a value in version 0 of DescribeConfigs, which does not tell it."""
+"""Stands for the source of a value in version 0 of DescribeConfigs, which does not return the source."""
 PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
 """A Produce of no topics, in its versions 0 to 2."""
 
@@ -113,7 +114,7 @@ def _described(client: WireClient, kind: int, name: str, version: int) -> dict[s
 
 
 def _changes(kind: str, settings: dict[str, Any]) -> Json:
-    """By name None for a setting that the release does not have, else its type, default and marks."""
+    """Returns None by name for a setting that the release does not have, else its type, default and marks."""
     recorded = json.loads(DEFAULTS.read_text(encoding="utf-8"))[kind]
     changes: Json = {}
     for name in sorted(recorded.keys() | settings.keys()):
@@ -127,7 +128,9 @@ def _changes(kind: str, settings: dict[str, Any]) -> Json:
 
 
 def _is_unknown(entry: Any, known: Setting | None) -> bool:
-    """Tells whether the release does not have the setting: it shows a setting that was given to it as a secret of no type."""
+    """Tells whether the release does not have the setting. It shows an unknown setting that was given at its start as a secret
+    without a type.
+    """
     return known is not None and not known.sensitive and entry.is_sensitive and not entry.config_type
 
 
@@ -144,13 +147,13 @@ def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None)
 
 
 def _type_later(kind: str, name: str) -> ConfigType:
-    """The type that a later release tells: one before 2.6 tells none."""
+    """The type that a later release returns: releases before 2.6 return no type."""
     later = json.loads(TELLS_TYPES.read_text(encoding="utf-8"))["settings"][kind].get(name)
     return ConfigType[later[0].upper()] if later else ConfigType.STRING
 
 
 def _is_set(entry: Any) -> bool:
-    """Tells whether a release before 1.1 shows a value that was set: it then does not tell the default."""
+    """Tells whether a release before 1.1 shows a value that was set. It then does not return the default."""
     return entry.config_source == BEFORE_1_1 and not entry.is_default
 
 
@@ -173,7 +176,9 @@ def _reads_produce(client: WireClient, version: int) -> bool:
 
 
 def write(path: Path, described: Json) -> None:
-    """One line for each API, feature and setting. What the file says beside that of settings stays: Kafka does not tell it."""
+    """One line for each API, feature and setting. The file's other texts about settings stay, because Kafka does not return
+    them.
+    """
     _keep_notes(json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}, described)
     blocks = [f' "{name}": {_block(value)}' for name, value in described.items()]
     path.write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The broker that the clients of a script meet: wirebroker, a real Kafka or any other, and a proxy before it if wanted.
+"""The broker for the clients of a script: wirebroker, a real Kafka or any other, optionally with a proxy in front.
 
 with ExitStack() as stack:
     address = through_proxy(stack, real_kafka(stack, {"num.partitions": "2"}), "verdicts")
@@ -47,7 +47,7 @@ def add_proxy_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def use_checkout() -> None:
-    """Let processes that are started run the code of this checkout."""
+    """Let child processes run the code of this checkout."""
     paths = [str(ROOT / "broker"), str(ROOT / "protocol"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
@@ -58,7 +58,7 @@ def real_kafka(stack: ExitStack, settings: Mapping[str, str], port: int = 0) -> 
 
 
 Addresses = list[dict[str, str]]
-"""For each broker its listeners: security protocol and address."""
+"""The listeners of each broker: security protocol and address."""
 
 
 def kafka_cluster(stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security) -> Addresses:
@@ -95,7 +95,7 @@ def own_cluster(
 
 
 def through_proxy(stack: ExitStack, address: str, level: str | None, flags: Sequence[str] = ()) -> str:
-    """The address of a proxy before this broker; the broker's own without a level. Raises ServerFailed."""
+    """The address of a proxy in front of this broker; without a level, the broker's own address. Raises ServerFailed."""
     if level is None:
         return address
     command = [*WIREBROKER, "proxy", "--upstream", address, "--listen", "127.0.0.1:0", "--trace-level", level, *flags]

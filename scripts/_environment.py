@@ -1,4 +1,4 @@
-"""The environment .venv for scripts in Python: they run in it, whichever Python they are started with.
+"""The environment .venv for scripts in Python: scripts run in it, whichever Python starts them.
 
 Scripts import this module first. It needs nothing but Python itself.
 """
@@ -13,7 +13,9 @@ SOURCES = [str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "
 
 
 def enter(*needed: str) -> None:
-    """Go on in .venv, and put the sources on the path. Exit code 2 with a sentence if it lacks one of the needed packages."""
+    """Go on in .venv, and put the sources on the path. Ends with exit code 2 and a sentence if the environment lacks a needed
+    package.
+    """
     python = ROOT / ".venv" / "bin" / "python"
     script = Path(sys.argv[0]).name
     if Path(sys.prefix) != ROOT / ".venv" and python.exists():

@@ -48,7 +48,7 @@ COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
 
 class KafkaUnavailable(Exception):
-    """A real Kafka cannot be had here; the text says why."""
+    """Raised if there is no real Kafka on this machine; the text has the reason."""
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ def jar_folder(version: str = VERSION) -> Path:
 
 
 def fetch_jars(version: str = VERSION) -> Path:
-    """The folder with Kafka's jars and all that they need, fetched once. Raises KafkaUnavailable."""
+    """The folder with Kafka's jars and their dependencies, fetched once. Raises KafkaUnavailable."""
     target = jar_folder(version)
     if target.is_dir():
         return target

@@ -5,8 +5,8 @@
         kafka.security.folder / "ca.pem"             # what clients trust
         kafka.security.folder / "client.pem"         # a client's key and certificate (CN=client), for mutual TLS
 
-Each listener takes PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 for the same users. SSL asks for a client's certificate and does not
-insist (`ssl.client.auth=requested`). Brokers talk in plaintext. Other settings, such as an authorizer
+Each listener takes PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 for the same users. SSL requests a client's certificate, but does not
+require it (`ssl.client.auth=requested`). Brokers talk in plaintext. Other settings, such as an authorizer
 (`authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` with `super.users=User:ANONYMOUS`) or
 `delegation.token.secret.key`, go into the settings of KafkaServer. With `oauth` they take OAUTHBEARER as well. Needs trustme.
 """
@@ -29,7 +29,7 @@ SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
 
 @dataclass(frozen=True)
 class OAuth:
-    """How a broker checks the tokens of OAUTHBEARER: as unsecured ones, with these options, or by the keys in a file."""
+    """The check of OAUTHBEARER tokens: as unsecured tokens with these options, or by the keys in a file."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Path | None = None
@@ -47,7 +47,7 @@ class OAuth:
 
 
 class Security:
-    """The users of a broker, by name their passwords, and the listeners that it gets besides PLAINTEXT."""
+    """The passwords of a broker's users by name, and its listeners besides PLAINTEXT."""
 
     def __init__(
         self, users: Mapping[str, str] | None = None, listeners: tuple[str, ...] = SECURED, oauth: OAuth | None = None
@@ -89,7 +89,7 @@ class Security:
         return lines
 
     def java_options(self) -> list[str]:
-        """The argument of the JVM without which a broker reads no key sets."""
+        """The JVM argument that lets a broker read key sets."""
         keys = None if self.oauth is None else self.oauth.keys
         return [] if keys is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
 

@@ -40,10 +40,10 @@ TELEMETRY_RECEIVER = "TelemetryReceiver"
 class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
-    `data` keeps its files (a temporary folder otherwise), in the folders that `log.dirs` names; `port` 0 takes a free one and
+    `data` keeps its files (a temporary folder otherwise), in the folders that `log.dirs` names; `port` 0 takes a free port and
     keeps it over restarts. `security` adds listeners, whose addresses `addresses` has by protocol. With `joins` it is another
-    broker of that one's cluster, and needs a `node.id` of its own.
-    Raises KafkaUnavailable where Kafka cannot be had or does not start.
+    broker of that broker's cluster, and needs its own `node.id`. Raises KafkaUnavailable if there is no Kafka or it does not
+    start.
     """
 
     SETTINGS: Mapping[str, str] = {
@@ -104,7 +104,7 @@ class KafkaServer:
 
     @property
     def pid(self) -> int:
-        """The process id of the running broker, 0 when there is none."""
+        """The process id of the running broker, or 0."""
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
@@ -155,7 +155,7 @@ class KafkaServer:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def now(self) -> int:
-        """ms since the epoch, by its clock, which is this machine's."""
+        """The time in ms since the epoch, by its clock, which is this machine's clock."""
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:

@@ -1,4 +1,6 @@
-"""Playing the recorded scenarios on another release of Kafka: on which broker, how often, and which it cannot have."""
+"""Plays the recorded scenarios on another release of Kafka: chooses the broker, the repetitions, and the scenarios that the
+release supports.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,14 @@ from wirebroker.conformance.versions import VersionMode
 TIMES = 2
 """How often a scenario is played in each mode."""
 NEEDS_NEW_BROKER = ("cold", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
-"""The groups of scenarios that leave something to the next."""
+"""The groups of scenarios that leave state to the next scenario."""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens", "secured_owners")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
-"""The groups of scenarios that wait for long and whose runs do not meet."""
+"""The groups of scenarios that wait for long and whose runs are independent."""
 RETENTION_AFTER = 31
-"""Seconds after its start when a broker first looks for old segments; releases before 3.6 have no setting for it."""
+"""The number of seconds after its start at which a broker first checks for old segments. Releases before 3.6 have no setting
+for this.
+"""
 Turn = tuple[VersionMode, int]
 TURNS: list[Turn] = [(mode, count) for mode in MODES for count in range(TIMES)]
 
@@ -51,7 +55,7 @@ def _translated(settings: dict[str, str], version: str) -> dict[str, str]:
 
 
 def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
-    """Why a release cannot have a scenario; `apis` are those that it announces."""
+    """The reason for which a release does not support a scenario; `apis` are the APIs that it announces."""
     release, has = numbers(version), set(apis)
     if scenario.telemetry and release < (3, 7):
         return "needs metrics of clients (KIP-714)"
@@ -90,7 +94,7 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterat
 
 
 def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:
-    """What each scenario observed in each turn. Where no version is lowered, the clamped turns are the named ones."""
+    """The observations of each scenario in each turn. Where no version is lowered, the clamped turns are the named ones."""
     seen: dict[tuple[str, Turn], list[Json]] = {}
     same: set[str] = set()
 

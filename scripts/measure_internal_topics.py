@@ -74,7 +74,7 @@ def resident() -> int:
 
 
 def measure(session: Session, what: str, topic: str, count: int, act: Callable[[int], None]) -> None:
-    """Act so often, and print from time to time what the topic and the process take."""
+    """Act this many times, and print the memory of the topic and of the process at intervals."""
     act(0)
     before, begun = resident(), time.process_time()
     longest = 0.0

@@ -144,7 +144,7 @@ class Dialogue:
         if version is None:
             version = min(versions(key)[1], NEWEST_BY_NAME.get(api_name(key), 1 << 15))
         self._said.append(f"client sends {api_name(key)} v{version}")
-        self._open().send(message, version, answered=getattr(message, "acks", -1) != 0)
+        self._open().send(message, version, awaits_response=getattr(message, "acks", -1) != 0)
         return self
 
     @property

@@ -400,8 +400,8 @@ def test_a_sasl_session_is_read_back_without_its_secrets() -> None:
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for by_server, frame in sasl_session()[:5]:
         (conversation.to_client if by_server else conversation.from_client)(frame, 0)
-    found: list[Answered] = []
-    Session(lambda row: None, lambda each: found.append(each) if isinstance(each, Answered) else None).read(
+    found: list[RecordedExchange] = []
+    Session(lambda row: None, lambda each: found.append(each) if isinstance(each, RecordedExchange) else None).read(
         io.BytesIO(file.getvalue())
     )
     requests = [each.exchange.request for each in found]

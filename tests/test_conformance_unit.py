@@ -361,7 +361,7 @@ def test_the_response_to_another_request_is_an_error_of_the_broker(peer: Peer) -
 
 
 def test_a_request_without_response_is_not_awaited(peer: Peer) -> None:
-    peer.client.send(ApiVersionsRequest(), 0, answered=False)
+    peer.client.send(ApiVersionsRequest(), 0, awaits_response=False)
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
     peer.read()

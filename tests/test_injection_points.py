@@ -189,7 +189,7 @@ class Passing(AnyExchange):
         self._proxy.upstream.append(request)
 
     def respond(self, response: Message) -> None:
-        answer = self._plan.answered(response, self)
+        answer = self._plan.on_response(response, self)
         if answer is None or not self.alive:
             return
         parts = encode_response(self.correlation_id, answer, self.version)

@@ -166,9 +166,9 @@ def test_a_parked_fetch_holds_back_its_own_connection_only(kafka: MockKafka) -> 
 def test_a18_acks_0_has_no_response_and_an_error_closes_the_connection(kafka: MockKafka) -> None:
     producer = RawProducer(kafka)
     good = produce_request("orders", batch(0, 1, pid=producer.pid, epoch=0), acks=0)
-    producer.wire.send(good, 9, answered=False)
+    producer.wire.send(good, 9, awaits_response=False)
     assert producer.wire.request(ApiVersionsRequest(), 0).error_code == 0
-    producer.wire.send(produce_request("orders", batch(7, 1, pid=producer.pid, epoch=0), acks=0), 9, answered=False)
+    producer.wire.send(produce_request("orders", batch(7, 1, pid=producer.pid, epoch=0), acks=0), 9, awaits_response=False)
     with pytest.raises(ConnectionClosed):
         producer.wire.request(ApiVersionsRequest(), 0)
     assert len(kafka.records("orders")) == 1

@@ -95,7 +95,7 @@ def test_nobody_else_waits(kafka: MockKafka) -> None:
 def test_a_produce_without_a_response_mutes_the_connection(kafka: MockKafka) -> None:
     kafka.quotas.set(user="ANONYMOUS", producer_byte_rate=100)
     connection = connect(kafka)
-    connection.send(produce_request("orders", batch(count=500), acks=0), 9, answered=False)
+    connection.send(produce_request("orders", batch(count=500), acks=0), 9, awaits_response=False)
     assert muted(connection)
     kafka.clock.advance(minutes=10)
     connection.response()

@@ -20,7 +20,7 @@ MEASURED = {
 }
 FETCHED = ("full", "--data")
 OTHER = "other: "
-"""Begins the name of a contender of the other checkout."""
+"""The prefix of the names of the other checkout's contenders."""
 
 
 def contenders(checkout: Path, loop: str) -> list[Contender]:

@@ -36,7 +36,7 @@ class Contender:
 
 @dataclass(slots=True)
 class Field:
-    """The contenders, the load generator's command, and what is missing."""
+    """The contenders, the load generator's command, and the missing ones with their reasons."""
 
     contenders: list[Contender]
     load: tuple[str, ...]
@@ -44,12 +44,12 @@ class Field:
     missing: list[Missing]
 
     def named(self, *names: str) -> list[Contender]:
-        """These contenders, in this order, as far as they are there."""
+        """Those of these contenders that can run, in this order."""
         return [found for name in names for found in self.contenders if found.name == name]
 
 
 def field(loop: str = "asyncio") -> Field:
-    """Build what has to be built, and see who can run here."""
+    """Build the programs, and find out which contenders can run here."""
     missing: list[Missing] = []
     servers = _python_servers(loop, missing)
     load = go_binary("loadgen")

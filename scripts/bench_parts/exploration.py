@@ -1,4 +1,4 @@
-"""What an exploration costs: the runs a second of a test that takes 0.1 s, and the time of a run beside the command's own."""
+"""The cost of an exploration: the runs a second of a test that takes 0.1 s, and the time that a run adds to its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a good connection waits beside a rude one: the worst response time of a client that asks for little.
+"""How long a good connection waits beside a rude one: the worst response time of a client with small requests.
 
 The server runs on one core and the rude client on another, where there are two. The good client has one request in
 flight: in turns Metadata of one topic and Produce of one record, `PAUSE` seconds apart. The rude client is a process of its
@@ -31,7 +31,7 @@ from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 LONGEST = 20.0
 """Seconds after which a row is given up; the good client's wait is then reported as more than that."""
 AFTERWARDS = 0.5
-"""Seconds for which the good client goes on when the rude one has its responses."""
+"""The number of seconds for which the good client continues after the rude client has its responses."""
 PAUSE = 0.002
 KAFKA = "Kafka 4.3.1"
 KAFKA_HEAP = "2g"
@@ -70,7 +70,7 @@ def _measure_kafka(chosen: Sequence[Row], found: dict[str, Any], which: str, say
 
 @contextmanager
 def recorded(found: dict[str, Any], row: Row, name: str) -> Iterator[list[dict[str, Any]]]:
-    """The list of runs of one row and contender; what keeps it from being measured is noted."""
+    """The runs of one row and contender. Notes the reason if the row cannot be measured."""
     runs = found["rows"][row.name].setdefault(name, [])
     try:
         yield runs
@@ -114,7 +114,7 @@ def pin(pid: int) -> None:
 
 
 def one_row(row: Row, client: WireClient, pid: int) -> dict[str, Any]:
-    """The good client's waits while the rude one is at it."""
+    """The good client's waits while the rude client is active."""
     if row.prepare is not None:
         row.prepare(client)
     attack = row.attack()
@@ -138,7 +138,7 @@ def one_row(row: Row, client: WireClient, pid: int) -> dict[str, Any]:
 
 
 class Good:
-    """A client that asks for little, with one request in flight."""
+    """A client with small requests, one in flight."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, LONGEST)
@@ -163,7 +163,9 @@ class Good:
         return waits
 
     def ask_beside(self, rude: Rude) -> tuple[list[float], bool]:
-        """Ask until the rude one is done; all waits in seconds, and whether a response did not come in time."""
+        """Send requests until the rude client is done. Returns all waits in seconds, and whether a response did not come in
+        time.
+        """
         waits: list[float] = []
         until = time.perf_counter() + LONGEST
         ending = False
@@ -177,7 +179,7 @@ class Good:
         return waits, False
 
     def _ask(self, request: bytes, seconds: float) -> bool:
-        """Send a request and take its response; False if it does not come."""
+        """Send a request and read its response. Returns False if no response comes."""
         self._socket.settimeout(seconds)
         try:
             self._socket.sendall(request)

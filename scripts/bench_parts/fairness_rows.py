@@ -62,7 +62,7 @@ ZSTD = 4
 WITHIN = 60.0
 MIB = 1 << 20
 UNFOLDED = 120 * MIB
-"""A little less than a batch may unfold into here."""
+"""A size slightly below the limit of a decompressed batch."""
 ENTRIES = 100_000
 MANY = [f"many-{number:05d}" for number in range(20_000)]
 
@@ -90,7 +90,7 @@ def small_batch() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rude client: its name for the command line, what the table calls it, and how it is made."""
+    """One rude client: its name on the command line, its name in the table, and the function that makes it."""
 
     name: str
     title: str
@@ -236,7 +236,7 @@ def mixed_records() -> bytes:
 
 @cache
 def bomb() -> bytes:
-    """A batch of zeros that unfolds into almost as much as a batch may."""
+    """A batch of zeros that decompresses to almost the largest allowed size."""
     return sealed(bytes(UNFOLDED), 1000)
 
 
@@ -260,7 +260,7 @@ def fetch(names: int, max_wait_ms: int = 0, min_bytes: int = 1, offset: int = 0,
 
 
 def waiting_fetch() -> Attack:
-    """A Fetch of the partition that the good client produces to; it waits for more bytes than ever come."""
+    """A Fetch of the partition to which the good client produces. It waits for more bytes than ever arrive."""
     return once(fetch(ENTRIES, max_wait_ms=5_000, min_bytes=MIB * 900, topic=GOOD, offset=0), 11)
 
 
@@ -289,7 +289,7 @@ def offset_fetch() -> Attack:
 
 
 def create_topics_at_once(count: int) -> Attack:
-    """So many new topics."""
+    """This number of new topics."""
     topics = [CreatableTopic(name=f"new-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
               for number in range(count)]  # fmt: skip
     return once(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)

@@ -1,10 +1,10 @@
-"""The least that a Python server can do and still check what a Produce must be checked for: the yardstick of the bench.
+"""A server with the least work that the checks of a Produce require in Python: the yardstick of the bench.
 
 It knows one topic-partition per request, idempotent producers, one consumer's Fetch without a session, and nothing else:
 no transactions, no retries, no faults, no trace, no second broker. A batch has its 61 header bytes read, its CRC-32C
 computed, its sequence compared with the last one in a dict, and is kept with one copy (a large one with none); with
 `--walk` the lengths of its records are walked over too. A request that has the form of the previous request on its connection
-is not parsed again. Every trick is allowed that keeps those checks, so a broker that comes near has little left to gain.
+is not parsed again. It may use every trick that keeps the checks, so a broker that comes close has little left to gain.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Log:
         self.chunk, self.at, self.capacity = chunk, len(chunk), len(chunk)
 
     def read(self, offset: int, most: int) -> memoryview:
-        """Whole batches from `offset` on, up to the end of their chunk; always one if there is one."""
+        """Whole batches from `offset` on, up to the end of their chunk; at least one batch if there is any."""
         index = bisect_right(self.bases, offset) - 1
         if index < 0 or offset >= self.end:
             return memoryview(b"")
@@ -302,7 +302,7 @@ class Floor(asyncio.BufferedProtocol):
         self.send(parts)
 
     def send(self, parts: list[Any]) -> None:
-        """Everything in one system call as far as the socket takes it; the rest is the transport's."""
+        """Send as much as the socket accepts in one system call, and leave the rest to the transport."""
         sent = 0
         if not self.transport.get_write_buffer_size() and hasattr(os, "writev"):
             with suppress(BlockingIOError):
@@ -315,7 +315,7 @@ class Floor(asyncio.BufferedProtocol):
                 sent = 0
 
     def other(self, frame: memoryview, key: int, correlation: int, at: int) -> bytes:
-        """The requests that come once: minimal responses, in the one version that the load generator sends."""
+        """Minimal responses to the requests that come once, in the version that the load generator sends."""
         response = SIZE.pack(correlation)
         if key == INIT_PRODUCER_ID:  # version 1
             Floor.producer_ids += 1

@@ -2,12 +2,13 @@
 
 Valgrind counts the instructions and the system calls of one server. `copied.c`, between another server and the C library,
 counts the bytes that it copies; that needs a C compiler. A server first handles requests that are not counted, so that it has
-loaded and compiled what they need. It then handles several runs of requests; the median run counts, because timers and the
-garbage collector fall into some of them. Instructions are those of the process, not the kernel's; a count does not show waits
-for memory. The time beside another checkout shows both.
+loaded and compiled their code. It then handles several runs of requests; the median run counts, because timers and the garbage
+collector fall into some of them. Instructions are those of the process, not the kernel's; a count does not show waits for
+memory. The time beside another checkout shows both.
 
 The counts depend on the interpreter, on the C library and on the processor for which they choose their code. So `budgets.json`
-names what it was made with. Where something else runs, the commit that wrote the file is counted in the same run instead.
+names the interpreter, library and processor that it was made with. With any other, the script counts the commit that wrote the
+file in the same run instead.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ Counts = dict[str, dict[str, float]]
 
 @dataclass(slots=True)
 class Counted:
-    """What was counted here, and what it is compared with."""
+    """The counts of this checkout, and the counts for comparison."""
 
     here: Counts
     base: Counts = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Counted:
 
 
 def measure(checkout: Path | None, only: Sequence[str], say: Callable[[str], None]) -> Counted | Missing:
-    """Count this checkout, and what it is compared with: another checkout, or the budgets. Raises ServerFailed."""
+    """Count this checkout, and compare it with another checkout or with the budgets. Raises ServerFailed."""
     if not (shutil.which(VALGRIND) and shutil.which(CONTROL)):
         return Missing("instructions", "Valgrind is not installed")
 
@@ -103,7 +104,7 @@ def measure(checkout: Path | None, only: Sequence[str], say: Callable[[str], Non
 
 
 def made_with() -> dict[str, str]:
-    """What the counts depend on, apart from the sources."""
+    """The interpreter, the library and the processor, on which the counts depend."""
 
     def library(name: str) -> str:
         try:
@@ -172,7 +173,7 @@ def _rows(checkout: Path, meter: type[Meter], folder: Path, wanted: Wanted) -> I
 
 
 def _build(folder: Path) -> bool:
-    """Build what counts copied bytes, if a C compiler can."""
+    """Build the library that counts copied bytes, if there is a C compiler."""
     command = ("cc", "-O2", "-shared", "-fPIC", "-fno-builtin", "-o", str(folder / COUNTER_OF_COPIES), str(COPIES), "-ldl")
     return shutil.which("cc") is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
 

@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def produce(address: str, topic: str, lines: list[list[str]], codec: str, count: int) -> None:
-    """Produce so many records with an idempotent producer. Raises RuntimeError if one of them is not acknowledged."""
+    """Produce this number of records with an idempotent producer. Raises RuntimeError if a record is not acknowledged."""
     failures: list[KafkaError] = []
     settings = {"bootstrap.servers": address, "enable.idempotence": True, "compression.type": codec,
                 "on_delivery": lambda error, _: failures.append(error) if error else None}  # fmt: skip
@@ -44,7 +44,7 @@ def produce(address: str, topic: str, lines: list[list[str]], codec: str, count:
 
 
 def consume(address: str, topic: str, count: int) -> None:
-    """Read so many records from the beginning. Raises RuntimeError if they do not come."""
+    """Read this number of records from the beginning. Raises RuntimeError if they do not come."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     while count > 0:

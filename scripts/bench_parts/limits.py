@@ -1,4 +1,4 @@
-"""The cost of a broker that holds much: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
+"""The cost of a full broker: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
 
 Each case starts a fresh server, in memory or with `--data`, fills it over the wire, and then looks at it from outside: its
 resident memory, its open descriptors, the CPU that it uses without requests, and how long one client waits for Metadata of

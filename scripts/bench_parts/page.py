@@ -61,7 +61,7 @@ def _level(level: str, rounds: int, say: Callable[[str], None]) -> Row:
 
 
 def _produce(producer: load.Producer, seconds: float) -> int:
-    """Produce at the rate, as far as the server keeps up. Returns the number of requests."""
+    """Produce at this rate, or slower if the server cannot keep up. Returns the number of requests."""
     start, first = time.monotonic(), producer.sent
     while (now := time.monotonic() - start) < seconds:
         if producer.sent - first < now * RATE:

@@ -1,4 +1,4 @@
-"""Processes: starting a server and its end, its CPU time and memory, and what machine this is."""
+"""Processes: the start and end of a server, its CPU time and memory, and the description of the machine."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") 
 
 
 class ServerFailed(Exception):
-    """A server that did not start, or died; the message has its last words."""
+    """Raised if a server did not start, or died; the message has its last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something that cannot be measured here, and why."""
+    """Something that cannot be measured here, with the reason."""
 
     what: str
     why: str

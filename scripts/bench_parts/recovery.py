@@ -1,4 +1,4 @@
-"""How long a broker with --data takes to be there again after kill -9, with a gigabyte of 16 KiB batches."""
+"""The time in which a broker with --data recovers after kill -9, with a gigabyte of 16 KiB batches."""
 
 from __future__ import annotations
 

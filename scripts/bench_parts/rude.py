@@ -24,7 +24,7 @@ class Attack:
 
     payload: bytes
     responses: int
-    """How many responses it reads on each connection; 0 if it never reads."""
+    """The number of responses that it reads on each connection; 0 if it never reads."""
     connections: int = 1
     times: int = 1
     """How often it connects, sends and reads; it closes its connections in between."""
@@ -33,7 +33,7 @@ class Attack:
     pause: float = 0.0
     """Seconds between two pieces."""
     silent: bool = False
-    """It announces or sends bytes that get no response, and does not wait."""
+    """The client announces or sends bytes that get no response, and does not wait."""
 
 
 class Rude:
@@ -54,7 +54,7 @@ class Rude:
         self._process.join()
 
     def done(self) -> dict[str, Any] | None:
-        """Returns seconds until the last response and how many came, or None while it is at it."""
+        """Returns the seconds until the last response and the number of responses, or None while the client is active."""
         if self._report is None and self._reports.poll():
             self._report = self._reports.recv()
         return self._report

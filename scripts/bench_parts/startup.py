@@ -1,4 +1,4 @@
-"""How long it takes to begin: a server process, also with its control, an import, a MockKafka in a fresh or warm process.
+"""The start times of a server process, also with its control, of an import, and of a MockKafka in a fresh or warm process.
 
 The CPU time of a process and its children until the first response says more than the clock on a busy machine.
 """
@@ -54,7 +54,7 @@ print(json.dumps([once() for _ in range(runs + 1)]))
 
 
 def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """All of it, in ms; each figure is a median with its smallest and largest value."""
+    """All figures in ms; each is a median with its smallest and largest value."""
     plain = next((each for each in contenders if each.name == "wirebroker full"), None)
     if plain is not None:
         script = (str(ROOT / "scripts" / "run"), "serve")

@@ -1,4 +1,6 @@
-"""Produce and Fetch: rounds in which every contender is measured once, so that all of them share the machine's moods."""
+"""Produce and Fetch: rounds in which every contender is measured once, so that changes of the machine's load affect all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class Case:
 def produce_cases(
     contenders: Sequence[Contender], sizes: Sequence[str], connections: Sequence[int], version: int, share: float
 ) -> Iterator[Case]:
-    """Produce with each batch size and number of connections. `share` is how much of the usual load to put on."""
+    """Produce with each batch size and number of connections. `share` is the part of the usual load."""
     for size in sizes:
         for count in connections:
             requests = int(REQUESTS[size] * share)

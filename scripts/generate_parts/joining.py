@@ -27,7 +27,7 @@ def bounds(text: str | None) -> Bounds:
 
 
 def valid(definition: Json | None) -> Bounds:
-    """The versions of a message that a broker serves without being told to serve unstable ones."""
+    """The stable versions of a message, which a broker serves by default."""
     low, high = bounds((definition or {}).get("validVersions"))
     high -= bool((definition or {}).get("latestVersionUnstable"))
     return (low, high) if low <= high and low != NEVER else NONE
@@ -63,7 +63,7 @@ def _with_stability(found: dict[str, Json]) -> dict[str, Json]:
 def _joined(first: Json, second: Json, border: int, naming: Json) -> Json:
     """One definition: `first` describes the versions below the border, `second` the others, `naming` gives the names.
 
-    A struct stands in the first field that uses it.
+    The first field that uses a struct contains its definition.
     """
     low, high = bounds(first["validVersions"])[0], bounds(second["validVersions"])[1]
     fields = [_inlined(each["fields"], _structs(each)) for each in (first, second)]

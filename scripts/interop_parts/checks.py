@@ -37,7 +37,7 @@ PASS, FAIL, NOT_OFFERED, NOT_RUN = "pass", "fail", "not offered", "not run"
 
 @dataclass(slots=True)
 class Result:
-    """One check of one client; `detail` says why it failed, or what is worth knowing."""
+    """One check of one client; `detail` has the reason of a failure, or a remark."""
 
     result: str
     detail: str = ""
@@ -46,7 +46,7 @@ class Result:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one client. `missing` says why it did not run, if it did not."""
+    """The result of one client. `missing` is the reason why the client did not run, or ""."""
 
     client: str
     version: str = ""

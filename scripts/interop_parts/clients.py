@@ -23,7 +23,7 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
 class Missing(Exception):
-    """A client cannot run here; the text is a sentence that says why."""
+    """Raised if a client cannot run here; the text is a sentence with the reason."""
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ def java() -> Command:
 
 
 def old_java(version: str) -> Callable[[], Command]:
-    """The client of an earlier Kafka, with a program that has only what all of them have."""
+    """The client of an earlier Kafka, with a program that uses only the common features of all releases."""
 
     def prepare() -> Command:
         tool("java")
@@ -125,7 +125,7 @@ def old_java(version: str) -> Callable[[], Command]:
 
 
 def old_kafka_python() -> Command:
-    """kafka-python of 2020, in an environment of its own; it speaks the versions of each release that it is told to."""
+    """kafka-python of 2020, in an environment of its own; it speaks the versions of the release in its setting."""
     interpreter = environment_of("kafka-python", OLD_KAFKA_PYTHON)
     return Command([interpreter, PROGRAMS / "python" / "old_kafka_python.py"], {"PYTHONPATH": ""})
 
@@ -142,7 +142,7 @@ def environment_of(package: str, version: str) -> Path:
 
 
 def jars_of(folder: Path, group: str, name: str, version: str) -> Path:
-    """A folder with the jars of a Maven artifact and all that it needs. Raises Missing."""
+    """A folder with the jars of a Maven artifact and its dependencies. Raises Missing."""
     if not folder.is_dir():
         making = cache() / f"{folder.name}.{os.getpid()}"
         making.mkdir()
@@ -157,7 +157,7 @@ def jars_of(folder: Path, group: str, name: str, version: str) -> Path:
 
 
 def kafka_streams() -> Command:
-    """Kafka Streams with all that it needs, beside the jars of a real Kafka."""
+    """Kafka Streams with its dependencies, beside the jars of a real Kafka."""
     command, folder = java(), jars_of(streams_folder(), "org.apache.kafka", "kafka-streams", VERSION)
     *words, _, program = command.words
     return Command([*words, f"{folder}/*{os.pathsep}{jar_folder()}/*", Path(program).with_name("Streams.java")])

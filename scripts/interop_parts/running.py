@@ -1,4 +1,4 @@
-"""A client's program: started, listened to line by line, ended if it prints nothing for too long."""
+"""Runs a client's program: starts it, reads its output line by line, and ends it if it prints nothing for too long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(
 ) -> Outcome:  # fmt: skip
     """Run the checks of one client; `told` is called with each result at once. With `offline` nothing is fetched.
 
-    A program that dies or hangs fails the check it was at, and is started again for the remaining ones.
+    A program that dies or hangs fails the check it was at, and is started again for the remaining checks.
     """
     outcome = Outcome(client)
     try:
@@ -79,7 +79,7 @@ def _take(line: dict[str, Any], left: list[str], outcome: Outcome, told: Callabl
 
 
 def _lines(stream: IO[bytes]) -> Any:
-    """The JSON objects that are printed, one a line; anything else is passed over. Raises TimeoutError."""
+    """The JSON objects that are printed, one a line; other lines are ignored. Raises TimeoutError."""
     data = b""
     while True:
         *lines, data = data.split(b"\n")

@@ -1,4 +1,4 @@
-"""Secured listeners, users, ACLs and a quota for the checks that are about them, the same on wirebroker and on a real Kafka."""
+"""Secured listeners, users, ACLs and a quota for the checks that need them, the same on wirebroker and on a real Kafka."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS = {
 }
 LIBRARIES = ("confluent", "java", "kafkajs", "franz-go")
 SPREADS_WITHIN = 20.0
-"""Seconds until every part of a broker may have an ACL and a quota."""
+"""The number of seconds until an ACL and a quota are in effect in every part of a broker."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Listen at ports that tests have written into them, and pass all on to where the brokers are.
+"""Listen at ports that are fixed in tests, and forward the connections to the brokers.
 
 forwarding.py LISTEN=HOST:PORT… [-- WORD…]     run the command, and end with its exit code
 """

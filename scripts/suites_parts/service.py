@@ -11,7 +11,7 @@ class ExternalService:
         """Its logs are elsewhere."""
 
     def stop(self):
-        """The process that started it ends it."""
+        """Does nothing: the process that started the broker ends it."""
 
 
 class SpawnedService:

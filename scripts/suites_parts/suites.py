@@ -29,7 +29,7 @@ JEST = "29.7.0"
 KAFKAJS = "2.2.4"
 PLATFORMATIC_KAFKA = "2.9.0"
 NODE = "24.9.0"
-"""The version for tests in TypeScript, which older ones cannot run."""
+"""The version of Node for tests in TypeScript, which older versions cannot run."""
 RSKAFKA = "0.6.0"
 KAFKA_PYTHON = "3.0.12"
 AIOKAFKA = "0.14.0"
@@ -76,7 +76,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite and the brokers it wants: how many, and their settings. `seconds` is about how long it takes."""
+    """A suite, the number of brokers that it needs, and their settings. `seconds` is its approximate duration."""
 
     name: str
     version: str
@@ -84,15 +84,15 @@ class Suite:
     """The run against the brokers at this address, after fetching its dependencies. Raises Missing."""
     seconds: int
     brokers: int = 1
-    """How many to start, or 0 if the tests do it."""
+    """The number of brokers to start, or 0 if the tests start brokers."""
     settings: Sequence[str] = ()
     flags: Sequence[str] = ()
-    """More flags of `wirebroker serve`, such as the port that the tests have written into them."""
+    """More flags of `wirebroker serve`, such as a port that is fixed in the tests."""
     listeners: Sequence[str] = ()
     """The secured listeners of each broker; the address is then `PLAINTEXT=127.0.0.1:9092 SSL=… CERTIFICATES=FOLDER`."""
     users: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """Ports that the tests have written into them, and what is there: a listener, and the number of its broker, from 0."""
+    """Ports that are fixed in the tests, each with a listener and the number of its broker, from 0."""
     not_offered: str = "$^"
     """A pattern of the names of tests that need features which the broker does not have and README names."""
 

@@ -19,7 +19,7 @@ GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
 """After one of these errors a transactional producer has lost its transaction, and starts a new one."""
 
 
-class Actor:
+class ModelClient:
     """A client with a connection, which it opens again when it breaks."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -82,7 +82,7 @@ class Sent:
         self.last = (self.sequence + len(self.values) - 1) % SEQUENCES
 
 
-class IdempotentProducer(Actor):
+class ModelProducer(ModelClient):
     """Keeps up to `in_flight` batches in flight, and repeats, in order, all that were not acknowledged."""
 
     def __init__(self, world: World, name: str, batches: int, in_flight: int, first_sequence: int = 0) -> None:
@@ -175,7 +175,7 @@ class Outcome:
     said: str = "unknown"
 
 
-class TransactionalProducer(Actor):
+class ModelTransactions(ModelClient):
     """Runs one transaction after the other, and starts again when it is fenced. Several may share a transactional id."""
 
     def __init__(self, world: World, name: str, txid: str, transactions: int) -> None:
@@ -323,7 +323,7 @@ class TransactionalProducer(Actor):
         on_response(response)
 
 
-class Consumer(Actor):
+class ModelConsumer(ModelClient):
     """Reads one partition with read_committed from the beginning, and keeps what an application would get."""
 
     def __init__(self, world: World, name: str, partition: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkawire.batches import SEQUENCES, read_header
-from simulation.actors import Consumer, IdempotentProducer, TransactionalProducer
+from simulation.actors import ModelConsumer, ModelProducer, ModelTransactions
 from simulation.world import PARTITIONS, TOPIC, Violation, World
 from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
@@ -95,17 +95,17 @@ class Schedule:
         self.shape = shape = shape or shape_of(world)
         self.partitions: list[Partition] = world.engine.cluster.topics[TOPIC].partitions
         self.producers = [
-            IdempotentProducer(
+            ModelProducer(
                 world, f"p{number}", batches=world.random.randint(15, 40), in_flight=shape.in_flight,
                 first_sequence=SEQUENCES - 9 if shape.near_the_end else 0,
             )
             for number in range(shape.producers)
         ]  # fmt: skip
         self.transactional = [
-            TransactionalProducer(world, f"t{number}", f"tx{min(number, 1)}", world.random.randint(4, 12))
+            ModelTransactions(world, f"t{number}", f"tx{min(number, 1)}", world.random.randint(4, 12))
             for number in range(shape.transactional)
         ]
-        self.consumers = [Consumer(world, f"c{index}", index) for index in range(PARTITIONS)]
+        self.consumers = [ModelConsumer(world, f"c{index}", index) for index in range(PARTITIONS)]
         self._seen = [0] * PARTITIONS
         self._epochs = [0] * PARTITIONS
         self._visible = [0] * PARTITIONS

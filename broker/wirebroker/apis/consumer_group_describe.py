@@ -17,6 +17,7 @@ from kafkawire.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from wirebroker.apis.describe_groups import all_group_operations
+from wirebroker.apis.described import NoGroup, find, refused
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.assignors import NOTHING, Partitions
@@ -29,8 +30,10 @@ CLASSIC, CONSUMER = 0, 1
 def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     """Describe each group."""
     if not exchange.engine.groups.consumers.enabled:
-        code = ErrorCode.UNSUPPORTED_VERSION
-        return ConsumerGroupDescribeResponse(groups=[_refused(each, code) for each in request.group_ids])
+        why = NoGroup(ErrorCode.UNSUPPORTED_VERSION)
+        return ConsumerGroupDescribeResponse(
+            groups=[refused(DescribedGroup, group_id, why, assignor_name="") for group_id in request.group_ids]
+        )
     pause_for_id, pause = pauses(IDS), weighted_pauses()
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.group_ids):
@@ -52,29 +55,18 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 
 
-def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=code, error_message=message, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0,
-        assignor_name="", members=[],
-    )  # fmt: skip
-
-
 def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
     """The group, or None, and the response without its members."""
-    groups = exchange.engine.groups
-    if error := groups.membership_error(group_id, exchange.node_id):
-        return None, _refused(group_id, error)
-    group = groups.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup):
-        why = "not found" if group is None else "is not a consumer group"
-        return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    group = find(group_id, ConsumerGroup, exchange)
+    if isinstance(group, NoGroup):
+        return None, refused(DescribedGroup, group_id, group, assignor_name="")
     response = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or groups.consumers.default_assignor(),
+        assignor_name=group.preferred_assignor() or exchange.engine.groups.consumers.default_assignor(),
         members=[],
     )
     return group, response

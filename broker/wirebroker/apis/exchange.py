@@ -178,7 +178,7 @@ class Exchange(AnyExchange):
         if self.access is not None:
             response = self.access.joined(response)
         if self.matches is not None:
-            left = self.engine.plan.answered(response, self)
+            left = self.engine.plan.on_response(response, self)
             if left is None:
                 return None
             response = left

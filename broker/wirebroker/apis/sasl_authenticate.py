@@ -23,7 +23,7 @@ def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenti
         return _error(ErrorCode.ILLEGAL_SASL_STATE, message)
     outcome = exchange.engine.authenticator.evaluate(exchange.connection, bytes(request.auth_bytes), exchange.now)
     if isinstance(outcome, Failure):
-        response = _error(ErrorCode.SASL_AUTHENTICATION_FAILED, outcome.message) if outcome.answered else None
+        response = _error(ErrorCode.SASL_AUTHENTICATION_FAILED, outcome.message) if outcome.responds else None
         return exchange.engine.unauthenticated(exchange, response, outcome.cause)
     ends = session.expires_at if isinstance(outcome, Success) else None
     return SaslAuthenticateResponse(

@@ -500,7 +500,7 @@ class ShareFetch:
             for place, data in self._results.items():
                 if self._pause():
                     yield None
-                session.answered(place, data.error_code, bool(data.records))
+                session.responded(place, data.error_code, bool(data.records))
         return named
 
     def _response(self) -> Generator[None, Any, ShareFetchResponse]:

@@ -12,6 +12,7 @@ from kafkawire.messages.share_group_describe import (
     TopicPartitions,
 )
 from wirebroker.apis.describe_groups import all_group_operations
+from wirebroker.apis.described import NoGroup, find, refused
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.share_group import ShareGroup
@@ -40,25 +41,16 @@ def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[ShareGroup | None, DescribedGroup]:
     """The group, or None, and the response without its members."""
-    groups = exchange.engine.groups
-    if error := groups.membership_error(group_id, exchange.node_id):
-        return None, _refused(group_id, error, MESSAGES.get(error) if group_id else None)
-    group = groups.groups.get(group_id)
-    if not isinstance(group, ShareGroup):
-        why = "not found" if group is None else "is not a share group"
-        return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    group = find(group_id, ShareGroup, exchange)
+    if isinstance(group, NoGroup):
+        if group_id and group.message is None:
+            group = NoGroup(group.code, MESSAGES.get(group.code))
+        return None, refused(DescribedGroup, group_id, group, assignor_name="")
     response = DescribedGroup(
         error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch, assignor_name=ASSIGNOR, members=[],
     )  # fmt: skip
     return group, response
-
-
-def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=code, error_message=message, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0,
-        assignor_name="", members=[],
-    )  # fmt: skip
 
 
 def _member(member: ShareMember, exchange: Exchange) -> Member:

@@ -24,6 +24,7 @@ from kafkawire.messages.streams_group_describe import (
     TopologyDescription,
 )
 from wirebroker.apis.describe_groups import all_group_operations
+from wirebroker.apis.described import NoGroup, find, refused
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
@@ -37,9 +38,8 @@ NOT_STORED, AVAILABLE = 1, 3
 def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
     """Describe each group."""
     if not exchange.engine.groups.streams.enabled:
-        return StreamsGroupDescribeResponse(
-            groups=[_refused(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
-        )
+        why = NoGroup(ErrorCode.UNSUPPORTED_VERSION)
+        return StreamsGroupDescribeResponse(groups=[refused(DescribedGroup, each, why) for each in request.group_ids])
     pause_for_id, pause = pauses(IDS), weighted_pauses()
     described = []
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
@@ -64,17 +64,14 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, DescribedGroup]:
     """The group, or None, and the response without its members."""
-    groups = exchange.engine.groups
-    if error := groups.membership_error(group_id, exchange.node_id):
-        return None, _refused(group_id, error)
-    group = groups.groups.get(group_id)
-    if not isinstance(group, StreamsGroup):
-        why = "not found" if group is None else "is not a streams group"
-        return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    group = find(group_id, StreamsGroup, exchange)
+    if isinstance(group, NoGroup):
+        return None, refused(DescribedGroup, group_id, group)
+    streams = exchange.engine.groups.streams
     response = DescribedGroup(
         error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch, topology=_topology(group, groups.streams.shown(group)), members=[],
-        assignor_name=groups.streams.assignor(group),
+        assignment_epoch=group.assignment_epoch, topology=_topology(group, streams.shown(group)), members=[],
+        assignor_name=streams.assignor(group),
     )  # fmt: skip
     return group, response
 
@@ -84,13 +81,6 @@ def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
     if group.topology is None or group.description is None or group.description[0] != group.topology.epoch:
         return NOT_STORED, None
     return AVAILABLE, group.description[1]
-
-
-def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=code, error_message=message, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0,
-        members=[],
-    )  # fmt: skip
 
 
 def _topology(group: StreamsGroup, known: Configured | None) -> Topology | None:

@@ -1,1 +1,1 @@
-"""Captures of network traffic: sessions written as pcapng, and files of others read, without tools of others."""
+"""Captures of network traffic: writes sessions as pcapng, and reads pcapng and pcap files, without other tools."""

@@ -1,6 +1,6 @@
 """The files: pcapng is written and read, pcap is read (draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap).
 
-A file that breaks off is read up to that point; `DamagedCapture` then names the place and the reason.
+An incomplete file is read up to its end; `DamagedCapture` then names the place and the reason.
 """
 
 from __future__ import annotations

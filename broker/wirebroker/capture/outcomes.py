@@ -16,12 +16,12 @@ from kafkawire.batches import CorruptBatch, first_header, iter_batches
 from kafkawire.entities import first, holders, struct_lists
 from kafkawire.errors import error_name
 from kafkawire.registry import FETCH, PRODUCE, api_name
-from wirebroker.capture.session import Answered, Asked
+from wirebroker.capture.session import Recorded, RecordedExchange
 from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row, ShadowRow
 
 OFFSETS = ("committed_offset", "offset", "end_offset", "low_watermark")
-"""The fields of responses that are offsets and do not depend on when somebody asks."""
+"""The fields of responses that are offsets and do not depend on the time of the request."""
 STORED, FETCHED = "stored at", "fetched"
 
 
@@ -72,9 +72,9 @@ class Outcomes:
             else:
                 self._add(lane, _Line(f"{row.verdict}{_error(row.code)}"))
 
-    def event(self, event: Asked | Answered) -> None:
+    def event(self, event: Recorded) -> None:
         """Take a request or a response."""
-        if not isinstance(event, Answered):
+        if not isinstance(event, RecordedExchange):
             return
         exchange, response = event
         if response is None and exchange.api_key == FETCH:

@@ -1,4 +1,4 @@
-"""Packets: the TCP segments in them, and packets for a session that never was on a wire."""
+"""Reads the TCP segments in packets, and makes packets for a session that was never on a wire."""
 
 from __future__ import annotations
 

@@ -23,9 +23,11 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 LARGEST_FRAME = 1 << 28
-"""Bytes of the largest frame that is believed."""
+"""The largest size in bytes that a frame can have."""
 LARGEST_SECRET = 1 << 20
-"""Bytes of the largest frame in which secrets are looked for; of a larger one that may have some, only the header is kept."""
+"""The size in bytes of the largest frame that is searched for secrets. Of a larger frame that may have secrets, only the header
+is kept.
+"""
 MOST_AWAITED = 10_000
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 SHOWN_OF_OTHERS = 8
@@ -50,7 +52,7 @@ class Capture:
         self._by_number[number] = conversation
 
     def ended(self, conversation: Conversation, number: int) -> None:
-        """The connection is over. After a reset of the broker another one may have its number."""
+        """The connection is over. After a reset of the broker, another connection may have its number."""
         if self._by_number.get(number) is conversation:
             del self._by_number[number]
 
@@ -168,7 +170,7 @@ class _Cut:
         self._known = False
         """Whether the frame at the beginning of the buffer has been announced to `begins`."""
         self._lost = -1
-        """How many bytes of a direction without recognisable frames may still be shown; −1 while it has frames."""
+        """The number of bytes that may still be shown of a direction without recognisable frames; −1 while it has frames."""
 
     def rest(self) -> bytes:
         """The bytes of a frame that does not end; hidden if they may be secret."""
@@ -178,7 +180,7 @@ class _Cut:
     def take(self, data: bytes) -> Iterator[bytes]:
         """The pieces that these bytes complete."""
         frames = self._frames
-        data = bytes(frames.taken(memoryview(data)) or b"")  # all of it: `keep` names no bytes that are needed
+        data = bytes(frames.taken(memoryview(data)) or b"")  # the whole frame: `keep` does not say which bytes are needed
         while data:
             if self._lost >= 0:
                 yield hidden(data, self._lost)

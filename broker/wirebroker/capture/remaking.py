@@ -1,8 +1,8 @@
-"""Making a recorded request again for another cluster, which gives other ids.
+"""Changes recorded requests for another cluster, which hands out other ids.
 
-The player compares a cluster's responses with the recorded responses, and learns the values that differ: producer ids with
+It compares a cluster's responses with the recorded responses, and learns the values that differ: producer ids with
 their epochs, members of groups and their generations, topic ids, fetch sessions, and the offsets at which records are stored.
-CRCs are made again.
+CRCs are computed again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Around(NamedTuple):
 
 
 class Remaker:
-    """Makes recorded requests again. `new_producer` asks the cluster for a producer id with epoch 0."""
+    """Changes recorded requests for this cluster. `new_producer` asks the cluster for a producer id with epoch 0."""
 
     def __init__(self, recorded: Directory, current: Directory, new_producer: Callable[[], int]) -> None:
         self._recorded, self._current = recorded, current
@@ -49,7 +49,7 @@ class Remaker:
     # Requests
 
     def remake(self, request: Message, connection: int) -> None:
-        """Change a recorded request into what a client would send here."""
+        """Change a recorded request into the request that a client would send to this cluster."""
         self._remake(request, _Around(connection))
 
     def moved(self) -> dict[str, int]:
@@ -94,19 +94,19 @@ class Remaker:
         )  # fmt: skip
 
     def _producer(self, producer_id: int, epoch: int) -> tuple[int, int]:
-        """The id and epoch of a recorded producer. One whose InitProducerId was not recorded gets a new id."""
+        """The id and epoch of a recorded producer. A producer whose InitProducerId was not recorded gets a new id."""
         if producer_id < 0:
             return producer_id, epoch
         if (producer_id, epoch) not in self._producers:
             known = [(found, each) for each, found in self._producers.items() if each[0] == producer_id]
-            # An epoch of its own making, as of a producer that was fenced, keeps its distance.
+            # An epoch that the client made up, such as the epoch of a fenced producer, keeps its distance.
             self._producers[producer_id, epoch] = (
                 (known[-1][0][0], max(known[-1][0][1] + epoch - known[-1][1][1], 0)) if known else (self._new_producer(), 0)
             )
         return self._producers[producer_id, epoch]
 
     def _batches(self, records: Buffer) -> Buffer:
-        """The batches with other producers, and their CRCs made again. Damaged ones stay as they are."""
+        """Returns the batches with this cluster's producers and new CRCs. Damaged batches stay unchanged."""
         made = []
         try:
             for batch in iter_batches(records):
@@ -124,7 +124,7 @@ class Remaker:
     # Answers
 
     def learn(self, request: Message, recorded: Message | None, answered: Message, connection: int) -> None:
-        """Note what this cluster gave out where the recorded one gave something else."""
+        """Note the ids that this cluster handed out in place of the recorded ids."""
         if recorded is not None and type(recorded) is type(answered):
             group = first(request, "groupId")
             self._compare(recorded, answered, _Around(connection, group if isinstance(group, str) else ""))
@@ -151,7 +151,7 @@ class Remaker:
             self._compare_lists(getattr(one, name) or [], getattr(other, name) or [], around)
 
     def _compare_lists(self, one: list[Any], other: list[Any], around: _Around) -> None:
-        """Compare the topics and partitions in two lists. Members of a group are not listed in an order that says anything."""
+        """Compare the topics and partitions in two lists. The order of a group's members in a response has no meaning."""
         by_name = {self._names(each, around, self._current)[2:]: each for each in other}
         for each in one:
             name = self._names(each, around, self._recorded)[2:]

@@ -1,10 +1,10 @@
-"""Secrets in frames: what proves who somebody is never goes into a capture.
+"""Secrets in frames: no credential ever goes into a capture.
 
-A frame with a secret keeps its size and its other fields. Where it cannot be read, nothing of it is kept but its header.
+A frame with a secret keeps its size and its other fields. If the frame cannot be read, only its header is kept.
 
 The value of a setting is kept if Kafka knows the setting and does not hide it (`Definitions`). The name of any other setting
-does not tell whether its value is a secret. Responses to DescribeConfigs pass as they are: the broker itself hides such values
-there.
+does not tell whether its value is a secret. Responses to DescribeConfigs stay unchanged: the broker itself hides such values in
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Sessions: what a capture shows of Kafka's protocol, with the verdicts that a proxy would have given.
-
-Nobody proxied the traffic, so the relay of the proxy is given the frames of the capture, and its effects are dropped. If
-frames are missing from the capture, the session continues with the next whole frame.
+"""Sessions: the requests and responses in a capture, with the verdicts that a proxy would have given. The relay of a proxy gets
+the frames of the capture, and its effects are dropped. If frames are missing from the capture, the session continues with the
+next whole frame.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ INSTEAD = ": `wirebroker proxy --tls-cert … --upstream-tls-ca … --capture FI
 LOOPBACK = {"localhost": "127.0.0.1"}
 
 
-class Asked(NamedTuple):
+class RecordedRequest(NamedTuple):
     """A request of a session."""
 
     connection: Connection
@@ -44,21 +43,24 @@ class Asked(NamedTuple):
     """with its size"""
 
 
-class Answered(NamedTuple):
+class RecordedExchange(NamedTuple):
     """A request of a session, and its response if the capture has it."""
 
     exchange: ForwardedExchange
     response: Message | None
 
 
-def _ignored(each: Asked | Answered) -> None:
+Recorded = RecordedRequest | RecordedExchange
+
+
+def _ignored(each: Recorded) -> None:
     """The default handler of exchanges: it ignores them."""
 
 
 class Session:
     """A capture that is being read. `row` gets each row of the trace, `event` each request and each response."""
 
-    def __init__(self, row: Callable[[Row], None], event: Callable[[Asked | Answered], None] = _ignored) -> None:
+    def __init__(self, row: Callable[[Row], None], event: Callable[[Recorded], None] = _ignored) -> None:
         self.complaints: list[str] = []
         """Sentences about unreadable bytes."""
         self._proxy = Observer(self._node, row, event)
@@ -77,7 +79,7 @@ class Session:
         return self._proxy.directory
 
     def read(self, file: BinaryIO) -> None:
-        """Read a whole capture. Raises DamagedCapture if it has not even one packet; OSError."""
+        """Read a whole capture. Raises DamagedCapture if it has no packet at all, and OSError."""
         for _ in self.reading(file):
             pass
 
@@ -140,7 +142,10 @@ class Observer(Proxy):
     """A proxy that forwards nothing, and reports each request and its response."""
 
     def __init__(
-        self, locate: Callable[[str, int, int], Endpoint], row: Callable[[Row], None], event: Callable[[Asked | Answered], None]
+        self,
+        locate: Callable[[str, int, int], Endpoint],
+        row: Callable[[Row], None],
+        event: Callable[[Recorded], None],
     ) -> None:
         super().__init__(0, locate)
         self._event = event
@@ -148,15 +153,15 @@ class Observer(Proxy):
         self.trace.sinks.append(row)
 
     def forward(self, connection: Connection, data: Buffer) -> None:
-        self._event(Asked(connection, memoryview(data)))
+        self._event(RecordedRequest(connection, memoryview(data)))
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
         super().observe(exchange, response)
-        self._event(Answered(exchange, response))
+        self._event(RecordedExchange(exchange, response))
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
         super().unanswered(exchange)
-        self._event(Answered(exchange, None))
+        self._event(RecordedExchange(exchange, None))
 
 
 class _Conversation:
@@ -216,7 +221,7 @@ def _is_size(data: bytes | bytearray) -> bool:
 
 
 def is_request(data: bytes, after_gap: bool) -> bool:
-    """Whether a request begins here: what its header says is possible, and it can be read if all of it is there."""
+    """Whether a request begins here: its header is possible, and the request can be read if it is complete."""
     if len(data) < HEADER:
         return not after_gap and data[0] == 0  # no frame is so large that its size begins with another byte
     if not _is_size(data):

@@ -32,7 +32,9 @@ class Ended(NamedTuple):
 
 
 class Stream:
-    """A TCP connection. The client is the side that opened it; None as long as the capture does not show which that is."""
+    """A TCP connection. The client is the side that opened the connection; None as long as the capture does not show which side
+    did.
+    """
 
     def __init__(self, segment: Segment) -> None:
         self.ends = segment.source, segment.target
@@ -97,7 +99,7 @@ class _Side:
         yield from self._held_ones()
 
     def acknowledge(self, acknowledged: int) -> Iterator[tuple[bytes, bool]]:
-        """The other side has received everything up to here, so what has not come until now is missing from the capture."""
+        """The other side has received everything up to here, so bytes that have not come yet are missing from the capture."""
         if self._acknowledged is None or 0 < (acknowledged - self._acknowledged) & _ALL < _HALF:
             self._acknowledged = acknowledged
         if self._held and self._is_received(min(self._held, key=self._ahead)):
@@ -116,7 +118,7 @@ class _Side:
             yield from self._held_ones()
 
     def _held_ones(self) -> Iterator[tuple[bytes, bool]]:
-        """The held bytes that follow now, or that have passed already."""
+        """Yields the held bytes that now follow, and drops bytes that have already passed."""
         while ready := [each for each in self._held if self._ahead(each) == 0 or self._ahead(each) >= _HALF]:
             for sequence in ready:
                 yield from self._pass(sequence, self._held.pop(sequence), False)

@@ -1,4 +1,4 @@
-"""Connections to the brokers of a cluster, which may want TLS and a login."""
+"""Connections to the brokers of a cluster, which may require TLS and a login."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirebroker.client.wire import CLIENT_ID, TIMEOUT, UNLIMITED, Connection, Co
 
 
 class Brokers(Connections):
-    """Connections by `host:port`, each over TLS and logged in as the access says. Every use can also raise LoginFailed."""
+    """Connections by `host:port`, with the TLS and the login of the access. Every use can also raise LoginFailed."""
 
     def __init__(
         self, access: Access | None = None, timeout: float = TIMEOUT, client_id: str = CLIENT_ID, limits: Limits = UNLIMITED
@@ -47,7 +47,7 @@ class Brokers(Connections):
 
 
 def leaders_in(metadata: MetadataResponse) -> Iterator[tuple[tuple[str, int], str]]:
-    """Each partition that metadata describes without an error, and the address of its leader, "" if it has none."""
+    """Each partition that metadata describes without an error, and the address of its leader, "" without a leader."""
     brokers = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
     for topic in metadata.topics:
         for each in topic.partitions if not topic.error_code else ():

@@ -25,7 +25,7 @@ class LoginModule(NamedTuple):
 
 
 def login_modules(text: str) -> list[LoginModule]:
-    """The login modules in a text. Raises ValueError if it is something else; the error shows nothing of the text."""
+    """The login modules in a text. Raises ValueError if the text is anything else. The error shows no part of the text."""
     found, position = [], 0
     while position < len(text.rstrip()):
         if (module := _MODULE.match(text, position)) is None:

@@ -11,13 +11,13 @@ _MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> dict[str, str]:
-    """The names and values. A name that occurs twice has its last value, as in Java."""
+    """The names and values. If a name occurs twice, the last value counts, as in Java."""
     pairs = (_PAIR.fullmatch(line) for line in _logical_lines(text))
     return {_unescaped(each[1]): _unescaped(each[2]) for each in pairs if each is not None}
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments; a line that ends in an odd number of backslashes goes on in the next one."""
+    """Lines without comments; a line that ends in an odd number of backslashes continues on the next line."""
     begun = ""
     for line in text.splitlines():
         stripped = line.lstrip(" \t\f")

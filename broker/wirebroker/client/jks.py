@@ -15,7 +15,7 @@ _WHITENER = b"Mighty Aphrodite"
 
 
 class Jks(NamedTuple):
-    """The first key (PKCS #8), if there is one, with its certificates, or all trusted certificates; in DER."""
+    """Returns the first key (PKCS #8) with its certificates, or without a key all trusted certificates, in DER."""
 
     key: bytes
     certificates: list[bytes]

@@ -26,7 +26,7 @@ LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
 
 
 class LoginFailed(Exception):
-    """The broker refuses the login, or does not know the password either; the text has no secret in it."""
+    """Raised if the broker refuses the login, or cannot prove that it knows the password. The text contains no secret."""
 
 
 def log_in(connection: Connection, access: Access) -> None:

@@ -6,8 +6,8 @@
     sasl.mechanism=SCRAM-SHA-512
     sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="audit" password="…";
 
-The driver reads the file and the certificates that it names. Executors get their contents, so they need none of the files. No
-message and no `repr` shows a password or a key.
+The driver reads the file and the certificates that the file names. Executors get the contents, so they do not need the files.
+No message and no `repr` shows a password or a key.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.ms", "ssl.protocol",
     }
 )  # fmt: skip
-"""Settings of Kafka's clients that such files contain and that change nothing here."""
+"""Settings of Kafka's clients that such files often contain and that have no effect here."""
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 
 
 class BadConfig(Exception):
-    """Raised if a file with client settings is refused. The text says where and why, without passwords."""
+    """Raised if a file with client settings is refused. The text names the place and the reason, without passwords."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the brokers of a cluster. The default is plaintext, as fast as they answer."""
+    """How to reach the brokers of a cluster. The default is plaintext, without a rate limit."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
     trusted: str = ""
-    """certificates of authorities in PEM; "" trusts those of the system"""
+    """certificates of authorities in PEM; "" trusts the system's authorities"""
     identity: str = field(default="", repr=False)
     """the client's key and certificates in PEM, "" for none"""
     key_password: str = field(default="", repr=False)
@@ -77,7 +77,7 @@ class Access:
     """bytes a second, 0 for no limit"""
 
     def text(self) -> str:
-        """All of it, for a secret option of a Data Source."""
+        """Returns the whole access as a text, for a secret option of a Data Source."""
         return json.dumps(asdict(self))
 
     @classmethod

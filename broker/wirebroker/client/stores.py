@@ -1,6 +1,7 @@
 """Key and trust stores of Java in the formats PKCS12 and JKS, read as PEM.
 
-Java looks at a file's contents, whether the setting `ssl.*.type` says JKS or PKCS12 (`keystore.type.compat`). So does this.
+Java decides by a file's contents, even if the setting `ssl.*.type` names the other format (`keystore.type.compat`). So does
+this.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ TO_PEM = {
 
 
 class BadStore(ValueError):
-    """Raised if a store cannot be used. The text names the store, and says why and what to do, without its password."""
+    """Raised if a store cannot be used. The text names the store, the reason and the remedy, without its password."""
 
 
 def pem_of(store: str, settings: Mapping[str, str]) -> str:
     """Convert the `keystore` or `truststore` that the settings name to PEM. Returns "" if its type is PEM already.
 
     It has the certificates, and for a keystore first the key, which no password protects. Raises BadStore if the file cannot be
-    read, has another format, or does not hold what the store is for.
+    read, has another format, or lacks the key or certificates for which the store is used.
     """
     location, password = settings[f"ssl.{store}.location"], settings.get(f"ssl.{store}.password", "")
     if settings.get(f"ssl.{store}.type", "JKS") == "PEM":

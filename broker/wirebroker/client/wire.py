@@ -1,4 +1,4 @@
-"""The blocking wire client: it sends exactly the requests that it is given, right or wrong, as no client library does."""
+"""The blocking wire client: unlike client libraries, it sends exactly the given requests, right or wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AT_ONCE = 1 << 18
 TLS_ALERT = b"\x15\x03"
 SECURE = "security.protocol=SSL or SASL_SSL in the client's properties (--command-config)"
 SHOWN = 64
-"""How many bytes of an unreadable response its error message shows."""
+"""The number of bytes of an unreadable response that the error message shows."""
 
 
 class ConnectionClosed(ConnectionError):
@@ -98,11 +98,11 @@ class Connection:
         self.send(message, version)
         return self.response(timeout)
 
-    def send(self, message: Message, version: int, *, answered: bool = True) -> None:
-        """Send a request without waiting. `answered` is False for a Produce with acks=0, which gets no response."""
+    def send(self, message: Message, version: int, *, awaits_response: bool = True) -> None:
+        """Send a request without waiting. `awaits_response` is False for a Produce with acks=0, which gets no response."""
         self._correlation += 1
         self.send_bytes(encode_request(self._correlation, self.client_id, message, version))
-        if answered:
+        if awaits_response:
             self.awaited.append((self._correlation, message.__schema__.key, version))
 
     def send_raw(self, key: int, version: int, body: bytes, header_version: int) -> None:
@@ -124,16 +124,16 @@ class Connection:
     def response(self, timeout: float | None = None) -> Any:
         """The response to the oldest request without one. After NoResponse it can be called again.
 
-        Raises ConnectionClosed, NoResponse, and ProtocolError for an unreadable response or one to another request.
+        Raises ConnectionClosed, NoResponse, and ProtocolError for a response that is unreadable or belongs to another request.
         """
         frame = self.frame(timeout)
         try:
             if not self.awaited:
                 raise ProtocolError("the broker responded without a request")
             correlation_id, key, version = self.awaited.popleft()
-            answered, message = decode_response(frame, key, version)
-            if answered != correlation_id:
-                raise ProtocolError(f"the response has correlation id {answered}, expected {correlation_id}")
+            received_id, message = decode_response(frame, key, version)
+            if received_id != correlation_id:
+                raise ProtocolError(f"the response has correlation id {received_id}, expected {correlation_id}")
         except ProtocolError as wrong:
             raise ProtocolError(f"{wrong}; the frame begins {frame[:SHOWN].hex()}") from wrong
         return message
@@ -170,7 +170,7 @@ class Connection:
 
 
 class Connections:
-    """Named connections. Each opens at its first use; after an error it is closed, and the next use opens it."""
+    """Named connections. Each opens at its first use. After an error it is closed, and the next use opens it again."""
 
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
@@ -194,10 +194,10 @@ class Connections:
         self.send(message, version, connection)
         return self.response(connection, timeout)
 
-    def send(self, message: Message, version: int, connection: str = "main", *, answered: bool = True) -> None:
+    def send(self, message: Message, version: int, connection: str = "main", *, awaits_response: bool = True) -> None:
         """Send a request without waiting; see Connection.send."""
         with self._open(connection) as held:
-            held.send(message, version, answered=answered)
+            held.send(message, version, awaits_response=awaits_response)
 
     def send_raw(self, key: int, version: int, body: bytes, header_version: int, connection: str = "main") -> None:
         """Send a request of any key and version with this body."""
@@ -221,7 +221,7 @@ class Connections:
 
     @contextmanager
     def _open(self, name: str) -> Iterator[Connection]:
-        """Yields the connection of this name. Opens it if there is none, and drops it if using it fails."""
+        """Yields the connection of this name. Opens the connection if there is none, and drops it after an error."""
         if name not in self._connections:
             self._connections[name] = self.connect(name)
         try:

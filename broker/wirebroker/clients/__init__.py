@@ -1,7 +1,7 @@
 """One interface to the client libraries: the same few blocking calls for each, and each call ends in bounded time.
 
-Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported at its first
-use, so that a missing one can be named. The scenarios, the demo and the interoperability checks use them.
+Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported at its first use,
+so that an error can name a missing library. The scenarios, the demo and the interoperability checks use them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
 Report = Callable[[str, int, str], None]
 """Takes the outcome of a record: its value, its offset (−1 if there is none), the error ("" if there is none)."""
 BLOCK = 2.0
-"""Seconds that a call may block where the client has a bound for that."""
+"""The number of seconds for which a call may block, if the client has a limit for that."""
 PACKAGES: dict[ClientName, str] = {
     "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "wirebroker",
 }  # fmt: skip
@@ -46,7 +46,7 @@ class ProducerSettings:
     request_timeout: int = 2000
     delivery_timeout: int = 4000
     quick: bool = True
-    """Short timeouts and one record per batch, so that a scenario ends soon; else the library's defaults."""
+    """Use short timeouts and one record per batch, so that a scenario ends soon; else the library's defaults."""
     batches: list[int] = field(default_factory=list)
     """Batch sizes of the wire client, in records; the libraries send each record in a batch of its own."""
     first_sequence: int = 0
@@ -96,11 +96,11 @@ class Producer(Protocol):
         """Close it, waiting up to `timeout` seconds."""
 
     def crash(self) -> None:
-        """Drop it as if the process had died: it sends and reports nothing more."""
+        """Drop the producer as if its process had died: it sends and reports nothing more."""
 
 
 class Reader(Protocol):
-    """A consumer of partition 0 of a topic, or with `member` the one member of a group that reads the whole topic."""
+    """A consumer of partition 0 of a topic; with `member`, the only member of a group, which reads the whole topic."""
 
     group: str
     topic: str

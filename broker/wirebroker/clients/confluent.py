@@ -72,7 +72,7 @@ class Producer:
         self._report_delivered()
         if raised is not None and not len(self._producer):
             # librdkafka raises a fatal error while it serves delivery reports, and the report of the record concerned may
-            # get lost. The application knows from the exception.
+            # get lost. The application then learns of the failure from the exception.
             for value in list(self._pending):
                 self._outcome(value, -1, sentence(raised))
 

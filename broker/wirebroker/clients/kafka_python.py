@@ -1,4 +1,4 @@
-"""kafka-python. It may have one request per partition in flight when it is idempotent, and five when it is not."""
+"""kafka-python. An idempotent producer has one request per partition in flight; any other producer has up to five."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class Reader:
         )  # fmt: skip
         if member:
             self.consumer.subscribe([topic])
-            # Learn of the topic before joining: it joins once more for a topic that it learns of later, and may hang.
+            # Request the topic's metadata before joining: for a topic that it learns of later the client joins again, and may
+            # hang.
             self.consumer.partitions_for_topic(topic)
         else:
             self.consumer.assign([self.partition])

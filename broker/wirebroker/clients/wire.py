@@ -1,8 +1,8 @@
 """The `wire` client: how a good idempotent producer behaves, in a page, without a library.
 
 It follows Kafka's rules (KIP-98, KIP-360). It sends unacknowledged batches again, unchanged and in order. After
-OUT_OF_ORDER_SEQUENCE_NUMBER it sends a batch again if an earlier one failed; if it was the first, it raises its epoch and
-begins at sequence 0. Unlike the libraries it takes any number of requests in flight and any first sequence. It has no
+OUT_OF_ORDER_SEQUENCE_NUMBER it sends the batch again if an earlier batch failed. If the batch was the first, it raises its
+epoch and begins at sequence 0. Unlike the libraries it takes any number of requests in flight and any first sequence. It has no
 transactions.
 """
 
@@ -38,7 +38,7 @@ class _Batch:
     partition: int
     values: list[str]
     due: float
-    """when the producer gives it up"""
+    """the time at which the producer gives up the batch"""
     sequence: int = -1
     epoch: int = -1
 
@@ -48,7 +48,7 @@ class _Batch:
 
 
 class Producer:
-    """An idempotent producer, or one that is not. It sends when it is flushed."""
+    """A producer, idempotent or not. It sends when it is flushed."""
 
     def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         self._settings, self._report = settings, report
@@ -151,7 +151,7 @@ class Producer:
             self._report(value, offset + number if offset >= 0 else -1, error)
 
     def _begin_epoch(self) -> None:
-        """Take the next epoch, or a new producer id after the last; the remaining batches get new sequences."""
+        """Take the next epoch, or a new producer id after the last epoch; the remaining batches get new sequences."""
         if self._epoch < LAST_EPOCH:
             self._epoch += 1
         else:
@@ -177,7 +177,7 @@ class Producer:
         if leader in self._given_up:
             return False
         try:
-            self._brokers.send(request, VERSION, leader, answered=acks != 0)
+            self._brokers.send(request, VERSION, leader, awaits_response=acks != 0)
         except BROKEN:
             self._given_up.add(leader)
         return leader not in self._given_up

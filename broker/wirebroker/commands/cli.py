@@ -78,8 +78,7 @@ def _health(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser("health", help="exit 0 if a broker responds, 1 if not; for container health checks")
     parser.add_argument("--bootstrap", metavar="H:P", help="any Kafka broker (default: the address at which `serve` would "
         "listen with the same environment, else 127.0.0.1:9092)")  # fmt: skip
-    parser.add_argument("--command-config", type=_named, metavar="FILE", help="how to reach a secured broker: TLS and SASL, as "
-        "Kafka's tools take it")  # fmt: skip
+    _secured(parser.add_argument)
     parser.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
     parser.set_defaults(command="health", serve=lambda: build_parser().parse_args(["serve"]))
 
@@ -249,6 +248,12 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.set_defaults(command="proxy")
 
 
+def _secured(add: Callable[..., Any], when: str = "") -> None:
+    """Add the flag with which a command reaches a secured cluster."""
+    add("--command-config", type=_named, metavar="FILE",
+        help=f"{when}how to reach a secured cluster: TLS and SASL, as Kafka's tools take it")  # fmt: skip
+
+
 def _learn(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "learn",
@@ -258,8 +263,7 @@ def _learn(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add = parser.add_argument
     add("--bootstrap", type=_named, metavar="H:P[,H:P…]", help="a broker of the cluster")
-    add("--command-config", type=_named, metavar="FILE", help="how to reach a secured cluster: TLS and SASL, as Kafka's tools "
-        "take it")  # fmt: skip
+    _secured(add)
     add("--anonymous", action="store_true", help="hash all names, with a key that is thrown away")
     add("--out", type=_named, metavar="FILE.toml", help="the file to write")
     add("--compare", nargs=2, type=_named, metavar=("A", "B"), help="print the differences between two such files")
@@ -403,12 +407,7 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add("session", type=_named, metavar="SESSION", help="a capture (pcapng, pcap)")
     add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to send it to")
     add("--create-topics", action="store_true", help="create the session's topics that do not exist")
-    add(
-        "--command-config",
-        type=_named,
-        metavar="FILE",
-        help="the client's settings for TLS and SASL, as Kafka's tools take them",
-    )
+    _secured(add)
     add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for a response (%(default)s)")
     replay.set_defaults(command="replay")
     commands.add_parser("dissector", help="print a dissector for Wireshark (Lua) of all messages in all versions").set_defaults(
@@ -429,8 +428,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     where.add_argument("--bootstrap", type=_named, metavar="H:P", help="a live cluster, read batch by batch over the wire")
     add = audit.add_argument
     add("--topic", action="append", default=[], help="only this topic (repeatable)")
-    add("--command-config", type=_named, metavar="FILE",
-        help="with --bootstrap: TLS and SASL, as properties of Kafka's clients")  # fmt: skip
+    _secured(add, "with --bootstrap: ")
     add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most this many bytes a second (like 20m)")
     add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
     add("--intended", type=_named, metavar="FILE",

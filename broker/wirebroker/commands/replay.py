@@ -23,7 +23,7 @@ from kafkawire.registry import KEYS, api_name, request_class
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Outcomes
 from wirebroker.capture.remaking import Remaker
-from wirebroker.capture.session import Answered, Asked, Observer, Session
+from wirebroker.capture.session import Observer, Recorded, RecordedExchange, RecordedRequest, Session
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import Access, BadConfig, read_access
@@ -54,7 +54,6 @@ TOLD_EVERY_S = 5.0
 """Seconds between two lines about the progress."""
 PAUSE_S = 0.1
 """Seconds between two attempts while a coordinator is not ready."""
-Event = Asked | Answered
 Address = tuple[str, int]
 
 
@@ -64,9 +63,9 @@ class CannotReplay(ValueError):
 
 def run(arguments: argparse.Namespace) -> int:
     """Send the session, and compare: 0 if nothing that matters differs, 1 if something does, 2 if it cannot be sent."""
-    recorded, events = Outcomes(), list[Event]()
+    recorded, events = Outcomes(), list[Recorded]()
 
-    def take(event: Event) -> None:
+    def take(event: Recorded) -> None:
         recorded.event(event)
         events.append(event)
 
@@ -169,12 +168,12 @@ class Replay:
         response = self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_VERSION)
         return int(response.producer_id)
 
-    def _observed(self, event: Event) -> None:
+    def _observed(self, event: Recorded) -> None:
         self.outcomes.event(event)
-        if isinstance(event, Answered):
+        if isinstance(event, RecordedExchange):
             self._latest = event.response
 
-    def play(self, events: Iterable[Event]) -> None:
+    def play(self, events: Iterable[Recorded]) -> None:
         """Send the requests. Raises CannotReplay, ProtocolError."""
         events = list(events)
         for number, event in enumerate(events):
@@ -259,7 +258,7 @@ class Replay:
         line = self._lines[key] = _Line(self._connect(key[1]), relay)
         return line
 
-    def _read(self, recorded: Answered) -> None:
+    def _read(self, recorded: RecordedExchange) -> None:
         """Read the response to a request where its recorded response was."""
         exchange = recorded.exchange
         number, correlation_id = exchange.connection.number, exchange.correlation_id
@@ -322,12 +321,12 @@ def _codes(frame: bytes, key: int, version: int) -> set[int]:
         return set()
 
 
-def _topics(events: Iterable[Event]) -> dict[str, int]:
+def _topics(events: Iterable[Recorded]) -> dict[str, int]:
     """The topics that existed when the session first requested them, with their partitions."""
     found: dict[str, int] = {}
     told: dict[str, bool] = {}
     for event in events:
-        if isinstance(event, Answered):
+        if isinstance(event, RecordedExchange):
             for name, count in _told(event):
                 if told.setdefault(name, count > 0):
                     found[name] = max(found.get(name, 0), count)
@@ -337,7 +336,7 @@ def _topics(events: Iterable[Event]) -> dict[str, int]:
     return {name: count for name, count in found.items() if not name.startswith("__")}
 
 
-def _told(event: Answered) -> Iterator[tuple[str, int]]:
+def _told(event: RecordedExchange) -> Iterator[tuple[str, int]]:
     """The topics that a response describes, with 0 partitions if they did not exist."""
     if isinstance(event.response, MetadataResponse):
         for topic in event.response.topics:

@@ -10,7 +10,7 @@ from kafkawire.printable import printable, printable_lines
 
 
 def complain(command: str, problem: object) -> None:
-    """Print on stderr what is wrong, as the words of a command."""
+    """Print a command's error on stderr."""
     print(printable(f"wirebroker {command}: {problem}"), file=sys.stderr)
 
 

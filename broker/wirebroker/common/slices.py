@@ -1,4 +1,4 @@
-"""Long work is done in slices: after a number of elements other requests have their turn."""
+"""Long work is done in slices: after a number of elements, other requests have their turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 SLICE = 256
 """The number of elements in one slice; an element takes some microseconds."""
 IDS = 8
-"""The same for ids of groups and transactions: hashing a very long one takes a millisecond."""
+"""The same for ids of groups and transactions: hashing a very long id takes a millisecond."""
 MEMBERS = 32
 """The same for members of groups, with their subscriptions and assignments."""
 TOPICS = 2048

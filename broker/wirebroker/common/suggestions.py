@@ -1,4 +1,4 @@
-"""Advice about a word that somebody mistyped."""
+"""Advice about a mistyped word."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 LONGEST = 100
 """Characters of the word that are compared; the comparison takes long for long words."""
 MOST_NAMES = 30
-"""How many known words a sentence lists."""
+"""The number of known words that a sentence lists."""
 
 
 def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
@@ -19,7 +19,7 @@ def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
 
 
 def nearest(word: str, known: Iterable[str], among: str = "there are") -> str:
-    """`did_you_mean`, or all known words if none of them is like this one and they are not too many."""
+    """Returns `did_you_mean`; or all known words, if none of them is similar and there are not too many."""
     names = list(known)
     listed = f"; {among} {', '.join(names)}" if len(names) <= MOST_NAMES else ""
     return did_you_mean(word, names) or listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from kafkawire.printable import as_toml, printable
@@ -15,19 +16,23 @@ parts."""
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-class NotToml(ValueError):
-    """Raised for a text that is not TOML. The message begins with the place."""
+def text_of(path: Path, error: type[ValueError]) -> str:
+    """Returns the text of a file. Raises OSError, and `error` with a sentence if the file is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as wrong:
+        raise error(f"{path}: this is not UTF-8: {wrong}") from None
 
 
-def read_toml(text: str, where: str) -> dict[str, Any]:
-    """Returns the document in a text. Raises NotToml, which names the file as `where`."""
+def read_toml(text: str, where: str, error: type[ValueError]) -> dict[str, Any]:
+    """Returns the document in a text. Raises `error` if the text is not TOML; the sentence names the file as `where`."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > MOST_DOTS and _TEXT.sub("", line).count(".") > MOST_DOTS:
-            raise NotToml(f"{where}:{number}: this line has more than {MOST_DOTS} dots")
+            raise error(f"{where}:{number}: this line has more than {MOST_DOTS} dots")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as wrong:  # a number of thousands of digits raises a plain ValueError
-        raise NotToml(f"{where}: this is not TOML: {wrong}") from None
+        raise error(f"{where}: this is not TOML: {wrong}") from None
 
 
 def toml_of(value: Any) -> str:

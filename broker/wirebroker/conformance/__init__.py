@@ -1,1 +1,1 @@
-"""Conformance: scenarios that a real Kafka was put through, replayed on any broker and compared step by step."""
+"""Conformance: scenarios recorded with a real Kafka, replayed on any broker and compared step by step."""

@@ -1,8 +1,8 @@
 """The step `exchange`: any request, by the names of its fields, and all fields of the response.
 
 In a request `@T` is a topic of the run, `#T` its id, `@g` any other name of the run, and `0x…` bytes. The response is recorded
-in the same words, without fields that have their default. A recording holds whether there is an error message, and for each
-batch the first offset and the number of records.
+in the same form, without fields that have their default. A recording says whether there is an error message; for each batch it
+has the first offset and the number of records.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _field(value: Any, declared: Field, run: Run) -> Any:
 
 
 def _batch(batch: memoryview) -> list[int]:
-    """The first offset and the number of records; of an entry of a message set its offset and 1."""
+    """Returns the first offset and the number of records; for an entry of a message set, its offset and 1."""
     header = first_header(batch)
     return [int.from_bytes(batch[:8], "big"), 1] if header is None else [header.base_offset, header.records_count]
 

@@ -44,7 +44,7 @@ def _features(run: Run, step: Json) -> Json:
 
 
 def _transaction_log(run: Run, step: Json) -> Json:
-    """The records of a transactional id in the transaction log: each one's version and state."""
+    """The version and state of each record of a transactional id in the transaction log."""
     return {"records": [list(each) for each in transaction_records(run.client, run.name(step["txid"]))]}
 
 

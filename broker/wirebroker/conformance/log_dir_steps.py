@@ -29,7 +29,7 @@ def _path(run: Run, name: int | str) -> str:
 
 
 def _log_dirs(run: Run, step: Json) -> Json:
-    """DescribeLogDirs: of each directory the replicas of these topics, by topic and partition."""
+    """DescribeLogDirs: for each directory, the replicas of these topics, by topic and partition."""
     names = {run.topic({"topic": name}): name for name in step["of"]}
     response = _described(run, step)
     dirs = []
@@ -68,7 +68,7 @@ def _is_moving(run: Run) -> bool:
 
 
 def _cordon(run: Run, step: Json) -> Json:
-    """Set cordoned.log.dirs of the broker, and wait until it shows them if that was not refused."""
+    """Set cordoned.log.dirs of the broker. If the change is not refused, wait until the broker shows it."""
     value = step["dirs"] if isinstance(step["dirs"], str) else ",".join(_path(run, each) for each in step["dirs"])
     changes = [{"name": "cordoned.log.dirs", "config_operation": 0, "value": value}]
     resource = {"resource_type": 4, "resource_name": step.get("resource", "1"), "configs": changes}

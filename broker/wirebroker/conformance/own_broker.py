@@ -18,7 +18,7 @@ LOADING_MS = 900
 
 
 class OwnBroker:
-    """A MockKafka that a scenario runs on; to sleep is to move its clock."""
+    """A MockKafka on which a scenario runs. To sleep, it moves its clock."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class OwnBroker:
 
     def __enter__(self) -> OwnBroker:
         self.kafka.start()
-        # A replay asks again at once where the recording's client needed longer than Kafka for a topic.
+        # A replay retries at once, while the recording's client needed longer than Kafka needs to create a topic.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
         # Loading takes 900 ms: a request that met a loading coordinator in the recording may come later here, but a request
         # after a pause of 1 s must meet a loaded one.

@@ -1,4 +1,4 @@
-"""The steps of scenarios about client quotas. Each client has a connection of its own, because a throttled one is muted."""
+"""The steps of scenarios about client quotas. Each client has its own connection, because a throttled connection is muted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wirebroker.conformance.run import Run
 from wirebroker.conformance.steps import shown
 
 NOT_MUTED = 0.5
-"""Seconds in which a connection that is not muted responses."""
+"""The time in seconds within which a connection responds if it is not muted."""
 
 
 def _alter(run: Run, step: Json) -> Json:
-    """Change quotas; names that begin with `=` are literal, others are of this run alone."""
+    """Change quotas; names that begin with `=` are literal; other names belong to this run alone."""
     entries = []
     for entity, limits in step["entries"]:
         named = [{"entity_type": kind, "entity_name": _real(run, name)} for kind, name in entity.items()]
@@ -74,7 +74,7 @@ def _symbol(name: str | None, own: str) -> str | None:
 
 
 def _describe(run: Run, step: Json) -> Json:
-    """The quotas, without quotas that earlier runs have left to the broker."""
+    """The quotas, without quotas of earlier runs."""
     components = [{"entity_type": kind, "match_type": how, "match": _real(run, name)} for kind, how, name in step["components"]]
     response = run.ask("DescribeClientQuotas", step, 1, components=components, strict=step.get("strict", False))
     if response.entries is None:
@@ -92,7 +92,7 @@ def _of(run: Run, step: Json) -> Connection:
 
 
 def _produce(run: Run, step: Json) -> Json:
-    """A Produce; the throttle time of a client's first one hangs on its size alone."""
+    """A Produce. The throttle time of a client's first Produce depends only on its size."""
     entry = {"pid": -1, "epoch": -1, "seq": -1, "n": step["n"]}
     records = record_data(entry, 1_000)
     data = {"name": run.topic(step), "partition_data": [{"index": 0, "records": records}]}
@@ -115,7 +115,7 @@ def _throttled(run: Run, step: Json, api: str, version: int, fields: Json) -> Js
     connection = _of(run, step)
     request = from_plain(request_class(KEYS[api]), fields)
     if fields.get("acks") == 0:
-        connection.send(request, run.version(api, step, version), answered=False)
+        connection.send(request, run.version(api, step, version), awaits_response=False)
         connection.send(from_plain(request_class(KEYS["ApiVersions"]), {}), 0)
         connection.response(NOT_MUTED)
         return {"answered": True}
@@ -126,7 +126,7 @@ def _throttled(run: Run, step: Json, api: str, version: int, fields: Json) -> Js
 
 
 def _create(run: Run, step: Json) -> Json:
-    """Create, grow or delete a topic; how long it waits hangs on the time between two requests."""
+    """Create, grow or delete a topic. The throttle time depends on the time between two requests."""
     name, version, timeout = run.topic(step), run.version(step["api"], step, step["v"]), {"timeout_ms": 10_000}
     if step["api"] == "CreateTopics":
         topic: Json = {"name": name, "num_partitions": step["partitions"], "replication_factor": 1}

@@ -1,7 +1,7 @@
 """Waiting until a broker is ready, so that a replay meets the same state as the recording.
 
-Kafka announces a coordinator before it has loaded it, and responds to EndTxn before the markers are written. The recording
-waited for both.
+Kafka announces a coordinator before the coordinator is loaded, and responds to EndTxn before the markers are written. The
+recording waited for both.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from wirebroker.conformance.run import Run
 from wirebroker.conformance.versions import Announced
 
 PAUSE, WITHIN = 0.02, 10.0
-"""Seconds between two requests, and seconds after which the replay goes on regardless."""
+"""Seconds between two requests, and seconds after which the replay continues anyway."""
 COORDINATOR_CODES = (14, 15, 16)
 """The errors for a loading, unavailable or wrong coordinator; the client retries each."""
 DESCRIBING = "DescribeTransactions"
-"""The API whose response shows most of a transaction's state; releases before 3.0 lack it."""
+"""The API that shows most of a transaction's state. Releases before 3.0 lack the API."""
 _GROUP, _TRANSACTION = 0, 1
 _ENDING = (2, 3)
 """PrepareCommit and PrepareAbort as the transaction log has them."""
 _STATE_AT = 16
 """The position of the state in a record of the transaction log, after version, producer id, epoch and timeout."""
 _NOBODY = 2**62
-"""A producer id that no broker has given."""
+"""A producer id that no broker hands out."""
 
 
 def prepare(run: Run) -> None:
@@ -74,7 +74,7 @@ def markers_written(run: Run, transactional_id: str) -> None:
 
 
 def transactions_complete(client: WireClient, transactional_ids: list[str], announced: Announced) -> bool:
-    """Wait until none of these transactions is ending; False if one still is after WITHIN seconds."""
+    """Wait until none of these transactions is ending. Returns False if one is still ending after WITHIN seconds."""
     if announced.lacks(DESCRIBING):
         return until(lambda: not any(_last_state(client, each) in _ENDING for each in transactional_ids))
     return until(lambda: not any(state.transaction_state.startswith("Prepare") for state in _states(client, transactional_ids)))

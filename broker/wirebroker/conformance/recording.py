@@ -22,10 +22,11 @@ RECORDINGS = (
     "kafka-4.3.1-log-dirs.json",
 )
 OWN = {"4.4": "kafka-4.4.0.json"}
-"""Scenarios that only this release and newer ones can have."""
+"""Scenarios that only this release and newer releases support."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
-"""Counts of advertised APIs: a broker with fewer APIs may still handle its own APIs as Kafka does. And our own words for what
-cannot be read."""
+"""Counts of advertised APIs: a broker with fewer APIs may still handle its own APIs as Kafka does. And our own texts for
+unreadable data.
+"""
 LEFT_OUT = "left out: Kafka did not repeat it"
 """Stands for the response of a step in which two runs of a real Kafka differed."""
 PRESENCE_ONLY = ("message", "m")
@@ -110,7 +111,7 @@ class Scenario:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The broker settings it was recorded with."""
+        """The broker settings with which it was recorded."""
         return BASE_SETTINGS | GROUP_SETTINGS[self.ran_on]
 
 
@@ -126,12 +127,14 @@ class Difference:
 
 
 def own_scenarios(release: str) -> list[Scenario]:
-    """The scenarios that Kafka 4.3.1 cannot have, as this release responds."""
+    """The scenarios that Kafka 4.3.1 does not support, with the responses of this release."""
     return load(files(__package__).joinpath("recordings", OWN[release])) if release in OWN else []
 
 
 def load(path: Path | Traversable | None = None, only: Iterable[str] | None = None) -> list[Scenario]:
-    """The scenarios in a recording, by default the one of Kafka 4.3.1. ValueError names scenarios that are not in it."""
+    """Returns the scenarios in a recording, by default the recording of Kafka 4.3.1. Raises ValueError for names that are not
+    in it.
+    """
     folder = files(__package__).joinpath("recordings")
     sources: list[Path | Traversable] = [path] if path is not None else [folder.joinpath(name) for name in RECORDINGS]
     read = [each for source in sources for each in json.loads(source.read_text(encoding="utf-8"))["scenarios"]]
@@ -165,7 +168,7 @@ class Normaliser:
     def _object(self, observed: Json, key: str) -> Json:
         if key == "" and isinstance(observed.get("partitions"), list):
             observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p.get("part", -1))}
-        # A response with an error carries no id: the 0 or −1 in its place is a default and compared as it is.
+        # A response with an error has no id: the 0 or −1 in its place is a default, and the comparison uses it unchanged.
         plain = ("pid",) if str(observed.get("error", NO_ERROR)) != NO_ERROR else ()
         return {k: v if k in plain else self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}
 

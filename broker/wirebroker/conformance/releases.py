@@ -1,7 +1,8 @@
-"""The recordings of other releases: the steps of the scenarios in which a release responds otherwise than Kafka 4.3.1.
+"""The recordings of other releases: the steps of the scenarios in which the response of a release differs from Kafka 4.3.1.
 
-A scenario was played twice with the versions that it names, and twice with versions lowered to what the release announces. A
-step that did not repeat is left out. Observations are kept as a comparison sees them: ids by first appearance, without times.
+A scenario was played twice with the versions that it names, and twice with lower versions that the release announces. A
+step that did not repeat is left out. Observations have the form in which they are compared: ids are numbered by first
+appearance, and times are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wirebroker.conformance.recording import LEFT_OUT, Json, Scenario, load, nor
 from wirebroker.conformance.versions import VersionMode
 
 BASE, PREFIX = "4.3", "kafka-"
-"""The release whose recording holds every step, and what the names of profiles begin with."""
+"""The release whose recording holds every step, and the prefix of the profiles' names."""
 MODES: tuple[VersionMode, ...] = ("named", "clamped")
 UNREADABLE = {"conn": "unreadable"}
 """A response to another request: some releases respond twice to a null record set, if they are fast enough."""
@@ -42,7 +43,7 @@ class ReleaseRecording:
         return self.named if versions == "named" else self.clamped
 
     def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]]) -> None:
-        """Note what a scenario observed each time that it was played."""
+        """Note the observations of a scenario, one for each time that it was played."""
         base = normalised(row["observed"] for row in scenario.steps)
         first, *others = [normalised(observed) for observed in rounds]
         left_out = [
@@ -54,7 +55,7 @@ class ReleaseRecording:
         self.skipped.pop(scenario.name, None)
 
     def scenarios(self, versions: VersionMode, only: Iterable[str] | None = None) -> list[Scenario]:
-        """The scenarios with what this release responds. ValueError names scenarios that there are not."""
+        """Returns the scenarios with the responses of this release. Raises ValueError for unknown names."""
         differing, left_out = self.differing(versions), self.left_out[versions]
         return [
             replace(each, expected=_expected(each, differing.get(each.name, {}), left_out.get(each.name, [])))

@@ -49,7 +49,7 @@ def observe(run: Run, index: int, step: Json) -> Json:
         return {"conn": "timeout"}
     except ProtocolError as wrong:
         return {"conn": "unreadable", "text": str(wrong)}
-    except (LookupError, EncodeError) as missing:  # a release that responds with less than the operation looks for
+    except (LookupError, EncodeError) as missing:  # the response of the release lacks a field that the operation needs
         return {"undone": type(missing).__name__, "text": str(missing)}
     if "as" in step:
         run.results[step["as"]] = observed
@@ -57,7 +57,7 @@ def observe(run: Run, index: int, step: Json) -> Json:
 
 
 class RemoteBroker:
-    """A broker by address: time passes there by itself, and it cannot be restarted from here."""
+    """A broker at an address. Its time passes by itself, and the replay cannot restart it."""
 
     def __init__(self, host: str, port: int) -> None:
         self.address = (host, port)
@@ -72,5 +72,5 @@ class RemoteBroker:
         time.sleep(seconds)
 
     def restart(self, mode: str) -> None:
-        """Cannot be done from here."""
+        """Not possible for a broker at an address."""
         raise NotImplementedError("a broker by address cannot be restarted from here")

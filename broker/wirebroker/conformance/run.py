@@ -1,4 +1,4 @@
-"""The run of one scenario: what its steps share."""
+"""The run of one scenario, with the state that its steps share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLOCKS_APART_MS = 2000
 
 
 class ReplayTarget(Protocol):
-    """A broker that scenarios are replayed on."""
+    """A broker on which scenarios are replayed."""
 
     address: tuple[str, int]
     addresses: dict[str, tuple[str, int]]
@@ -45,7 +45,7 @@ class ReplayTarget(Protocol):
 
 @dataclass(slots=True)
 class Token:
-    """A delegation token, as the last response about it says."""
+    """A delegation token with the values of the last response about it."""
 
     token_id: str
     secret: bytes
@@ -60,14 +60,14 @@ class Run:
         self.broker = broker
         self.versions = versions
         self.lowered = False
-        """Whether a version was lowered, or would have been with versions "clamped"."""
+        """Whether a version was lowered, or would have been lowered with versions "clamped"."""
         self.client = WireClient(*broker.address)
         self._clients: dict[str, WireClient] = {}
         self.scenario = scenario
         self.index = 0
         """The number of the present step."""
         self.results: dict[str, Json] = {}
-        """The observations that later steps may refer to, by name."""
+        """The observations to which later steps may refer, by name."""
         self.topic_names: dict[bytes, str] = {}
         """The topics of the run whose ids an exchange has needed, by id."""
         self.tokens: dict[str, Token] = {}

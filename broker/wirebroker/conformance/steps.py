@@ -26,7 +26,7 @@ from wirebroker.security.scram import BY_NUMBER
 from wirebroker.security.web_tokens import unsecured_token
 
 NO_RESPONSE_AFTER = 1.5
-"""Seconds after which a step that Kafka left unanswered counts as unanswered."""
+"""The time in seconds for which a replay waits for a response that Kafka never sent."""
 RETRY_PAUSE, RETRIES = 0.02, 250
 NO_LEADER_YET, CONCURRENT = (3, 5, 6), 51
 
@@ -160,9 +160,9 @@ def op_init_pid_many(run: Run, step: Json) -> Json:
 def op_produce(run: Run, step: Json) -> Json:
     request, version = _produce_request(run, step)
     connection = step.get("conn", "main")
-    unanswered_by_rule = request.acks == 0 and not step.get("expect_response")
-    run.client.send(request, version, connection, answered=not unanswered_by_rule)
-    if unanswered_by_rule:
+    has_no_response = request.acks == 0 and not step.get("expect_response")
+    run.client.send(request, version, connection, awaits_response=not has_no_response)
+    if has_no_response:
         return {"sent": True}
     unanswered = NO_RESPONSE_AFTER if step.get("raw_hex", "") is None else None
     response = run.client.response(connection, unanswered)

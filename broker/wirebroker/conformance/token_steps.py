@@ -14,7 +14,7 @@ from wirebroker.conformance.steps import OPERATIONS, shown, tokens_taken
 from wirebroker.security.clients import tokens
 
 STEP_MS = 10_000
-"""The precision of recorded times that hang on the time of a request."""
+"""The precision of recorded times that depend on the time of a request."""
 BY_TOKEN = ",tokenauth=true"
 
 

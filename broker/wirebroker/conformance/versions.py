@@ -12,7 +12,7 @@ from kafkawire.registry import api_name
 from wirebroker.client.wire import WireClient
 
 VersionMode = Literal["named", "clamped"]
-"""The versions of a replay: those that the scenario names, or lowered to those that the broker announces."""
+"""The versions of a replay: the versions that the scenario names, or lower versions that the broker announces."""
 
 
 @dataclass(frozen=True, slots=True)

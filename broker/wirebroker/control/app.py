@@ -42,7 +42,7 @@ MOST_AT_ONCE = 64 * 1024
 MOST_TOML_BYTES = 64 * 1024
 """The largest size of a fault file in bytes. A larger file is refused with 413, because reading a file keeps the broker's
 loop busy for a microsecond per byte."""
-Answer = Callable[[Request], Awaitable[Response]]
+Responder = Callable[[Request], Awaitable[Response]]
 
 
 class _Number(Convertor[int]):
@@ -104,7 +104,7 @@ def _routes(of_proxy: bool) -> tuple[Route, ...]:
     return (*described, *(Route(path, _responder(by), methods=list(by)) for path, by in paths.items()))
 
 
-def _described(make: Callable[[], Response]) -> Answer:
+def _described(make: Callable[[], Response]) -> Responder:
     made = cache(make)
 
     async def response(request: Request) -> Response:
@@ -131,7 +131,7 @@ async def _live_file(request: Request) -> Response:
 _live_files = cache(live_page.pages)
 
 
-def _responder(by_method: Mapping[str, Endpoint]) -> Answer:
+def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
     async def response(request: Request) -> Response:
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
         try:

@@ -93,12 +93,12 @@ class Control:
         if self._server is not None:
             self._server.close()
         self._controlled.close()
-        await self._answered()
+        await self._responses_sent()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await self._answered()  # responses whose clients read too slowly
+        await self._responses_sent()  # responses whose clients read too slowly
 
-    async def _answered(self) -> None:
+    async def _responses_sent(self) -> None:
         """Wait a little for the responses that are being sent."""
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks), timeout=LAST_RESPONSES_S)

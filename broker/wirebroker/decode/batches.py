@@ -37,7 +37,7 @@ NUMBERS = (
     "base_offset", "partition_leader_epoch", "magic", "last_offset_delta", "base_timestamp", "max_timestamp", "producer_id",
     "producer_epoch", "base_sequence", "records_count",
 )  # fmt: skip
-"""The fields of the header that are numbers and nothing else."""
+"""The fields of the header that are plain numbers."""
 CODEC_MASK = 0x07
 MAGIC = 2
 """The magic of batches; message sets have 0 or 1 at the same place."""
@@ -136,7 +136,7 @@ def _body(records: list[Record]) -> bytes:
 
 
 def record_data(plain: Any, path: str) -> bytes:
-    """The bytes of batches. Lengths are put right, and the CRC unless `crc_right` is false. Raises PlainError."""
+    """The bytes of batches. Corrects the lengths, and the CRC unless `crc_right` is false. Raises PlainError."""
     if isinstance(plain, dict):
         return bytes_of(plain, embedded_bytes, path) or b""
     if not isinstance(plain, list):

@@ -1,4 +1,4 @@
-"""Messages inside bytes: the coordinators' records, transaction markers, and what members of a group send each other.
+"""Messages inside bytes: the coordinators' records, transaction markers, and the messages between members of a group.
 
 A value of bytes becomes `{"OffsetCommitValue": {"version": 4, …}}` if the message encodes to exactly these bytes, so nothing is
 lost on the way back.
@@ -52,7 +52,7 @@ def in_field(name: str, raw: bytes) -> Plain | None:
 
 
 def in_record(key: bytes | None, value: bytes | None, topic: str | None) -> tuple[Plain | None, Plain | None]:
-    """The key and value of a coordinator's record in a topic of this name, or in one whose name is not known."""
+    """The key and value of a coordinator's record in a topic of this name, or in a topic with an unknown name."""
     tables = [INTERNAL_TOPICS[topic]] if topic in INTERNAL_TOPICS else [] if topic else list(INTERNAL_TOPICS.values())
     for kinds in tables:
         for kind in kinds if key and len(key) >= _PREFIX.size else ():

@@ -19,7 +19,7 @@ _WIDTH = 16
 
 
 class UnknownForm(ValueError):
-    """A text in another form; the message is a sentence."""
+    """Raised for a text in another form; the message is a sentence."""
 
 
 def read_bytes(data: bytes, form: str | None = None) -> bytes:

@@ -47,7 +47,7 @@ class Decoded:
 
 
 class NotRecognised(ProtocolError):
-    """Bytes that are neither a request nor batches; the message names the missing part."""
+    """Raised for bytes that are neither a request nor batches; the message names the missing part."""
 
 
 def decode_all(data: bytes, api: str | None = None, version: int | None = None) -> Iterator[Decoded]:

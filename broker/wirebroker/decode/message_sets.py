@@ -12,7 +12,9 @@ from wirebroker.decode.plain import bytes_of, plain_bytes
 
 
 def plain_entry(entry: memoryview, topic: str | None) -> tuple[dict[str, Any], str]:
-    """A whole entry, and what is wrong with it, or "". Raises ProtocolError if the bytes would not come back from it."""
+    """Returns a whole entry, and a sentence about its damage, or "". Raises ProtocolError if the entry could not be converted
+    back to the same bytes.
+    """
     message = read_message(entry)
     complaint = "" if has_valid_crc(entry) else "the CRC of the message does not match"
     plain: dict[str, Any] = {"magic": message.magic, "offset": message.offset, "attributes": message.attributes}

@@ -1,6 +1,6 @@
 """Fields as plain data that JSON can hold, and back.
 
-A text stays a text. Bytes become a text if they are one that people can read, else `{"hex": …}`; an id becomes Kafka's text
+A text stays a text. Bytes become a text if people can read it, else `{"hex": …}`; an id becomes Kafka's text
 for it. The field's declaration tells which form applies when the text is converted back.
 """
 
@@ -22,7 +22,7 @@ FromPlain = Callable[[dict[str, Any], str], bytes]
 
 
 class PlainError(ValueError):
-    """Plain data that is not the fields of its message; the message is a sentence with the field's path."""
+    """Raised for plain data that does not fit the message's fields. The error is a sentence with the field's path."""
 
 
 def plain_of(nodes: list[Node], in_bytes: InBytes, records: Callable[[Node], Any] | None = None) -> dict[str, Any]:

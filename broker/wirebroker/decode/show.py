@@ -11,7 +11,7 @@ from kafkawire.errors import error_name
 from wirebroker.decode.frames import KIND, Decoded
 
 LATEST_SHOWN = 253_370_764_800_000
-"""Milliseconds of the year 9999; datetime has no later ones."""
+"""The last millisecond of the year 9999; datetime has no later time."""
 
 
 def lines(decoded: Decoded) -> Iterator[str]:

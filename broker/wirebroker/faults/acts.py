@@ -33,7 +33,7 @@ class ExchangeParts(Received, Parked, Protocol):
         """Tells whether the client will get a response."""
 
     def handle(self, request: Message) -> None:
-        """Let the request be handled. Its response passes `FaultPlan.answered`, now or later."""
+        """Let the request be handled. Its response passes `FaultPlan.on_response`, now or later."""
 
     def respond(self, response: Message) -> None:
         """Send its response."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from kafkawire.printable import printable
 from wirebroker.common.suggestions import nearest
-from wirebroker.common.toml import NotToml, read_toml, toml_of
+from wirebroker.common.toml import read_toml, text_of, toml_of
 from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
 
@@ -43,20 +43,12 @@ class FaultFile(NamedTuple):
 
 def load(path: Path) -> FaultFile:
     """Read a fault file. Raises FaultFileError, OSError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as wrong:
-        raise FaultFileError(f"{path}: this is not UTF-8: {wrong}") from None
-    return loads(text, str(path))
+    return loads(text_of(path, FaultFileError), str(path))
 
 
 def loads(text: str, where: str) -> FaultFile:
     """Read the text of a fault file. Errors name the file as `where`. Raises FaultFileError."""
-    try:
-        document = read_toml(text, where)
-    except NotToml as wrong:
-        raise FaultFileError(str(wrong)) from None
-    return parse(document, where, text)
+    return parse(read_toml(text, where, FaultFileError), where, text)
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:

@@ -432,7 +432,7 @@ class FaultPlan:
 
     # After
 
-    def answered(self, response: Message, exchange: Planned) -> Message | None:
+    def on_response(self, response: Message, exchange: Planned) -> Message | None:
         """Apply the rules to a response on its way. Returns the response to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
@@ -450,7 +450,7 @@ class FaultPlan:
                 continue
             if not matched.rule.may_miss:
                 self._trace(matched, exchange)
-            if not matched.rule.answered(self._injection(matched, response, exchange), response):
+            if not matched.rule.on_response(self._injection(matched, response, exchange), response):
                 return None
         return response
 

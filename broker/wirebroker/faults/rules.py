@@ -257,7 +257,7 @@ class Rule(_Declared, kw_only=True):
         """
         raise NotImplementedError
 
-    def answered(self, injection: Injection, response: Message) -> bool:
+    def on_response(self, injection: Injection, response: Message) -> bool:
         """Act on the response. Returns whether the response can be sent now."""
         raise NotImplementedError
 

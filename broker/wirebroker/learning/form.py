@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kafkawire.printable import printable
-from wirebroker.common.toml import NotToml, read_toml, toml_of
+from wirebroker.common.toml import read_toml, text_of, toml_of
 
 FORMAT = 1
 """The version of the form. A file with another number was written by another version of wirebroker."""
@@ -164,9 +164,7 @@ def _lines(table: Mapping[str, Any]) -> Iterator[str]:
 def read(path: str | Path) -> Learned:
     """Reads the file of a learned cluster. Raises FileError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as wrong:
-        raise FileError(f"{path}: this is not UTF-8: {wrong}") from None
+        text = text_of(Path(path), FileError)
     except OSError as refused:
         raise FileError(f"{path}: {refused.strerror or refused}") from None
     return loads(text, str(path))
@@ -174,10 +172,7 @@ def read(path: str | Path) -> Learned:
 
 def loads(text: str, where: str) -> Learned:
     """Returns the learned cluster in a text. Errors name the file as `where`. Raises FileError."""
-    try:
-        document = read_toml(text, where)
-    except NotToml as wrong:
-        raise FileError(str(wrong)) from None
+    document = read_toml(text, where, FileError)
     if document.get("format") != FORMAT:
         found = f"format is {document['format']!r}" if "format" in document else "there is no format"
         raise FileError(printable(f"{where}: {found}, expected {FORMAT}; `wirebroker learn` of this version writes such files"))

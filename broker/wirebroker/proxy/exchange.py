@@ -190,7 +190,7 @@ class ForwardedExchange(AnyExchange):
         """Send the response after the faults have acted; it is dropped if the client has gone."""
         self.unpark()
         if self.matches is not None:
-            left = self.relay.proxy.plan.answered(response, self)
+            left = self.relay.proxy.plan.on_response(response, self)
             if left is None:
                 self.relay.proxy.emit(Respond(self.connection, []))  # sends nothing, and lets the next request go on
                 return

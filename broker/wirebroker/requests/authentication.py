@@ -225,14 +225,14 @@ class Authenticator:
             doing = "re-authentication" if session.mechanism else "authentication"
             hidden = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {session.asked}"
             message = outcome.message or hidden
-            return self._failed(connection, outcome.cause, message)._replace(answered=outcome.answered)
+            return self._failed(connection, outcome.cause, message)._replace(responds=outcome.responds)
         principal = Principal(USER, outcome.user)
         if session.mechanism and principal != session.principal:
             before, after = (f"{who.kind}.{who.name}" for who in (session.principal, principal))
             message = f"Cannot change principals during re-authentication from {before}: {after}"
             return self._failed(connection, message, message)
         if outcome.expires_at is not None and outcome.expires_at - now >= LATEST:
-            return self._failed(connection, "its token does not expire before Kafka's clock ends")._replace(answered=False)
+            return self._failed(connection, "its token does not expire before Kafka's clock ends")._replace(responds=False)
         self._succeeded(connection, principal, outcome, now)
         return outcome
 

@@ -185,7 +185,7 @@ def error_responses(request: Message, received: Received) -> Iterator[Message]:
 def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) -> Generator[None, None, Any]:
     """A part of the response, made from the part of the request that it responds."""
     values: dict[str, Any] = {}
-    answered_by_parts = False
+    parts_have_codes = False
     for field in cls.__wire__:
         part_class = field.spec[0] if isinstance(field.spec, list) else None
         if isinstance(part_class, type) and field.name in PARTS:
@@ -195,14 +195,14 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) 
                 if pause():
                     yield None
                 made_parts.append((yield from _like(part_class, each, code, pause)))
-            answered_by_parts = answered_by_parts or any(map(_has_code, made_parts))
+            parts_have_codes = parts_have_codes or any(map(_has_code, made_parts))
         elif field.entity == "errorCode":
             values[field.name] = code
         elif not isinstance(field.spec, list) and (repeated := _repeated(source, field)) is not None:
             values[field.name] = repeated
         elif field.entity == "topicName" and field.nullable_since < field.nullable_until and _has_id(source):
             values[field.name] = None
-    if answered_by_parts and "error_code" in values and cls not in ERRORS_AT_BOTH:
+    if parts_have_codes and "error_code" in values and cls not in ERRORS_AT_BOTH:
         values["error_code"] = 0
     made = cls(**values)
     if holders(cls, "errorCode"):

@@ -27,7 +27,7 @@ class Counts:
     failed: int = 0
     """reported as failed, and not acknowledged in another attempt"""
     failed_stored: int = 0
-    """reported as failed and stored all the same, which no client can exclude"""
+    """reported as failed and nevertheless stored, which no client can exclude"""
     untold: int = 0
     """the client never reported their outcome"""
     displaced: int = 0
@@ -121,7 +121,7 @@ def _verb(name: OutcomeName) -> str:
 
 
 def _name(counts: Counts, hung: bool, refused: bool) -> OutcomeName:
-    """Returns the worst that is true."""
+    """Returns the worst outcome that applies."""
     if refused:
         return "refuses"
     if counts.lost or counts.torn:

@@ -61,7 +61,7 @@ def empty_transaction(address: str, topic: str) -> None:
 
 
 def delete_records(address: str, topic: str, partitions: int) -> None:
-    """Delete all records of the topic, as an administrator or retention would."""
+    """Delete all records of the topic, like an administrator or retention."""
     with closing(WireClient.at(address, PATIENCE)) as wire:
         parts = [DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(partitions)]
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=1000)

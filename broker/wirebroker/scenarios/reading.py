@@ -8,7 +8,6 @@ the workload, whose parameters are its options.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,6 +19,7 @@ import msgspec
 
 from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
 from wirebroker.common.suggestions import nearest
+from wirebroker.common.toml import read_toml, text_of
 from wirebroker.scenarios.scenario import BrokerSettings, Expect, Part, Scenario, ScenarioError, rules_of
 from wirebroker.scenarios.workload import step_forms, verb_of
 
@@ -72,11 +72,9 @@ def find(name: str) -> Scenario:
     ScenarioError."""
     if name.endswith(".toml"):
         try:
-            return read(Path(name).stem, Path(name).read_text(encoding="utf-8"), name)
+            return read(Path(name).stem, text_of(Path(name), ScenarioError), name)
         except OSError as refused:
             raise ScenarioError(f"{name}: {refused.strerror}") from None
-        except UnicodeDecodeError as wrong:
-            raise ScenarioError(f"{name}: the file is not UTF-8: {wrong}") from None
     known = {each.lower(): each for each in names()}
     if name.lower() not in known:
         raise ScenarioError(f"there is no scenario {name!r}{_nearest(name, names())}")
@@ -86,12 +84,7 @@ def find(name: str) -> Scenario:
 
 def read(name: str, text: str, where: str) -> Scenario:
     """Returns the scenario that a file's text describes. Raises ScenarioError."""
-    try:
-        file = _table(_File, tomllib.loads(text), where)
-    except ScenarioError:
-        raise
-    except (ValueError, RecursionError) as damage:  # a number of thousands of digits raises a plain ValueError
-        raise ScenarioError(f"{where}: the file is not TOML: {damage}") from None
+    file = _table(_File, read_toml(text, where, ScenarioError), where)
     for source in file.sources:
         if not _SOURCE.fullmatch(source):
             known = "owner/repository#number, owner/repository: CHANGELOG.md, KAFKA-n, KIP-n or a behaviour"

@@ -1,4 +1,4 @@
-"""The ACLs that a broker is started with, as `acls=` of MockKafka gives them: one text for each.
+"""The ACLs with which a broker is started, as texts, one for each ACL (`acls=` of MockKafka).
 
 `allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A name that ends with `*` means all
 names with this prefix; `*` alone means every name.
@@ -22,7 +22,7 @@ Number = TypeVar("Number", bound=IntEnum)
 
 
 def acl_of(text: str) -> Acl:
-    """The ACL that a text means. Raises ValueError."""
+    """Returns the ACL that a text describes. Raises ValueError."""
     match = _ACL.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r} is not {FORM}, like 'allow User:alice READ TOPIC orders'")

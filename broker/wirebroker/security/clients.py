@@ -1,4 +1,4 @@
-"""The client's side of SASL, for our own wire client: the tokens that it sends."""
+"""The client's side of SASL for our own wire client: makes the tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import BY_NAME
 
 Tokens = Generator[bytes, bytes, None]
-"""Yields each token to send, and is sent the broker's response to it."""
+"""Yields each token to send, and receives the broker's response to it."""
 
 
 def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:

@@ -13,7 +13,7 @@ SERVED = (*BY_PASSWORD, OAUTHBEARER)
 
 
 class Challenge(NamedTuple):
-    """The client is to respond to this token."""
+    """A token to which the client has to respond."""
 
     token: bytes
 
@@ -24,7 +24,7 @@ class Success(NamedTuple):
     token: bytes
     user: str
     expires_at: int | None = None
-    """When its credential expires, in ms since the epoch; None: never."""
+    """The time at which the credential expires, in ms since the epoch; None: never."""
     by_token: bool = False
     """Whether the credential is a delegation token."""
 
@@ -35,8 +35,8 @@ class Failure(NamedTuple):
     cause: str
     message: str | None = None
     """The message of the response; None: only that the credentials are invalid."""
-    answered: bool = True
-    """Whether there is a response: Kafka fails on some tokens, and closes the connection."""
+    responds: bool = True
+    """Whether the client gets a response: Kafka fails on some tokens and closes the connection."""
 
 
 Outcome = Challenge | Success | Failure

@@ -16,7 +16,7 @@ _AUTH = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 
 
 class OAuthBearer:
-    """Takes the client's token, and believes it or not."""
+    """Accepts or rejects the client's token."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
@@ -36,14 +36,14 @@ class OAuthBearer:
         if auth is None:
             return Failure("the client's first OAUTHBEARER message has no auth=Bearer and a token")
         if auth[1].lower() != "bearer":
-            return Failure("the client's token is not a bearer token", answered=False)
+            return Failure("the client's token is not a bearer token", responds=False)
         return self._believe(auth[2], authorization_id, now)
 
     def _believe(self, token: str, authorization_id: str | None, now: int) -> Outcome:
         found = self._check(token, now)
         if isinstance(found, Disbelieved):
-            if not found.answered:
-                return Failure(found.cause, answered=False)
+            if not found.responds:
+                return Failure(found.cause, responds=False)
             self._disbelieved = found
             return Challenge(found.response.encode())
         if authorization_id not in (None, found.principal):

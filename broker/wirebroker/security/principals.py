@@ -1,4 +1,4 @@
-"""Principals: who a client is (org.apache.kafka.common.security.auth.KafkaPrincipal)."""
+"""Principals: the identities of clients (org.apache.kafka.common.security.auth.KafkaPrincipal)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""A client that has not said who it is."""
+"""The principal of a client that has not authenticated."""
 
 
 # Principals of certificates
@@ -47,7 +47,9 @@ def _attribute(name: str, value: str) -> str:
 
 
 class PrincipalRules:
-    """`ssl.principal.mapping.rules`: how the name in a certificate becomes a user's (SslPrincipalMapper). Raises ValueError."""
+    """`ssl.principal.mapping.rules`: the rules that make a user's name from the name in a certificate (SslPrincipalMapper).
+    Raises ValueError.
+    """
 
     def __init__(self, text: str) -> None:
         self._rules: list[tuple[re.Pattern[str], str, str] | None] = []

@@ -42,13 +42,13 @@ CLIENT_FINAL = re.compile(rf"c=({_BASE64}),r=({_NONCE}){_MORE},p=({_BASE64})")
 def credential_of(
     mechanism: ScramMechanism, password: str | bytes, salt: bytes, iterations: int = LEAST_ITERATIONS
 ) -> ScramCredential:
-    """A broker stores this in place of a password."""
+    """What a broker stores in place of a password."""
     raw = password.encode() if isinstance(password, str) else password
     return credential_of_salted(mechanism, hashlib.pbkdf2_hmac(mechanism.digest, raw, salt, iterations), salt, iterations)
 
 
 def credential_of_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """The same, of a password that the client has salted and hashed already."""
+    """The same for a password that the client has already salted and hashed."""
     stored_key = hashlib.new(mechanism.digest, hmac.digest(salted, b"Client Key", mechanism.digest)).digest()
     return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", mechanism.digest), iterations)
 
@@ -123,7 +123,7 @@ class Scram:
         claimed = b64decode(proof)
         if len(claimed) != len(signature):  # ScramFormatter.xor throws
             return Failure(
-                f"user {self._success.user!r}: the proof does not have the length of {self._mechanism.name}", answered=False
+                f"user {self._success.user!r}: the proof does not have the length of {self._mechanism.name}", responds=False
             )
         key = bytes(a ^ b for a, b in zip(claimed, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(digest, key).digest(), held.stored_key):

@@ -1,4 +1,4 @@
-"""A client's session: where it connected, who it is, and until when it may stay without saying so again."""
+"""A client's session: its listener, its principal, and the time at which it must have authenticated again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Stage(Enum):
     HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
     HANDSHAKE = "SaslHandshake"
     TOKEN = "SaslAuthenticate"
-    OTHER_MECHANISM = "nothing: it asked to authenticate again by another mechanism"
+    OTHER_MECHANISM = "nothing: the client asked to authenticate again by another mechanism"
     DONE = "any request"
 
 
@@ -36,7 +36,7 @@ class Session:
         self.principal = principal
         """The client's principal; during a re-authentication still the earlier principal."""
         self.by_token = False
-        """Whether it authenticated by a delegation token, which may not make or renew tokens."""
+        """Whether the client authenticated by a delegation token. Such a client may not make or renew tokens."""
         self.stage = Stage.HANDSHAKE_OR_VERSIONS if protocol.sasl else Stage.DONE
         self.mechanism = ""
         """The SASL mechanism by which it is authenticated; "" before the first success."""
@@ -47,13 +47,13 @@ class Session:
         self.again = False
         """Whether the last success was a re-authentication."""
         self.sasl: Mechanism | None = None
-        """The dialogue of the authentication that goes on."""
+        """The dialogue of the authentication in progress."""
         self.bare = False
         """Whether tokens come without a request around them, as after SaslHandshake version 0."""
         self.expires_at: int | None = None
-        """When the client must have authenticated again, in ms since the epoch (KIP-368); None: never."""
+        """The time at which the client must have authenticated again, in ms since the epoch (KIP-368); None: never."""
         self.begun_again_at: int | None = None
-        """When the last re-authentication began."""
+        """The time at which the last re-authentication began."""
 
     def move_time(self, ms: int) -> None:
         """The clock was moved by `ms`."""

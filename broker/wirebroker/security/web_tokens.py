@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519): what a token says about a client, and whether to believe it.
+"""JSON Web Tokens (RFC 7519): the claims of a token about a client, and the checks of a token.
 
 `UnsecuredTokens` has the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, `SignedTokens` has the rules of
 BrokerJwtValidator. PyJWT checks signatures; times are compared with the broker's clock.
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 LATEST = (2**63 - 1) // 1_000_000
-"""No Kafka can wait for longer, in ms: it counts nanoseconds. It closes the connection of a client whose token lasts longer."""
+"""The longest lifetime of a token in ms, because Kafka counts nanoseconds. Kafka closes the connection of a client whose token
+lasts longer.
+"""
 FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 """The kinds of keys, by the first letters of the algorithms."""
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*")
@@ -34,17 +36,17 @@ class Believed(NamedTuple):
 
 
 class Disbelieved(NamedTuple):
-    """Why a token is not believed, and what the response says. `cause` is for the log, and has nothing of the token."""
+    """A rejected token: the cause and the response. `cause` is for the log and contains no part of the token."""
 
     cause: str
     scope: str | None = None
     """The scopes that the token lacks; None if something else is wrong."""
-    answered: bool = True
-    """Whether there is a response: some tokens make Kafka fail, and it closes the connection."""
+    responds: bool = True
+    """Whether the client gets a response: Kafka fails on some tokens and closes the connection."""
 
     @property
     def response(self) -> str:
-        """The error as RFC 7628 has it."""
+        """Returns the error in the form of RFC 7628."""
         status = "invalid_token" if self.scope is None else "insufficient_scope"
         return f'{{"status":"{status}"' + ("" if self.scope is None else f', "scope":"{self.scope}"') + "}"
 
@@ -54,11 +56,11 @@ Check = Callable[[str, int], Believed | Disbelieved]
 
 
 class _Wrong(ValueError):
-    """A token is not believed."""
+    """Raised if a token is rejected."""
 
 
-class _Unanswered(ValueError):
-    """A token makes Kafka fail."""
+class _NoResponse(ValueError):
+    """Raised for a token on which Kafka fails."""
 
 
 # Reading
@@ -110,7 +112,7 @@ def _as_text(value: Any) -> str:
 
 
 class UnsecuredTokens(NamedTuple):
-    """Believes tokens without a signature; the fields are the options unsecuredValidator… of `sasl.jaas.config`."""
+    """Accepts tokens without a signature; the fields are the options unsecuredValidator… of `sasl.jaas.config`."""
 
     principal_claim: str = "sub"
     scope_claim: str = "scope"
@@ -142,8 +144,8 @@ class UnsecuredTokens(NamedTuple):
             principal, expires_at, scopes = self._read(token, now)
         except _Wrong as wrong:
             return Disbelieved(str(wrong))
-        except _Unanswered as failure:
-            return Disbelieved(str(failure), answered=False)
+        except _NoResponse as failure:
+            return Disbelieved(str(failure), responds=False)
         missing = [each for each in self.required_scope if each not in scopes]
         if missing:
             return Disbelieved(f"the token lacks the scope {missing[0]}", f"[{', '.join(self.required_scope)}]")
@@ -155,7 +157,7 @@ class UnsecuredTokens(NamedTuple):
             raise _Wrong("the token does not have three parts")
         header, claims = _part(parts[0]), _part(parts[1])
         if "alg" not in header:
-            raise _Unanswered("the header of the token has no alg")
+            raise _NoResponse("the header of the token has no alg")
         if header["alg"] != "none" or parts[2]:
             raise _Wrong("the token is signed, and the broker has no keys (sasl.oauthbearer.jwks.endpoint.url)")
         return self._principal(claims), self._expiry(claims, now), self._scopes(claims)
@@ -189,7 +191,7 @@ class UnsecuredTokens(NamedTuple):
 
 
 def unsecured_token(claims: Mapping[str, Any]) -> str:
-    """A token without a signature that makes these claims."""
+    """Returns a token without a signature and with these claims."""
     parts = (urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in ({"alg": "none"}, claims))
     return ".".join((*parts, ""))
 
@@ -232,11 +234,11 @@ class KeySet:
 
 
 class SignedTokens(NamedTuple):
-    """Believes tokens that one of the keys has signed; the fields are the settings sasl.oauthbearer.…"""
+    """Accepts tokens that one of the keys has signed; the fields are the settings sasl.oauthbearer.…"""
 
     keys: Callable[[], KeySet]
     missing: Callable[[str], None]
-    """Takes the id of a key that is not there."""
+    """Called with the id of an unknown key."""
     audiences: Collection[str] = ()
     issuer: str = ""
     skew_s: int = 30
@@ -253,8 +255,8 @@ class SignedTokens(NamedTuple):
             return Believed(self._subject(claims), expires_at)
         except _Wrong as wrong:
             return Disbelieved(str(wrong))
-        except _Unanswered as failure:
-            return Disbelieved(str(failure), answered=False)
+        except _NoResponse as failure:
+            return Disbelieved(str(failure), responds=False)
 
     def _verified(self, token: str) -> dict[str, Any]:
         import jwt
@@ -300,7 +302,7 @@ class SignedTokens(NamedTuple):
         value = claims.get(self.scope_claim)
         scopes = value if isinstance(value, list) else [value] if isinstance(value, str) else []
         if any(not isinstance(each, str | None) for each in scopes):
-            raise _Unanswered(f"its claim {self.scope_claim} has something that is not a text")
+            raise _NoResponse(f"its claim {self.scope_claim} has something that is not a text")
         trimmed = [(each or "").strip() for each in scopes]
         if "" in trimmed or len(set(trimmed)) < len(trimmed):
             raise _Wrong(f"its claim {self.scope_claim} has an empty scope, or one twice")

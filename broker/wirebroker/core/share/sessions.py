@@ -63,7 +63,7 @@ class ShareSession:
         cached = self.partitions.get(place)
         return cached is not None and (cached.shown or has_records or bool(error))
 
-    def answered(self, place: Place, error: int, has_records: bool) -> None:
+    def responded(self, place: Place, error: int, has_records: bool) -> None:
         """Note that a response has this result for a partition."""
         cached = self.partitions.get(place)
         if cached is not None:

@@ -55,7 +55,7 @@ class lose_ack(Rule):
     example = 'faults.lose_ack(api="Produce", topic="orders", nth=4)'
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.RESPONSE
 
-    def answered(self, injection: Injection, response: Message) -> bool:
+    def on_response(self, injection: Injection, response: Message) -> bool:
         return injection.lose_response(close=self.then == "disconnect")
 
 
@@ -78,7 +78,7 @@ class error(Rule):
     def before(self, injection: Injection) -> Message | Outcome:
         return injection.refuse(int(self.code), injection.only)
 
-    def answered(self, injection: Injection, response: Message) -> bool:
+    def on_response(self, injection: Injection, response: Message) -> bool:
         overwrite(response, int(self.code), injection.only, injection.exchange, injection.facts.partitions)
         return True
 
@@ -95,7 +95,7 @@ class delay(Rule):
     def before(self, injection: Injection) -> Outcome:
         return injection.handle_later(self.ms)
 
-    def answered(self, injection: Injection, response: Message) -> bool:
+    def on_response(self, injection: Injection, response: Message) -> bool:
         injection.respond_later(response, self.ms)
         return False
 
@@ -110,7 +110,7 @@ class disconnect(Rule):
     def before(self, injection: Injection) -> Outcome:
         return injection.exchange.close(f"the fault {self}")
 
-    def answered(self, injection: Injection, response: Message) -> bool:
+    def on_response(self, injection: Injection, response: Message) -> bool:
         return injection.lose_response(close=True)
 
 
@@ -123,7 +123,7 @@ class throttle(Rule):
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.RESPONSE
     may_miss: ClassVar[bool] = True
 
-    def answered(self, injection: Injection, response: Message) -> bool:
+    def on_response(self, injection: Injection, response: Message) -> bool:
         injection.report(set_throttle_time(response, injection.exchange.version, self.ms))
         return True
 

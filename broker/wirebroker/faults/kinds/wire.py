@@ -126,7 +126,7 @@ class reset(Rule):
     def before(self, injection: Injection) -> Outcome:
         return injection.reset()
 
-    def answered(self, injection: Injection, response: Message) -> bool:
+    def on_response(self, injection: Injection, response: Message) -> bool:
         return injection.lose_response(close=True, reset=True)
 
 
