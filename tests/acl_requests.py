@@ -53,7 +53,7 @@ DIFFERS_HERE = DIFFERS | {
 }  # fmt: skip
 """Fields that differ as well. They are replaced by a blank."""
 OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
-"""Fields of versions that 4.3.1 does not have, and so not in what was recorded of it."""
+"""Fields of versions that 4.3.1 does not have, so its recording lacks them."""
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 where logs are kept in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
@@ -156,7 +156,7 @@ FILTERS: dict[str, Plain] = {
 
 
 def plain_request(api: str, body: Plain) -> Message:
-    """A request with these fields; those that are absent have their defaults."""
+    """A request with these fields; absent fields have their defaults."""
     return message_of(request_class(KEYS[api]), body, lambda _, path: b"")
 
 
@@ -170,7 +170,7 @@ def _topics(key: str = "name", partitions: str = "partitions", **partition: Any)
 
 
 def requests(ids: Mapping[str, bytes]) -> Iterator[tuple[str, int, Message]]:
-    """What alice asks: the step's name, which begins with the API's, the version, and the request."""
+    """A request of alice: the step's name, which begins with the API's name, the version, and the request."""
     mine = format_uuid(ids["mine"])
     for name, version, body in [*_data(), *_groups(), *_transactions(), *_admin(), *_shares(mine), *_security()]:
         yield name, version, plain_request(name.split()[0], body)

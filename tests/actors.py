@@ -133,7 +133,7 @@ class ClassicConsumer(ClassicMember):
         self.owned: Told = {}
 
     def join(self, *protocols: tuple[str, bytes]) -> Any:
-        """Join with what it owns, or with these protocols."""
+        """Join with its owned partitions, or with these protocols."""
         held = [{"topic": topic, "partitions": owned} for topic, owned in self.owned.items()]
         subscription = from_plain(ConsumerProtocolSubscription, {"topics": ["orders"], "owned_partitions": held})
         self.ask_to_join(protocols or [("range", b"\0\1" + encode(subscription, 1))], session_ms=45_000)
@@ -141,7 +141,7 @@ class ClassicConsumer(ClassicMember):
         return self.join(*protocols) if response.error_code == MEMBER_ID_REQUIRED else response
 
     def assign(self, given: Told | None = None) -> int:
-        """Sync, as the leader with what it gives itself; the error code. It owns the assignment from then on."""
+        """Sync, as the leader with its own assignment. Returns the error code. It owns the assignment from then on."""
         code, assignment = self.sync(None if given is None else {self.member: write_assignment(given, 1)})
         if not code:
             self.owned = {each.topic: sorted(each.partitions) for each in read_assignment(assignment).assigned_partitions}

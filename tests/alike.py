@@ -1,4 +1,6 @@
-"""How far two clusters are alike for a client that asks: what one of them answers, and what the other one answers otherwise."""
+"""Compares two clusters as a client sees them: the responses of the first cluster, and the differences in the responses of the
+second.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill a broker under load, compare what it acknowledged with what it serves afterwards, and audit the log."""
+"""Kill a broker under load, compare the acknowledged records with the records that it serves afterwards, and audit the log."""
 
 from __future__ import annotations
 

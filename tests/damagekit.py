@@ -1,7 +1,7 @@
 """Damage a data directory file by file, and judge each start: it must refuse with a sentence, or serve the truth.
 
-The truth is what a broker acknowledged before it stopped: every record by offset, leader epoch and content, committed
-offsets, groups, transactions, producers, topics with their ids and settings, and where each log begins and ends.
+The truth is everything that a broker acknowledged before it stopped: every record by offset, leader epoch and content,
+committed offsets, groups, transactions, producers, topics with their ids and settings, and where each log begins and ends.
 
 After kill −9, an unfinished write looks like a batch that was cut off later. So the last batches of a partition may be
 missing then, if no sound batch follows and the broker reports it, or if the file ends between two batches.

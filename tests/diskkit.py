@@ -113,7 +113,7 @@ class Disk:
             return real(path, *rest, **options)
 
         monkeypatch.setattr(os, name, call)
-        # shutil.rmtree looks here for what the system offers
+        # shutil.rmtree reads these to find the functions of the system
         for offered in (os.supports_dir_fd, os.supports_follow_symlinks):
             if real in offered:
                 offered.add(call)

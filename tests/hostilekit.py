@@ -1,4 +1,4 @@
-"""What an attacker can put into a data directory: metadata records that no broker writes, in valid batches."""
+"""Content that an attacker can put into a data directory: metadata records that no broker writes, in valid batches."""
 
 from __future__ import annotations
 

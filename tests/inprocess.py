@@ -1,4 +1,4 @@
-"""A broker without sockets, for tests of what it responds: clients of its engine, and a clock that stands still.
+"""A broker without sockets, for tests of its responses: clients of its engine, and a frozen clock.
 
     broker = InProcess(topics={"orders": 2})
     Dialogue(broker) >> seq(0, 2) << accepted(at=0)

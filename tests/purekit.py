@@ -17,7 +17,7 @@ OURS = ("kafkawire", "wirebroker", "wirebroker_audit", "fuzzing")
 
 
 class _Sources(MetaPathFinder):
-    """Finds the sources of our modules, and nothing that was compiled of them."""
+    """Finds the sources of our modules, and not the compiled modules."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         *_, last = name.split(".")
@@ -44,7 +44,9 @@ _pure: dict[str, ModuleType] = {}
 
 @contextmanager
 def pure() -> Iterator[None]:
-    """What is imported here, now or by a function that is called here, is pure Python, and shares no module with the others."""
+    """Modules that are imported here, now or by a function that is called here, are pure Python, and separate from the other
+    modules.
+    """
     others, finder = _ours(), _OurSources()
     for name in others:
         del sys.modules[name]

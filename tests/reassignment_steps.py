@@ -96,7 +96,7 @@ def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
 
 
 def moving(brokers: Brokers) -> dict[str, list[list[int]]]:
-    """The reassignments in progress: replicas, those that are added, and those that will go."""
+    """The reassignments in progress: replicas, added replicas, and removed replicas."""
     listed = brokers.wire.request(plain("ListPartitionReassignments", topics=None), 0)
     return {
         topic.name: [each.replicas, each.adding_replicas, each.removing_replicas]

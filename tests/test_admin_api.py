@@ -33,7 +33,7 @@ from wirebroker.core.setting_definitions import (
 
 TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 KAFKA_4_3: ProfileName = "kafka-4.3"
-"""What the recorded numbers are from."""
+"""The release from which the recorded numbers come."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 HERE = "This server does not host this topic-partition."
 

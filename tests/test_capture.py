@@ -43,7 +43,7 @@ SECRET = b"opensesame"
 
 
 def rows_of(capture: bytes) -> tuple[list[Row], list[str]]:
-    """The rows of a capture, and what could not be read of it."""
+    """The rows of a capture, and the sentences about its unreadable parts."""
     rows: list[Row] = []
     session = Session(rows.append)
     session.read(io.BytesIO(capture))
@@ -334,7 +334,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """What a capture contains of these requests, each of which comes in two pieces."""
+    """The bytes of these requests in a capture. Each request comes in two pieces."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for frame in frames:

@@ -1,6 +1,6 @@
 """Replication: leaders that fail or move, and followers that lag. All assertions were observed on three real nodes.
 
-The responses over the raw wire are those that Apache Kafka 4.3.1 gave to the same steps, with three brokers of which one is
+The responses over the raw wire are the same as those of Apache Kafka 4.3.1 to the same steps, with three brokers; one broker is
 killed, stopped (SIGSTOP) or started again; tests/data/failover-3-nodes.json is one such recording.
 """
 
@@ -839,7 +839,7 @@ REASSIGNMENTS = Path(__file__).parent / "data" / "reassignments-4.3.1.json"
 
 
 class Ours:
-    """What `reassignment_steps.play` needs of brokers."""
+    """The interface of the brokers that `reassignment_steps.play` needs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.wire = cluster.wire(1)

@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def outcome(function: Any, *arguments: Any) -> Any:
-    """What a call returns or raises."""
+    """The result of a call, or its exception."""
     try:
         return plain(function(*arguments))
     except Exception as error:
@@ -150,7 +150,7 @@ def test_verdicts_and_states(seed: int) -> None:
 
 
 def transcript(seed: int) -> tuple[list[bytes], str]:
-    """All responses that a fuzzed session gets, and what was found."""
+    """All responses in a fuzzed session, and the findings."""
     case, responses = import_module("fuzzing.cases").Case(seed), []
     answered = case.world._answered
 

@@ -1,4 +1,4 @@
-"""The parts of the replayer: what it normalises, what it must find, and what the wire client sends and reads.
+"""The parts of the replayer: normalising, finding differences, and the requests and responses of the wire client.
 
 A replayer that cannot fail is worthless, so each value of the recording is falsified once.
 """

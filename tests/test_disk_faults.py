@@ -43,7 +43,7 @@ RETRIABLE = {
 CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
-"""Whether the slow tests let every call fail, which takes ten minutes, or a third of them."""
+"""Whether the slow tests let every call fail, which takes ten minutes, or only a third of the calls."""
 
 
 class Client:
@@ -331,7 +331,7 @@ def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
 
 
 def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatch, *, gives_up: bool = False) -> Client:
-    """Everything, with one failure. A client that does not give up ends as if nothing had failed."""
+    """Runs all operations with one failing call. A client that does not give up ends as if nothing had failed."""
     disk = Disk(place, monkeypatch)
     client = Client(place, sync, disk)
     disk.failure = failure
@@ -351,7 +351,7 @@ def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatc
 
 
 def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
-    """A run for each of these calls, in which the call fails in one of several ways."""
+    """One run for each of these calls; the call fails in one of several ways."""
     sync, calls = count
     chance = random.Random(seed)
     for number in numbers:

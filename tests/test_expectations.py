@@ -1,4 +1,4 @@
-"""What tests expect of records: `assert_records` with its matchers and its differences, committed records, and waits."""
+"""Expected records in tests: `assert_records` with its matchers and its differences, committed records, and waits."""
 
 from __future__ import annotations
 

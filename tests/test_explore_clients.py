@@ -1,6 +1,6 @@
 """`wirebroker explore` with applications in Java, Go and JavaScript, and before a real Kafka: right ones and others with a bug.
 
-All of them meet the same faults at the same APIs, so no flag names the bug of one of them.
+All applications meet the same faults at the same APIs, so no flag reveals the bug of one application.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The levels of features: kept with the data, set at the start, refused where Kafka refuses, and what they change."""
+"""The levels of features: kept with the data, set at the start, refused where Kafka refuses, and their effects."""
 
 from __future__ import annotations
 

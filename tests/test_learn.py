@@ -90,7 +90,7 @@ def properties(folder: Path, kafka: MockKafka, user: str = "") -> Path:
 
 
 def learn(kafka: MockKafka, out: Path, *flags: str, user: str = "") -> Learned:
-    """What the command learns of a broker."""
+    """The file that the command writes about a broker."""
     if kafka._protocol.sasl:
         flags = (*flags, "--command-config", str(properties(out.parent, kafka, user)))
     assert main(["learn", "--bootstrap", kafka.bootstrap_servers, "--out", str(out), *flags]) == 0
@@ -154,7 +154,7 @@ def test_denials_and_limits_are_those_of_the_cluster(secured: MockKafka, file: P
 
 
 def _codes(kafka: MockKafka, access: Access) -> dict[str, int]:
-    """What alice gets for records that she may and may not write, and for one that is larger than message.max.bytes."""
+    """The results for alice's records: an allowed record, a refused record, and a record larger than message.max.bytes."""
     found: dict[str, int] = {}
     with closing(Brokers(access)) as brokers:
         for topic in ("orders", "payments-eu"):

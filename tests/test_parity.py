@@ -1,4 +1,4 @@
-"""What the HTTP control can do, MockKafka can do: every endpoint has a method with the same words."""
+"""MockKafka can do everything that the HTTP control can do: every endpoint has a method with the same words."""
 
 from __future__ import annotations
 

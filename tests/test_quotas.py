@@ -1,4 +1,6 @@
-"""Client quotas: whom they concern, how long a client waits, and that nothing else changes. The clock stands still."""
+"""Client quotas: the clients that they concern, the time that a client waits, and the absence of other effects. The clock
+stands still.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def produced(connection: Connection, count: int = 500, acks: int = -1) -> tuple[
 
 
 def expected_ms(size: int, limit: float) -> int:
-    """What Kafka 4.3.1 answers to the first request that a quota measures: its rate is that of ten seconds."""
+    """The response of Kafka 4.3.1 to the first request that a quota measures: the rate counts ten seconds."""
     return round((size / 10 - limit) / limit * 10_000)
 
 
@@ -234,7 +236,7 @@ def test_a_connection_that_is_one_too_many_is_closed_later(kafka: MockKafka) -> 
 
 
 def limits(*entities: dict[str, str | None]) -> KeyedQuotas:
-    """Limits of these entities: 1 for the first one, 2 for the second …"""
+    """Limits of these entities: 1 for the first entity, 2 for the second …"""
     quotas = Quotas()
     quotas.alter([(entity_of(each), "producer_byte_rate", float(i)) for i, each in enumerate(entities, 1)])
     return KeyedQuotas(quotas, "producer_byte_rate")

@@ -19,7 +19,7 @@ FENCED = {"error": "47 INVALID_PRODUCER_EPOCH", "base_offset": -1}
 
 
 def _observed(scenario: Scenario, **changes: Any) -> list[Any]:
-    """What was recorded of 4.3.1, with other observations of some steps, `step_3` for the fourth."""
+    """The recording of 4.3.1 with other observations in some steps; `step_3` is the fourth step."""
     return [changes.get(f"step_{index}", row["observed"]) for index, row in enumerate(scenario.steps)]
 
 

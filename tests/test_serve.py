@@ -128,7 +128,7 @@ def test_each_listener_advertises_its_own_address(serve: Start) -> None:
 
 
 def told(listener: tuple[str, int, str]) -> tuple[str, int]:
-    """The first broker's address that a client hears there."""
+    """The first broker's address as a client of this listener sees it."""
     broker = WireClient(*listener[:2]).request(plain("Metadata", topics=None), 9).brokers[0]
     return broker.host, broker.port
 

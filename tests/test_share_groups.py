@@ -1,6 +1,6 @@
 """Share groups (KIP-932): acquisition locks, delivery counts, sessions and restarts, over the wire with a clock of our own.
 
-What a broker answers to right and wrong requests is in the recorded dialogues.
+The recorded dialogues have the responses to right and wrong requests.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ COLD: dict[tuple[str, int], tuple[dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("api", "version"), COLD)
 def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: MockKafka, api: str, version: int) -> None:
-    """The responses of a real broker that nobody had asked for a coordinator."""
+    """The responses of a real broker before any request for a coordinator."""
     fields, message = COLD[api, version]
     with closing(WireClient.at(kafka.bootstrap_servers)) as client:
         response = client.request(plain(api, **fields), version)

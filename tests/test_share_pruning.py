@@ -46,7 +46,7 @@ class State:
         self._do("DeleteShareGroupState", where)
 
     def after(self, seconds: float) -> tuple[int, int]:
-        """The first offset of the log, and its end, so much later."""
+        """The log start offset and the log end offset after this time."""
         self._kafka.clock.advance(seconds=seconds)
         partition = {"partition_index": 0, "current_leader_epoch": -1}
         first, end = (

@@ -145,7 +145,7 @@ def acquired(frame: bytes) -> list[tuple[bytes, int]]:
 
 
 def fetching(slices: int) -> World:
-    """A world in which a share fetch of many partitions has had so many slices."""
+    """A world in which a share fetch of many partitions has run this many slices."""
     world = World().driven()
     world.ask(starts(ALL), 0)
     world.ask(share_fetch(world, 0, ALL), 1)

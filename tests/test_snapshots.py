@@ -165,7 +165,7 @@ def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> Non
     assert producer.flush(20) == 0
 
     def read(count: int) -> list[bytes | None]:
-        """What the next members of the group read."""
+        """The records that the next members of the group read."""
         reader = Consumer(settings | {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False})
         reader.subscribe(["orders"])
         found = [message.value() for message in reader.consume(count, timeout=20)]

@@ -156,7 +156,9 @@ def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, 
 
 
 def everything(wire: WireClient) -> dict[str, Any]:
-    """What a consumer gets of every topic; of a compacted one the last of each key, as more or less may be left."""
+    """The records that a consumer gets from every topic. For a compacted topic, only the last record of each key, because
+    compaction may have kept more.
+    """
     found: dict[str, Any] = {f"{topic} {isolation}": stored(wire, topic, isolation) for topic in TOPICS for isolation in (0, 1)}
     for name in ("compacted 0", "compacted 1"):
         found[name] = {key: (offset, value) for offset, key, value, _ in found[name]}

@@ -1,6 +1,6 @@
 """Streams groups (KIP-1071): delays and timeouts on a clock of our own, restarts, rights and internal topics, over the wire.
 
-What a broker answers to right and wrong requests is in the recorded dialogues.
+The recorded dialogues have the responses to right and wrong requests.
 """
 
 from __future__ import annotations

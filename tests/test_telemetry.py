@@ -1,4 +1,4 @@
-"""Clients' own metrics (KIP-714): who is asked for which, what is refused, and a client that really pushes."""
+"""Clients' own metrics (KIP-714): subscriptions, refusals, and a client that really pushes."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_librdkafka_pushes_its_metrics() -> None:
 def test_metrics_that_are_none(kafka: MockKafka) -> None:
     pytest.importorskip("opentelemetry.proto")
     connection = connect(kafka)
-    assert push(connection, ask(connection), b"\xff\xff") == 0, "Kafka hands on what it gets"
+    assert push(connection, ask(connection), b"\xff\xff") == 0, "Kafka passes on the bytes unchanged"
     with pytest.raises(ValueError, match="the client app pushed something that is not an OTLP MetricsData"):
         kafka.telemetry.points()
 

@@ -252,7 +252,7 @@ def made_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
 
 
 def java_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """The same by keytool, which writes them as Java's users have them."""
+    """The same stores made by keytool, in the form in which Java's users have them."""
     settings = made_stores(folder, authority)
     for store in ("keystore", "truststore"):
         path = Path(settings[f"ssl.{store}.location"])

@@ -92,7 +92,7 @@ def test_a_client_that_pipelines_and_reads_later_gets_every_response(secured: Mo
 
 
 def test_what_arrived_while_a_response_waited_is_read(secured: MockKafka) -> None:
-    """A large frame comes to its end while the connection waits, and in the same records of TLS begins the next request."""
+    """A large frame ends while the connection waits, and the next request begins in the same TLS records."""
     waiting = encode_request(1, "test", fetch(wait_ms=600_000), 12)
     large = encode_request(2, "test", MetadataRequest(topics=[MetadataRequestTopic(name=f"{n:0200}") for n in range(1000)]), 4)
     with connected(secured) as (client, _):

@@ -29,7 +29,7 @@ FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 @pytest.fixture(autouse=True)
 def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
     yield
-    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # a client of an earlier test may still look
+    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # clients of earlier tests may still read
     assert not [each for each in ours if each.levelno >= logging.ERROR]
 
 

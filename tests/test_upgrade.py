@@ -1,7 +1,7 @@
 """A rolling upgrade: brokers on two releases at once, features that are finalized afterwards, and the way back.
 
-What brokers announce and refuse was seen on Kafka 3.9.2 and 4.3.1, which took turns on one data directory, and on both beside
-each other.
+The announced and refused versions come from Kafka 3.9.2 and 4.3.1, which took turns on one data directory and also ran side by
+side.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ask(kafka: MockKafka, api: str, version: int, node: int = 1, **fields: Any) 
 
 
 def announced(kafka: MockKafka, node: int = 1) -> tuple[int, Mapping[str, int], Mapping[str, int]]:
-    """What a broker tells: the newest version of Produce, the newest level of each feature, and the finalized levels."""
+    """A broker announces: the newest version of Produce, the newest level of each feature, and the finalized levels."""
     response = ask(kafka, "ApiVersions", 3, node, client_software_name="a", client_software_version="1")
     newest = next(each.max_version for each in response.api_keys if each.api_key == 0)
     supported = {each.name: each.max_version for each in response.supported_features}

@@ -41,7 +41,7 @@ class FrameReader:
         self.tail = bytearray()
         """The bytes that have arrived, and are neither given out nor passed."""
         self.needed = 0
-        """The number of bytes of `tail` without which nothing can be decided."""
+        """The number of bytes of `tail` that are needed for a decision."""
         self.passing = 0
         """The number of bytes of the current frame that have not arrived, and that pass as they arrive."""
 

@@ -161,7 +161,7 @@ def _inner(entry: memoryview, wrapper: LegacyRecord) -> LegacyRecord:
 
 
 def as_batch(messages: Iterable[LegacyRecord], codec: int) -> bytes:
-    """One batch of magic 2, based at offset 0, with these messages, of which there is at least one. Raises CodecMissing."""
+    """One batch of magic 2, based at offset 0, with these messages, at least one. Raises CodecMissing."""
     body = bytearray()
     base = latest = NO_TIMESTAMP
     count, attributes = 0, codec

@@ -1,4 +1,4 @@
-"""Runs and repeated contents that are found chunk by chunk equal those that a slow look at every batch finds."""
+"""A search chunk by chunk finds the same runs and repeated contents as a slow search through every batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In the joined runs of a stream, also across log starts, the checks find what they find in the whole log."""
+"""The checks find the same in the joined runs of a stream as in the whole log, also across log starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a followed log's micro-batches stays in few folders, and complete, at whatever moment the process ends. No
+"""The state of a followed log's micro-batches stays in few folders, and is complete whenever the process ends. No
 Spark here."""
 
 from __future__ import annotations

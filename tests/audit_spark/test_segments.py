@@ -357,7 +357,7 @@ def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, 
 
 
 def reading(root: Path) -> Iterator[dict[str, object]]:
-    """The rows of the one split there is, each when it is asked for; the file is opened with the first."""
+    """The rows of the only split, each read on demand. The first read opens the file."""
     (split,) = find_pieces(root)
     return (row for chunk in read_piece(split) for row in chunk.rows.to_pylist())
 

@@ -12,7 +12,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 def main() -> None:
-    """Send; with a fault the results may be errors, and nobody looks at them."""
+    """Send and ignore the results, which may be errors after a fault."""
     mark = Path(sys.argv[1])
     executor = next((each for each in psutil.Process().parents() if any(EXECUTOR in word for word in each.cmdline())), None)
     if executor is not None:

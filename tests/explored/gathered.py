@@ -1,4 +1,4 @@
-"""Sends six records at once with aiokafka; "unseen" gathers their exceptions and looks at none of them."""
+"""Sends six records at once with aiokafka; "unseen" gathers their exceptions and ignores them."""
 
 import asyncio
 import os

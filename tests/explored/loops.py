@@ -1,4 +1,4 @@
-"""Commits a transaction, and tries again whatever the error is."""
+"""Commits a transaction, and tries again after any error."""
 
 import os
 import time

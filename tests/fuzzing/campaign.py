@@ -126,7 +126,7 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
 
 
 CASES: dict[str, type[RelayCase | HostileCase]] = {"relay": RelayCase, "hostile": HostileCase}
-"""What a seed makes, by its name in `scripts/fuzz`: relays of a proxy, or data directories."""
+"""The cases that a seed makes, by their names in `scripts/fuzz`: relays of a proxy, or data directories."""
 
 
 def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Report:

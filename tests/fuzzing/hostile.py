@@ -76,7 +76,7 @@ class Stranger(Maker):
 
 
 class HostileCase:
-    """A directory with one to three strange things of these kinds, and a start there."""
+    """Makes a directory with one to three strange entries of these kinds, and starts a broker in it."""
 
     def __init__(self, seed: int, kinds: Sequence[Callable[[HostileCase], None]] = ()) -> None:
         self.kinds = kinds or STRANGE

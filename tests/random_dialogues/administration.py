@@ -1,6 +1,6 @@
 """Random dialogues about levels of features, levels of loggers and settings of groups, beside topics that come and go.
 
-Levels belong to the whole cluster: each dialogue begins by setting those that it changes, and is played on a broker of its own.
+Levels belong to the whole cluster, so each dialogue begins by setting the levels that it changes, and has its own broker.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ LATER = 1.5
 """Seconds until answers that only one broker gave count as a difference."""
 CONNECTIONS = 5
 TRIES = 500
-"""How often a subject is asked for a request that a release has."""
+"""The number of attempts to get a request that a release supports from a subject."""
 
 
 class Subject(Protocol):

@@ -22,7 +22,7 @@ class Quotas(Asking):
     """One dialogue; each request depends on the seed alone."""
 
     pause = 0.06
-    """Seconds until a change has reached every part of a Kafka."""
+    """Seconds until a change is in effect in every part of a Kafka broker."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("quotas", seed))

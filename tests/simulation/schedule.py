@@ -157,7 +157,7 @@ class Schedule:
             self.world.soon(lambda: self._start(node), 250)
 
     def _start(self, node: int) -> None:
-        if not self.world.engine.cluster.alive(node):  # otherwise all brokers were restarted meanwhile
+        if not self.world.engine.cluster.alive(node):  # otherwise all brokers have been restarted
             self.world.say(f"broker {node} is started")
             self.world.engine.start_broker(node, self.world.now)
 

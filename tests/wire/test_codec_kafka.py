@@ -52,7 +52,7 @@ class Response(NamedTuple):
 
 
 def ask_each(sent: Sequence[tuple[type[Message], Question]]) -> Iterator[tuple[type[Message], Question, Response]]:
-    """The messages with what the release that describes each of them says."""
+    """The messages, each as described by the release from which it comes."""
     by_release: dict[str, list[tuple[type[Message], Question]]] = {}
     for cls, question in sent:
         by_release.setdefault(release_of(cls, question.version), []).append((cls, question))

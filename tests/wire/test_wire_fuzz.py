@@ -160,7 +160,7 @@ def smallest(spec: Any, version: int) -> Any:
 
 
 def swollen(cls: type[Struct], version: int, path: tuple[str, ...], count: int) -> Any:
-    """The smallest message with `count` elements in the outermost array on the path, and one in each array within."""
+    """The smallest message with `count` elements in the outermost array on the path, and one element in each inner array."""
     made = smallest(cls, version)
     spec = next(field.spec for field in plain(cls, version) if field.name == path[0])
     if not isinstance(spec, list):

@@ -349,7 +349,7 @@ class Fetch:
         return response
 
     def _add_within_quota(self, response: FetchResponse, results: Results) -> FetchResponse:
-        """Add the results, or restore the session of before if the client has to wait for them."""
+        """Add the results. If the client has to wait for the results, restore the earlier state of the session."""
         kept = self.context.kept()
         self._add(response, results)
         limited = within_quota(response, self.request, self.exchange)

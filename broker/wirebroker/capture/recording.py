@@ -25,8 +25,8 @@ START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 LARGEST_FRAME = 1 << 28
 """The largest size in bytes that a frame can have."""
 LARGEST_SECRET = 1 << 20
-"""The size in bytes of the largest frame that is searched for secrets. Of a larger frame that may have secrets, only the header
-is kept.
+"""The size in bytes of the largest frame that is searched for secrets. If a larger frame may have secrets, only its header is
+kept.
 """
 MOST_AWAITED = 10_000
 SASL_HANDSHAKE = KEYS["SaslHandshake"]

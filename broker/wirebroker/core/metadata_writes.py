@@ -1,6 +1,6 @@
 """The changes of the cluster's metadata. The broker writes a change down before any client sees it, or undoes the change.
 
-Kafka's controller stops when its log cannot be written. Here the broker refuses the request for the change, and continues.
+Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues.
 The broker writes down a change that it cannot undo, such as a new leader, as soon as it can.
 """
 

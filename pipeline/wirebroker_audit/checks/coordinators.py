@@ -138,7 +138,7 @@ class Coordinators:
 
 
 def _hangs(opened: Open, why: str, **evidence: object) -> Told:
-    words = f"It hangs: {why}, and so nobody will end it. This command aborts it: {opened.command}"
+    words = f"It hangs: {why}, so no coordinator will end it. This command aborts it: {opened.command}"
     return _told(words, "certain", hangs=True, abort=opened.command, **evidence)
 
 

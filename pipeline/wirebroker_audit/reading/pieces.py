@@ -22,7 +22,7 @@ Key = tuple[str, int]
 SPLIT_BYTES = 256 * 1024 * 1024
 """The most bytes of a piece; a larger segment is divided."""
 RESTARTED = -1
-"""The position of a `deleted` row that means: this log restarted, and its earlier rows no longer count."""
+"""The position in a `deleted` row which says that the log restarted, so that its earlier rows no longer count."""
 
 
 class Mark(NamedTuple):

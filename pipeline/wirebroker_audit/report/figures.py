@@ -40,7 +40,7 @@ class Size:
     """the rotation of long names at the lower axis, in degrees"""
 
     def room(self, largest: float) -> int:
-        """Returns how many numbers as long as the largest one have room side by side."""
+        """Returns the number of labels that fit side by side, if each is as wide as the widest."""
         return int(self.width * 0.75 / LETTER_INCHES / (len(f"{largest:,.0f}") + 3))
 
 

@@ -24,7 +24,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CANNOT_START = (NoJava, PySparkException, Py4JError)
 AHEAD = 2
-"""Tasks under way for each core, so that no core waits for the driver, and a cluster that can grow does."""
+"""The number of submitted tasks for each core. With more than one, no core waits for the driver, and a cluster with dynamic
+allocation grows.
+"""
 MOST = 4096
 """Tasks under way at most; each has a thread of the driver, which waits."""
 
