@@ -50,7 +50,7 @@ class Admin:
         self.wire = self.broker.link(node_id - 1)
 
     def at(self, node_id: int) -> Admin:
-        """The same client of another broker."""
+        """Returns a client with the same settings for another broker."""
         other = copy(self)
         other.wire = self.broker.link(node_id - 1)
         return other

@@ -123,7 +123,9 @@ def read_committed(address: str, topic: str = "orders", partitions: int = 2) -> 
 
 
 def transform(address: str, count: int, crash_at: int | None = None) -> None:
-    """A worker that makes "results" from "orders" in transactions; with `crash_at` it stops there in the middle of one."""
+    """A worker that makes "results" from "orders" in transactions. With `crash_at` the worker stops in the middle of a
+    transaction.
+    """
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
     producer.init_transactions(10)  # ends what a worker before left open
     consumer = confluent_kafka.Consumer(

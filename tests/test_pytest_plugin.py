@@ -58,7 +58,7 @@ def test_the_last_verdicts_join_the_report_of_a_failed_test(pytester: pytest.Pyt
 
 
 def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pytest.Pytester) -> None:
-    """Also brokers that have stopped, brokers of a fixture, and brokers of a test that fails in its fixture."""
+    """The report includes stopped brokers, brokers of a fixture, and brokers of a test that fails in its fixture."""
     pytester.makepyfile(
         """
         import pytest

@@ -223,7 +223,7 @@ sources = ["KIP-360"]
 steps = [{ produce = 1 }]
 """
 WRONG = [
-    ("title = ", "own.toml: the file is not TOML"),
+    ("title = ", "own.toml: this is not TOML"),
     (GOOD.replace("title", "titel"), "own.toml: there is no 'titel' here; did you mean 'title'?"),
     (GOOD.replace('good_client = "g"', ""), "own.toml: 'good_client' is missing"),
     (GOOD.replace("KIP-360", "somewhere"), "own.toml: the source 'somewhere' is not owner/repository#number"),
@@ -248,15 +248,15 @@ WRONG = [
     (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect.wire: outcome: there is no 'recover'"),
     (GOOD + '[[part]]\nname = "a"\n[[part]]', "own.toml: each of several parts needs a name"),
     (GOOD + "part = [3]", "own.toml, part 1: expected a table, got 3"),
-    (GOOD + "part = " + "[" * 20_000, "own.toml: the file is not TOML: "),
-    (GOOD + "part = " + "9" * 5000, "own.toml: the file is not TOML: Exceeds the limit"),
+    (GOOD + "part = " + "[" * 20_000, "own.toml: this is not TOML: "),
+    (GOOD + "part = " + "9" * 5000, "own.toml: this is not TOML: Exceeds the limit"),
 ]
 
 
 def test_a_file_that_is_not_utf8_is_refused_with_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_bytes(b"# \x80")
-    with pytest.raises(ScenarioError, match=r"own.toml: the file is not UTF-8: "):
+    with pytest.raises(ScenarioError, match=r"own.toml: this is not UTF-8: "):
         find(str(path))
 
 

@@ -52,7 +52,7 @@ class Origin(ABC):
     unsure: frozenset[str] = frozenset()
     """topics that may be compacted because nothing says otherwise, so that compaction may explain missing offsets"""
     is_small: bool = False
-    """whether the driver can read it as fast as the executors; known when it is pinned"""
+    """whether the driver can read the log as fast as the executors; known once the origin is pinned"""
     problems: list[str]
     """sentences about files that cannot be read, apart from the batches"""
     notices: list[str]

@@ -71,7 +71,7 @@ class Run:
     only: Callable[[str], dict[str, str] | Sequence[str]] = lambda name: ()
     """Words or environment variables to run one test alone."""
     named: Callable[[str], str] = str
-    """A test's name without what changes from run to run."""
+    """Returns a test's name without the parts that change from run to run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,7 @@ class Exchange(AnyExchange):
     def cannot_say(self, wrong: EncodeError) -> None:
         """The response cannot be encoded in its version: respond with UNKNOWN_SERVER_ERROR, as Kafka does.
 
-        If even that cannot be encoded, because it repeats the name that is too long, Kafka does not respond and the client
+        If the error response repeats the long name, it cannot be encoded either. Kafka then does not respond, and the client
         waits; this broker closes the connection.
         """
         from wirebroker.requests.errors import error_responses

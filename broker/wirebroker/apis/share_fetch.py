@@ -589,8 +589,9 @@ def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> li
 
 
 def _cut(data: memoryview, batches: list[Batch], acquired: list[Acquired]) -> memoryview:
-    """The batches from the first to the last with acquired records. If there is one batch only, all of `data`, even the
-    bytes after the batch."""
+    """The batches from the first to the last with acquired records. If `data` has only one batch, returns all of `data`, even
+    the bytes after the batch.
+    """
     if len(batches) < 2:
         return data
     first, last = acquired[0].first, acquired[-1].last

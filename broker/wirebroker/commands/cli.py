@@ -312,7 +312,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--intended", type=_named, metavar="FILE", help="the records that each run should store: a journal, as for the audit")
     add("--api", metavar="API,…", help="try faults at requests of these APIs only")
     add("--faults", metavar="KIND,…", help="try these kinds of fault or errors only")
-    add("--every", action="store_true", help="try faults at every request, not only at the first, second and last alike")
+    add("--every", action="store_true", help="try faults at every request of a class, not only the first, second and last")
     add("--depth", type=whole_number, choices=(1, 2), default=1, help="2 also tries pairs: a fault, and another fault at "
         "the retry (%(default)s)")  # fmt: skip
     add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer counts as hung (%(default)g s)")

@@ -89,7 +89,8 @@ class LogDirs:
     # New replicas
 
     def planned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> dict[int, dict[int, str]]:
-        """Returns the directories of new partitions, by index and by broker. Each partition's first replica will lead it.
+        """Returns the directories of new partitions, by index and by broker. The first replica of each partition will be its
+        leader.
 
         A broker first makes the logs that it leads, in the order of Java's HashMap. The broker puts each log into the
         directory with the fewest logs.
