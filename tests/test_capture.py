@@ -31,7 +31,7 @@ from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
 from wirebroker.capture.packets import Line, Segment, segment_of
 from wirebroker.capture.recording import capture_in
-from wirebroker.capture.session import Answered, Session
+from wirebroker.capture.session import RecordedExchange, Session
 from wirebroker.capture.streams import Piece, Streams
 from wirebroker.commands.cli import main
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, ConfigType

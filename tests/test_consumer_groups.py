@@ -511,7 +511,7 @@ def test_offsets_are_committed_with_the_members_epoch(broker: InProcess) -> None
     lost = next(index for index in range(4) if index not in kept["orders"])
     one.beat()
     assert one.epoch == 3
-    assert one.commit(6, partition=kept["orders"][0], epoch=2) == 0, "the member had the partition at that epoch, and still has it"
+    assert one.commit(6, partition=kept["orders"][0], epoch=2) == 0, "the member had the partition then, and still has it"
     assert one.commit(6, partition=lost, epoch=2) == STALE_EPOCH
     assert one.commit(6, partition=kept["orders"][0], epoch=1) == STALE_EPOCH
 

@@ -138,7 +138,7 @@ class Replay:
         self._brokers.renew(self._own)
         return self._own.request(message, version)
 
-    def prepare(self, events: Iterable[Event], *, create: bool) -> None:
+    def prepare(self, events: Iterable[Recorded], *, create: bool) -> None:
         """Learn the cluster's nodes and topics. Raises CannotReplay if topics are missing, unless `create`."""
         self._learn_metadata()
         known = self._observer.directory.topics()
@@ -179,7 +179,7 @@ class Replay:
         for number, event in enumerate(events):
             self._where = f"{number:,} of {len(events):,} requests and responses"
             self._tell("")
-            if isinstance(event, Asked):
+            if isinstance(event, RecordedRequest):
                 self._send(event)
             else:
                 self._read(event)
@@ -220,7 +220,7 @@ class Replay:
             self._coordinators.pop(place, None)
         return self._address(exchange.api_key, exchange.request)
 
-    def _send(self, asked: Asked) -> None:
+    def _send(self, asked: RecordedRequest) -> None:
         frame, number = asked.frame[SIZE.size :], asked.connection.number
         try:
             header = read_request_header(frame)
@@ -278,7 +278,7 @@ class Replay:
             if session_id := getattr(recorded.response, "session_id", 0):
                 self._sessions[number, session_id] = key[1]
 
-    def _response(self, line: _Line, recorded: Answered) -> bytes:
+    def _response(self, line: _Line, recorded: RecordedExchange) -> bytes:
         """The response to the oldest request. It is sent again, as clients do, while its coordinator is not ready, and to
         another broker if that is the coordinator now."""
         exchange, end, at = recorded.exchange, time.monotonic() + self._timeout, line
