@@ -196,7 +196,7 @@ class ControlledBroker(Controlled):
             return
         if self.engine.store is not None:
             raise Problem(
-                409, f"this broker keeps its data in {self.engine.store.root}; a reset would delete it, a soft one would not"
+                409, f"this broker keeps its data in {self.engine.store.root}; a reset would delete it, a soft reset would not"
             )
         self.host.clock.reset()
         self.host.replace(self._new_engine())
