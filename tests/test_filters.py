@@ -11,8 +11,10 @@ from wirebroker.requests.facts import Batch
 from wirebroker.trace.filters import FilterError, parsed
 from wirebroker.trace.rows import EVENTS, FaultRow, FetchRow, GroupRow, ReplyRow, Row, TransactionRow
 
-REPLY = ReplyRow(1000, 1, 7, "billing", "librdkafka/2.8", "Produce", 9, 3, 57, 12, (), ("orders-0", "transaction pay-1"))
-FAILED = ReplyRow(1001, 1, 7, "load", "", "JoinGroup", 7, 4, 20, 150, ("MEMBER_ID_REQUIRED",), ("group g-1",))
+REPLY = ReplyRow(1000, 1, 7, "billing", "librdkafka/2.8", "Produce", 9, 3, 57, 62, (), ("orders-0", "transaction pay-1"),
+                 waited=50, principal="User:alice", client_host="10.0.0.9")  # fmt: skip
+FAILED = ReplyRow(1001, 1, 7, "load", "", "JoinGroup", 7, 4, 20, 150, ("MEMBER_ID_REQUIRED",), ("group g-1",),
+                  details={"reason": "poll timeout", "session_timeout_ms": 45_000})  # fmt: skip
 FETCH = FetchRow(1002, 2, 8, None, "", 12, 1, "orders-2025", 3, 10, 0, 9, 9, 0, True, 6, "NOT_LEADER_OR_FOLLOWER")
 FAULT = FaultRow(1003, 1, 7, "billing", "Produce", 9, 3, "lose_ack", "lose_ack(topic=orders)", ("orders-0",), 1)
 TRANSACTION = TransactionRow(1004, "pay-1", 4, 0, "Ongoing", ("orders-0",))
@@ -41,6 +43,13 @@ FOUND = [
     ('"lose_ack(topic"', "fault"),
     ('software=""', "failed fetch"),
     ("producer=4", "transaction"),
+    ("principal=User:alice", "reply"),
+    ("host~10.0 or software=none", "reply"),
+    ("reason~timeout", "failed"),
+    ("session_timeout_ms>=45000", "failed"),
+    ("waited>0", "reply"),
+    ("error=NONE", "reply"),
+    ("error!~leader error!=NONE", "failed"),
     ("event=group or event=fetch and code=6", "fetch group"),
 ]
 """Filters, and the rows that match them."""

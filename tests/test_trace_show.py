@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
+from actors import OLD, Reader, TransactionalProducer
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.end_txn import EndTxnRequest
-from requesting import find_coordinator, init_producer_id, produce_request
+from requesting import find_coordinator, init_producer_id, plain, produce_request
 from wirebroker import faults
 from wirebroker.client.wire import WireClient
 from wirebroker.commands.cli import main
 from wirebroker.commands.trace import moment
 from wirebroker.mock import MockKafka
+from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.layout import line
 from wirebroker.trace.rows import FaultRow, ProduceRow, RunRow, ShadowRow, row_from_json
 from wirebroker.trace.timeline import LINES, timelines
@@ -345,6 +347,44 @@ def row(first: int, last: int, verdict: Any = "accepted", offset: int = 0, **oth
         "records": last - first + 1,
     }  # fmt: skip
     return ProduceRow(**values | others)
+
+
+def test_records_that_are_sent_again_in_the_next_epoch_are_found_there() -> None:
+    refused = {"code": 45, "error": "OUT_OF_ORDER_SEQUENCE_NUMBER"}
+    rows = [row(0, 1), row(2, 4, "rejected", -1, **refused), row(0, 2, offset=2, producer_epoch=1)]
+    summaries = [text for text in timelines(rows) if "never stored" in text]
+    assert summaries == [
+        "  1 accepted, 0 duplicate, 1 rejected; never stored: 2–4 in this epoch; they are probably 0–2 of epoch 1"
+    ]
+    rows[2] = row(0, 0, offset=2, producer_epoch=1)
+    assert "never stored: 2–4 in this epoch; epoch 1 goes on with 1 record" in "".join(timelines(rows))
+    assert "in this epoch" not in "".join(timelines(rows[:2]))
+
+
+def test_a_producer_of_a_proxy_has_the_requests_that_name_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    with MockKafka(topics={"orders": 1}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers, trace="all") as proxy:
+        till, other = TransactionalProducer(proxy, version=OLD), TransactionalProducer(proxy, "other")
+        for each in (till, other):
+            each.init()
+        till.add()
+        till.send("sale")
+        till.end()
+        path.write_text("".join(each.as_json() + "\n" for each in proxy.trace.events()), encoding="utf-8")
+        line = Reader(proxy)
+        line.ask(plain("Fetch", **unknown_topic()), 13)
+        (fetched,) = proxy.trace.events("fetch")
+    shown = show(capsys, path, "--producer", str(till.pid), "--event", "reply")
+    apis = ["FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"]
+    assert [api for api in apis for text in shown if f" {api} v" in text] == apis
+    assert len(shown) == len(apis)
+    assert fetched.topic.startswith("id AAAA")
+
+
+def unknown_topic() -> dict[str, Any]:
+    """The fields of a Fetch from a topic whose id nobody has named."""
+    part = {"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1000}
+    return {"max_wait_ms": 0, "topics": [{"topic_id": b"\0" * 15 + b"\7", "partitions": [part]}]}
 
 
 def test_long_runs_are_folded() -> None:

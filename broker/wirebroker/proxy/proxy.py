@@ -231,7 +231,12 @@ class Proxy:
         topics: dict[str, list[int]] = {}
         for where, batch in batches_of(exchange).items():
             topic, partition = where
-            if topic and where not in self._described and self.shadow.lacks(topic, partition, batch.producer_id):
+            if (
+                topic
+                and " " not in topic
+                and where not in self._described
+                and self.shadow.lacks(topic, partition, batch.producer_id)
+            ):
                 self._described[where] = None
                 topics.setdefault(topic, []).append(partition)
         while len(self._described) > MOST_DESCRIBED:

@@ -22,7 +22,7 @@ from wirebroker.proxy.denials import denials
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.shadow import Judged
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.parts import topic_name
+from wirebroker.requests.parts import topic_label
 from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, cut, software_of, who
 from wirebroker.trace.rows import LeaderRow, Row, ShadowRow, compression_name
 
@@ -86,14 +86,14 @@ class ProxyRecorder(Recorder):
         request = exchange.request
         assert isinstance(request, FetchRequest)
         wanted = {
-            (topic_name(topic, exchange.directory), each.partition): each.fetch_offset
+            (topic_label(topic, exchange.directory), each.partition): each.fetch_offset
             for topic in request.topics for each in topic.partitions
         }  # fmt: skip
         for topic in response.responses:
-            name = topic_name(topic, exchange.directory)
+            name = topic_label(topic, exchange.directory)
             for data in topic.partitions:
                 offset = wanted.get((name, data.partition_index), UNKNOWN_OFFSET)
-                self.fetched(exchange, name or "", offset, bool(request.isolation_level), data)
+                self.fetched(exchange, name, offset, bool(request.isolation_level), data)
 
 
 def _row(
@@ -138,5 +138,5 @@ def batches_with_responses(
 
 
 def _name(topic: TopicProduceData | TopicProduceResponse, exchange: ForwardedExchange) -> str:
-    """The topic's name, "" if it has only an id that is not known."""
-    return topic.name or topic_name(topic, exchange.directory) or ""
+    """The topic's name, or a label if it has only an id that is not known."""
+    return topic.name or topic_label(topic, exchange.directory)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kafkawire.declare import Message, Struct
 from kafkawire.entities import first, holders, lists, parts
 from kafkawire.messages.produce import ProduceRequest
+from kafkawire.primitives import format_uuid
 from wirebroker.requests.received import Directory
 
 T = TypeVar("T", bound=Struct)
@@ -28,6 +29,15 @@ def topic_name(struct: Any, directory: Directory) -> str | None:
         return name
     topic_id = first(struct, "topicId")
     return None if topic_id is None else directory.topic_name(topic_id)
+
+
+def topic_label(struct: Any, directory: Directory) -> str:
+    """The topic's name for people, or "id …" if its id is not known; no topic's name has a space."""
+    name = topic_name(struct, directory)
+    if name:
+        return name
+    topic_id = first(struct, "topicId")
+    return f"id {format_uuid(topic_id)}" if isinstance(topic_id, bytes) else ""
 
 
 def partition_index(part: Any) -> int | None:

@@ -84,7 +84,7 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
         shown = [chosen(each.row) for each in sendings]
         if any(shown):
             yield from [] if first else [""]
-            yield from _timeline(sendings, shown, remarks, colour)
+            yield from _timeline(sendings, shown, remarks, colour, _next_epoch(sendings, found.values()))
             first = False
 
 
@@ -110,7 +110,24 @@ def _place(row: ProduceRow | FaultRow, sent: ProduceRow | SentBatch) -> tuple[ob
     return row.node, row.connection, row.correlation_id, sent.topic, sent.partition
 
 
-def _timeline(sendings: list[Sending], shown: list[bool], remarks: dict[int, str], colour: bool) -> Iterator[str]:
+def _next_epoch(sendings: list[Sending], all_sendings: Iterable[list[Sending]]) -> list[Sending]:
+    """Returns the batches of the same producer on the same partition in its next epoch."""
+    sent = sendings[0].sent
+    if sent.producer_id < 0:
+        return []
+    following = [
+        others
+        for others in all_sendings
+        if (others[0].sent.topic, others[0].sent.partition, others[0].sent.producer_id)
+        == (sent.topic, sent.partition, sent.producer_id)
+        and others[0].sent.producer_epoch > sent.producer_epoch
+    ]
+    return min(following, key=lambda others: others[0].sent.producer_epoch, default=[])
+
+
+def _timeline(
+    sendings: list[Sending], shown: list[bool], remarks: dict[int, str], colour: bool, following: list[Sending]
+) -> Iterator[str]:
     idempotent = sendings[0].sent.producer_id >= 0
     spans = _sequences(sendings) if idempotent else _offsets(sendings)
     batches = list(_batches(sendings, spans, remarks))
@@ -120,7 +137,7 @@ def _timeline(sendings: list[Sending], shown: list[bool], remarks: dict[int, str
     for group in _lines(chosen):
         yield _line(group, part, colour)
     some = f"; {len(chosen):,} of {len(batches):,} batches shown" if len(chosen) < len(batches) else ""
-    yield f"  {_summary(batches, whole if idempotent else None)}{some}"
+    yield f"  {_summary(batches, whole if idempotent else None, following)}{some}"
 
 
 def _extent(batches: list[Batch]) -> Span:
@@ -238,15 +255,31 @@ def _outcome(batches: list[Batch]) -> str:
     return count + problems + (f", missing {_shown(gap)}" if gap is not None else "")
 
 
-def _summary(batches: list[Batch], whole: Span | None) -> str:
-    """Returns the counts of the verdicts. `whole` are the sequences, if the producer has any."""
+def _summary(batches: list[Batch], whole: Span | None, following: list[Sending]) -> str:
+    """Returns the counts of the verdicts. `whole` are the sequences, if the producer has any; `following` are the batches of
+    its next epoch."""
     found = Counter(batch.sending.verdict for batch in batches)
     counts = [f"{found[verdict]:,} {verdict}" for verdict in VERDICTS]
     counts += [f"{found[FAULT]:,} stopped by a fault"] if found[FAULT] else []
     if whole is None:
         return ", ".join(counts) + "; without sequences, so a retry is not recognised"
     lacking = list(_lacking(sorted(batch.span for batch in batches if _is_stored(batch.sending)), whole))
-    return ", ".join(counts) + (f"; never stored: {', '.join(map(_shown, lacking))}" if lacking else "; nothing is missing")
+    if not lacking:
+        return ", ".join(counts) + "; nothing is missing"
+    return f"{', '.join(counts)}; never stored: {', '.join(map(_shown, lacking))}{_sent_again(lacking, following)}"
+
+
+def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
+    """Tells where records may be that an epoch lacks: a client sends them again under its next epoch, from sequence 0 on."""
+    stored = [each for each in following if _is_stored(each)]
+    if not stored:
+        return ""
+    epoch, count = stored[0].sent.producer_epoch, sum(last - first + 1 for first, last in lacking)
+    found = sum(max(each.sent.records, 1) for each in stored)
+    if found < count:
+        return f" in this epoch; epoch {epoch} goes on with {found:,} record{'s' * (found != 1)}"
+    again = (stored[0].sent.first_sequence, stored[0].sent.first_sequence + count - 1)
+    return f" in this epoch; they are probably {_shown(again)} of epoch {epoch}"
 
 
 def _is_stored(sending: Sending) -> bool:
