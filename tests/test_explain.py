@@ -24,7 +24,8 @@ from wirebroker.explain.findings import KINDS, Finding
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
-from wirebroker.trace.rows import ReplyRow
+from wirebroker.trace.recorder import RING
+from wirebroker.trace.rows import ReplyRow, RunRow
 from wirekit import ask_in_vain, batch, client
 
 NAME = "wirebroker-conformance"
@@ -434,6 +435,9 @@ def test_a_running_control_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
         out = capsys.readouterr().out
         assert "unsupported_version" in out
         assert f"curl -s '{kafka.control_url}/trace.jsonl?where=event%3Dunsupported" in out
+        kafka._call(lambda engine: [engine.trace._add(RunRow(0, "started")) for _ in range(RING)])
+        assert main(["explain", kafka.control_url]) == 1, "it has followed the trace"
+        assert "unsupported_version" in capsys.readouterr().out
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = "http://{}:{}".format(*nobody.getsockname())
     assert main(["explain", url]) == 2

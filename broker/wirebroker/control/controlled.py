@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
+from wirebroker.control.follower import Follower
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key
 from wirebroker.engine.engine import Engine
@@ -41,6 +42,8 @@ class Controlled:
         self.at_close: list[Callable[[], None]] = []
         """The callbacks that wake the waiting requests of the control when the broker or the proxy stops."""
         self.closing = False
+        self.follower: Follower | None = None
+        """Follows the trace from the first question what is wrong."""
         self._readers = 0
         self._began = time.time_ns()
         self._traces = 0

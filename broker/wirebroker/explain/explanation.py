@@ -21,13 +21,10 @@ DETECTORS: tuple[Callable[[], Detector], ...] = (
 
 
 class Explanation:
-    """Reads the rows of a trace, the oldest first, and tells what is wrong. Its memory does not grow with the trace.
+    """Reads the rows of a trace, the oldest first, and tells what is wrong. Its memory does not grow with the trace."""
 
-    `before` is the number of the trace's rows that it does not get.
-    """
-
-    def __init__(self, before: int = 0) -> None:
-        self._before = before
+    def __init__(self) -> None:
+        self._skipped = 0
         self._detectors = [make() for make in DETECTORS]
         self._takers: dict[str, list[Callable[[int, Row], None]]] = {}
         for detector in self._detectors:
@@ -39,6 +36,10 @@ class Explanation:
         """The time of the latest row."""
         self._seen: set[str] = set()
 
+    def skip(self, rows: int) -> None:
+        """So many of the trace's rows are missing here; they count in the numbers of rows."""
+        self._skipped += rows
+
     def take(self, row: Row) -> None:
         """Take the next row."""
         self.rows += 1
@@ -49,7 +50,7 @@ class Explanation:
             for detector in self._detectors:
                 detector.begin_run()
         for take in self._takers.get(event, ()):
-            take(self._before + self.rows, row)
+            take(self._skipped + self.rows, row)
 
     def take_all(self, rows: Iterable[Row]) -> Explanation:
         """Take these rows. Returns itself."""

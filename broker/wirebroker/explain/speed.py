@@ -166,14 +166,20 @@ class _Storm:
     raged: bool = False
     messages: dict[str, None] = field(default_factory=dict)
     about: tuple[str, ...] = ()
+    connection: int = -1
+    connections: int = 0
+    """how often it came on another connection than the one before"""
 
     def add(self, number: int, row: ReplyRow, limit: int) -> None:
         """Add the next one."""
         if self.recent and row.time - self.recent[-1] > WINDOW and not self.raged:
             self.evidence = Evidence()
+            self.connections = 0
         self.recent.append(row.time)
         self.evidence.add(number, row)
         self.about = row.about or self.about
+        self.connections += row.connection != self.connection
+        self.connection = row.connection
         if len(self.messages) < 3:
             self.messages.update(dict.fromkeys(row.messages))
         if len(self.recent) >= limit and row.time - self.recent[-limit] <= WINDOW:
@@ -216,6 +222,9 @@ class RetryStorms(Detector):
             if not error:
                 cause = "the client looks for a leader or a broker that it cannot reach, and asks for new metadata each time"
                 look_at = "the connections of this client that were closed; retry.backoff.ms, metadata.max.age.ms"
+            if not error and storm.connections * 2 > evidence.count:
+                cause = "the application makes a new client for each record, request or task, and each asks for the metadata"
+                look_at = "where the application makes its producers and consumers: one for the whole process is enough"
             yield Finding(
                 "retry_storm", sentence, cause, look_at,
                 f"api={api} {client.chosen}" + (f" error={error}" if error else ""), evidence, evidence.count,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from wirebroker.control.controlled import Controlled
+from wirebroker.control.follower import Follower
 from wirebroker.control.forms import Form, about
-from wirebroker.explain.explanation import Explanation
 
 
 class Finding(Form):
@@ -34,10 +33,8 @@ class Findings(Form):
 
 
 async def explain(controlled: Controlled) -> Findings:
-    """Returns what is wrong in the rows that the trace keeps."""
-    trace, now = controlled.machine.trace, controlled.now
-    rows = trace.events()
-    explanation = Explanation(trace.added - len(rows))
-    # in a thread, so that the broker serves its clients
-    found = await asyncio.to_thread(lambda: explanation.take_all(rows).findings(now))
-    return Findings([Finding(**each.as_json()) for each in found], len(rows), explanation.blind)
+    """Returns what is wrong: in the rows that the trace keeps, and from the first question on in all rows."""
+    follower = controlled.follower = controlled.follower or Follower(controlled)
+    found = await follower.findings()
+    explanation = follower.explanation
+    return Findings([Finding(**each.as_json()) for each in found], explanation.rows, explanation.blind)
