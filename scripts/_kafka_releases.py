@@ -35,6 +35,7 @@ LEVELS = Path(__file__).parent
 HOST = "127.0.0.1"
 PORTS = range(61_000, 65_536)
 """Ports that no outgoing connection takes for itself, so that a broker that restarts finds its own port free."""
+_given: set[int] = set()
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version>
@@ -82,13 +83,16 @@ def java_options(version: str) -> list[str]:
 
 
 def free_port() -> int:
-    """A loopback port that is free at this moment. Raises KafkaUnavailable."""
+    """A loopback port that is free at this moment and was not returned before. Raises KafkaUnavailable."""
     for port in random.sample(PORTS, len(PORTS)):
+        if port in _given:  # a broker that has yet to open it
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind((HOST, port))
             except OSError:
                 continue
+            _given.add(port)
             return port
     raise KafkaUnavailable("no loopback port is free")
 

@@ -23,11 +23,12 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.groups.java_order import buckets_for, hash_order
 from wirebroker.core.names import java_hash
 from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, java_buckets, value_error
+from wirebroker.core.releases.changes import Behaviour
 
 
 def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     """Change the valid entities. Returns the result of each entity, in Kafka's order."""
-    pause, finite = pauses(), exchange.cluster.configs.release.behaviour.finite_quotas
+    pause, behaviour = pauses(), exchange.cluster.configs.release.behaviour
     results: dict[QuotaEntity, str | None] = {}
     shown: dict[QuotaEntity, list[str]] = {}
     sound: list[tuple[QuotaEntity, EntryData]] = []
@@ -38,11 +39,11 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
         entity = entity_of(names)
         order = shown.setdefault(entity, hash_order(names, java_hash, java_buckets(len(entry.entity), len(names))))
         repeated = len({op.key for op in entry.ops}) < len(entry.ops)
-        if repeated or entity in results:
+        if behaviour.strict_quotas and (repeated or entity in results):
             written = ", ".join(f"{kind}={'null' if names[kind] is None else names[kind]}" for kind in order)
             results[entity] = f"Ignoring duplicate entity ClientQuotaEntity(entries={{{written}}})"
             continue
-        results[entity] = entity_error(dict(entity), order) or _value_error(entry, names, finite)
+        results[entity] = entity_error(dict(entity), order) or _value_error(entry, names, behaviour)
         if results[entity] is None:
             sound.append((entity, entry))
     changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
@@ -56,10 +57,10 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     return AlterClientQuotasResponse(entries=responses)
 
 
-def _value_error(entry: EntryData, names: dict[str, str | None], finite: bool) -> str | None:
+def _value_error(entry: EntryData, names: dict[str, str | None], behaviour: Behaviour) -> str | None:
     ops = {op.key: op for op in entry.ops}
     for key in hash_order(ops, java_hash, java_buckets(len(ops), len(ops))):
-        if not ops[key].remove and (error := value_error(names, key, ops[key].value, finite)):
+        if not ops[key].remove and (error := value_error(names, key, ops[key].value, behaviour)):
             return error
     return None
 

@@ -7,6 +7,9 @@ a credential that is not there RESOURCE_NOT_FOUND. The other credentials are alt
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
+
 from kafkawire.disk.metadata import ScramCredential
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_user_scram_credentials import (
@@ -25,22 +28,30 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
+MISSING = Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+
 
 def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> AlterUserScramCredentialsResponse:
     """Alter the valid credentials."""
     refused: dict[str, Refusal] = {}
-    wanted: dict[str, Change] = {}
+    wanted: dict[str, list[Change]] = {}
+    alone = exchange.cluster.configs.release.behaviour.one_credential
     changes: list[Change] = [*request.deletions, *request.upsertions]
+    times = Counter((change.name, change.mechanism) for change in changes)
     for change in changes:
         if change.name in refused:
             continue
-        refusal = TWICE if wanted.pop(change.name, None) is not None else _refusal(change, exchange)
+        refusal = _refusal(change, exchange)
+        if change.name in wanted if alone else times[change.name, change.mechanism] > 1 and refusal in (None, MISSING):
+            refusal = TWICE
         if refusal is None:
-            wanted[change.name] = change
+            wanted.setdefault(change.name, []).append(change)
         else:
             refused[change.name] = refusal
+            wanted.pop(change.name, None)
     if wanted:
-        exchange.cluster.alter_scram({(each.name, each.mechanism): _credential(each) for each in wanted.values()})
+        each_user = chain.from_iterable(wanted.values())
+        exchange.cluster.alter_scram({(each.name, each.mechanism): _credential(each) for each in each_user})
     results = [AlterUserScramCredentialsResult(user=name, error_code=ErrorCode.NONE, error_message=None) for name in wanted]
     for name, (code, message) in refused.items():
         results.append(AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message))
@@ -54,7 +65,7 @@ def _refusal(change: Change, exchange: Exchange) -> Refusal | None:
         return Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialDeletion):
         if (change.name, change.mechanism) not in exchange.cluster.scram:
-            return Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+            return MISSING
         return None
     if change.iterations < LEAST_ITERATIONS:
         return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")

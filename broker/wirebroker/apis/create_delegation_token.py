@@ -32,7 +32,8 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
         return _response(refused, owner, requester)
     key = exchange.cluster.configs.text(KEY)
     if not key:
-        return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, requester, at=0)
+        at = 0 if exchange.cluster.configs.release.behaviour.strict_tokens else -1
+        return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, requester, at=at)
     token = _token(request, exchange, owner)
     exchange.cluster.alter_token(token.token_id, token)
     made = _response(ErrorCode.NONE, owner, requester)

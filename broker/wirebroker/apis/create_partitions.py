@@ -37,7 +37,7 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     names = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
     changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
-    quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
+    quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE, validates=request.validate_only)
     records = 0
     if _too_many(request, exchange.cluster):
         excess = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")

@@ -64,7 +64,8 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     if sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
     responses: list[CreatableTopicResult] = []
-    changes, quota = MetadataChanges(responses, exchange), exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
+    changes = MetadataChanges(responses, exchange)
+    quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE, validates=request.validate_only)
     for name, plan in plans:
         if pause_for_creation():
             changes.write_down(_as_refused)

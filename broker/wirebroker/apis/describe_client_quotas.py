@@ -20,8 +20,9 @@ from kafkawire.messages.describe_client_quotas import (
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.groups.java_order import SMALLEST, hash_order
 from wirebroker.core.names import java_hash
-from wirebroker.core.quotas import CLIENT_ID, IP, USER
+from wirebroker.core.quotas import CLIENT_ID, IN_ZOOKEEPER, IP, USER
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import Behaviour
 
 EXACT, DEFAULT, SPECIFIED = range(3)
 MATCH_TYPES = {DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"}
@@ -30,15 +31,16 @@ Wanted = dict[str, tuple[int, str | None]]
 
 def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> DescribeClientQuotasResponse:
     """Respond with the matching entities and their quotas."""
-    wanted = _wanted(request.components)
+    behaviour = exchange.cluster.configs.release.behaviour
+    wanted = _wanted(request.components, behaviour)
     if isinstance(wanted, Refusal):
         return DescribeClientQuotasResponse(error_code=wanted.code, error_message=wanted.message, entries=None)
     limits = exchange.cluster.quotas.limits
-    entries = [_described(each, limits[each]) for each in limits if _matches(each, wanted, strict=request.strict)]
+    entries = [_described(each, limits[each], behaviour) for each in limits if _matches(each, wanted, strict=request.strict)]
     return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message="", entries=entries)
 
 
-def _wanted(components: list[ComponentData]) -> Wanted | Refusal:
+def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | Refusal:
     """The values that the filter matches, by type; or the reason why it is invalid."""
     wanted: Wanted = {}
     for each in components:
@@ -49,6 +51,11 @@ def _wanted(components: list[ComponentData]) -> Wanted | Refusal:
             return _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in (IP, USER, CLIENT_ID):
             return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if not behaviour.strict_quotas:
+            if each.match_type not in (EXACT, *MATCH_TYPES) or (each.match_type == EXACT and each.match is None):
+                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            wanted[kind] = each.match_type, each.match if each.match_type == EXACT else None
+            continue
         if each.match_type == EXACT and each.match is None:
             return _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
         if each.match_type in MATCH_TYPES and each.match is not None:
@@ -75,9 +82,10 @@ def _matches(entity: QuotaEntity, wanted: Wanted, *, strict: bool) -> bool:
     return all(kind in names and (how == SPECIFIED or names[kind] == name) for kind, (how, name) in wanted.items())
 
 
-def _described(entity: QuotaEntity, held: dict[str, float]) -> EntryData:
+def _described(entity: QuotaEntity, held: dict[str, float], behaviour: Behaviour) -> EntryData:
     names = dict(entity)
+    keys = held if behaviour.strict_quotas else [key for key in IN_ZOOKEEPER if key in held]
     return EntryData(
         entity=[EntityData(entity_type=kind, entity_name=names[kind]) for kind in hash_order(names, java_hash, SMALLEST)],
-        values=[ValueData(key=key, value=value) for key, value in held.items()],
+        values=[ValueData(key=key, value=held[key]) for key in keys],
     )

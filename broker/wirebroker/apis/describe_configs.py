@@ -134,7 +134,7 @@ def _loggers(name: str, exchange: Exchange) -> list[Entry] | Refusal:
     if int(name) != node_id:
         message = f"Unexpected broker id, expected {node_id} but received {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
-    levels = exchange.cluster.brokers[node_id].loggers.levels()
+    levels = exchange.cluster.brokers[node_id].loggers.levels(exchange.cluster.configs.release.behaviour)
     return [Entry(logger, level, Source.LOGGER, False, False, ConfigType.UNKNOWN, []) for logger, level in levels]
 
 
@@ -180,6 +180,7 @@ class Shown:
 
 def _config(entry: Entry, include_synonyms: bool, documentation: Mapping[str, str]) -> DescribeConfigsResourceResult:
     synonyms = []
+    untyped = entry.source is Source.LOGGER or (entry.source is Source.CLIENT_METRICS and entry.type is ConfigType.UNKNOWN)
     if include_synonyms:
         synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
     return DescribeConfigsResourceResult(
@@ -190,5 +191,5 @@ def _config(entry: Entry, include_synonyms: bool, documentation: Mapping[str, st
         is_sensitive=entry.sensitive,
         synonyms=synonyms,
         config_type=entry.type,
-        documentation="" if entry.source is Source.LOGGER else documentation.get(entry.name),
+        documentation="" if untyped else documentation.get(entry.name),
     )

@@ -25,7 +25,7 @@ def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> Get
     if instance == ZERO_UUID:
         instance = exchange.cluster.random_bytes(16)
     client = client_of(instance, exchange)
-    if not client.may_ask(exchange.now):
+    if not client.may_ask(exchange.now, forgives=exchange.cluster.configs.release.behaviour.forgives_clients):
         return GetTelemetrySubscriptionsResponse(
             error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, client_instance_id=ZERO_UUID, subscription_id=0,
             accepted_compression_types=[], push_interval_ms=0, telemetry_max_bytes=0, delta_temporality=False,

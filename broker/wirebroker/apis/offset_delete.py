@@ -47,6 +47,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
         error = _error(request, exchange) or groups.commits.delete(request.group_id, gone[i : i + SLICE], exchange.now)
         if error:
             return OffsetDeleteResponse(error_code=error, topics=[])
+    groups.offsets_deleted(request.group_id, exchange.now)
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
 
 

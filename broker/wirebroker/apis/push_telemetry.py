@@ -17,6 +17,8 @@ from wirebroker.apis.get_telemetry_subscriptions import client_of
 from wirebroker.core.telemetry import Client, push_of
 
 logger = logging.getLogger("wirebroker")
+MOST_BYTES = 16 << 20
+"""The limit of decompressed metrics in releases that have none."""
 RESERVED = (bytes(16), bytes(15) + b"\1")
 """Ids that no client may have (Kafka's Uuid.RESERVED)."""
 
@@ -50,7 +52,8 @@ def _error(request: PushTelemetryRequest, client: Client, exchange: Exchange) ->
 
 
 def _keep(request: PushTelemetryRequest, exchange: Exchange) -> ErrorCode:
-    limit = exchange.cluster.configs.integer("telemetry.max.bytes")
+    configs = exchange.cluster.configs
+    limit = configs.integer("telemetry.max.bytes") if configs.release.behaviour.limits_metrics else MOST_BYTES
     connection = exchange.connection
     try:
         push = push_of(request, exchange.now, connection.node_id, exchange.client_id, connection.software, limit)

@@ -19,14 +19,17 @@ def handle(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDel
     if not is_allowed(exchange.connection.session):
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return RenewDelegationTokenResponse(error_code=refused, expiry_timestamp_ms=-1)
-    token = found(bytes(request.hmac), exchange)
-    if isinstance(token, TokenImage) and has_expired(token, exchange.now):
-        token = ErrorCode.DELEGATION_TOKEN_EXPIRED
-    if isinstance(token, TokenImage) and not may_renew(token, str(exchange.connection.session.principal)):
-        token = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    token, strict = found(bytes(request.hmac), exchange), exchange.cluster.configs.release.behaviour.strict_tokens
+    if isinstance(token, TokenImage):
+        mismatch = not may_renew(token, str(exchange.connection.session.principal))
+        expired = has_expired(token, exchange.now)
+        if expired and (strict or not mismatch):
+            token = ErrorCode.DELEGATION_TOKEN_EXPIRED
+        elif mismatch:
+            token = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     if isinstance(token, ErrorCode):
-        return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0)
-    until = lifetimes(exchange).until(exchange.now, token.most_at, request.renew_period_ms)
+        return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0 if strict else -1)
+    until = lifetimes(exchange).until(exchange.now, token.most_at, request.renew_period_ms, strict=strict)
     exchange.cluster.alter_token(token.token_id, token._replace(expires_at=until))
     return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=until)
 

@@ -34,6 +34,7 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.logs.interface import Slice
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
+from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.share.acquiring import Acquired, Acquisition, FetchedBatch, without
 from wirebroker.core.share.in_flight import RecordState
 from wirebroker.core.share.partition import Broken, SharePartition
@@ -49,7 +50,7 @@ Slices = Generator[None, Any, None]
 
 def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
     """Respond with acquired records, or wait for some."""
-    code = _request_error(request, exchange.version)
+    code = _request_error(request, exchange.version, exchange.cluster.configs.release.behaviour)
     if code:
         return _refused(code)
     shares = exchange.engine.shares
@@ -93,7 +94,9 @@ def _refused(code: ErrorCode) -> ShareFetchResponse:
     return ShareFetchResponse(error_code=code, responses=[], node_endpoints=[])
 
 
-def _request_error(request: ShareFetchRequest, version: int) -> ErrorCode:
+def _request_error(request: ShareFetchRequest, version: int, behaviour: Behaviour) -> ErrorCode:
+    if None in (request.group_id, request.member_id) and not behaviour.refuses_null_names:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     if request.group_id is None or not is_member_id(request.member_id):
         return ErrorCode.INVALID_REQUEST
     fetches = request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms

@@ -21,10 +21,8 @@ from wirebroker.core.loggers import Loggers
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.setting_definitions import (
-    CLIENT_METRICS_SETTINGS,
-    ConfigType,
-)
+from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, ConfigType, Value
 
 LONGEST_VALUE = 32767
 
@@ -111,21 +109,22 @@ class Alteration:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")
 
     def _on_loggers(self) -> Refusal | None:
-        if not _is_integer(self.name):
+        behaviour = self.cluster.configs.release.behaviour
+        if not _is_integer(self.name) and (self.name or behaviour.strict_loggers):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
-        if int(self.name) != self.node_id:
+        if self.name and int(self.name) != self.node_id:
             message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         for change in self.changes:
             if change.operation not in tuple(Operation):
                 unknown = f"Unknown operation type {change.operation} is not allowed for the BROKER_LOGGER resource"
-                names = self.cluster.configs.release.behaviour.names_unknown_operations
+                names = behaviour.names_unknown_operations
                 return Refusal(ErrorCode.INVALID_REQUEST, unknown) if names else Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             if change.operation not in (Operation.SET, Operation.DELETE):
                 message = f"{Operation(change.operation).name} operation is not allowed for the BROKER_LOGGER resource"
                 return Refusal(ErrorCode.INVALID_REQUEST, message)
             removes = change.operation == Operation.DELETE
-            refusal = self._loggers.refusal(change.name, change.value, removes=removes)
+            refusal = self._loggers.refusal(change.name, change.value, behaviour, removes=removes)
             if refusal is not None:
                 return refusal
         return None
@@ -216,7 +215,7 @@ class Alteration:
             if self.kind == ResourceType.TOPIC:
                 return self._check_topic(wanted)
             if self.kind == ResourceType.CLIENT_METRICS:
-                return _check_client_metrics(self.name, wanted)
+                return _check_client_metrics(self.name, wanted, self.cluster.configs.release.behaviour)
             if self.kind == ResourceType.GROUP:
                 return _check_group(self.name, wanted, self.cluster.configs)
         except ConfigError as error:
@@ -281,14 +280,17 @@ def _is_integer(text: str) -> bool:
     return re.fullmatch(r"[+-]?[0-9]{1,10}", text) is not None
 
 
-def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | None:
+def _check_client_metrics(name: str, wanted: Mapping[str, str], behaviour: Behaviour) -> Refusal | None:
     """Returns the refusal by Kafka's ClientMetricsConfigs.validate, or None."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key, raw in wanted.items():
         if key not in CLIENT_METRICS_SETTINGS:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
-        value = CLIENT_METRICS_SETTINGS[key].parse(raw)
+        if behaviour.types_client_metrics:
+            value = CLIENT_METRICS_SETTINGS[key].parse(raw)
+        elif (value := _untyped(key, raw)) is None:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         if isinstance(value, int) and not 100 <= value <= 3_600_000:
             message = f"Invalid value {value} for {key}, interval must be between 100 and 3600000 (1 hour)"
             return Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -298,6 +300,17 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | Non
                 if len(parts) != 2 or parts[0].strip() not in _MATCHABLE or not is_java_pattern(parts[1].strip()):
                     return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
+
+
+def _untyped(key: str, raw: str) -> Value:
+    """Returns a setting of client metrics as releases read it that have no types for these settings, or None for an interval
+    that is not a number."""
+    if key == "interval.ms":
+        return int(raw) if _is_integer(raw) else None
+    values = raw.split(",")
+    while raw and values and not values[-1]:  # Java's split drops empty strings at the end
+        del values[-1]
+    return values
 
 
 _MATCHABLE = {"client_instance_id", "client_id", "client_software_name", "client_software_version"} | {
@@ -341,7 +354,7 @@ def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerC
     if kind == ResourceType.GROUP:
         refusal = _check_group(name, held, configs)
     else:
-        refusal = _check_client_metrics(name, held)
+        refusal = _check_client_metrics(name, held, configs.release.behaviour)
     if refusal is not None:
         raise ConfigError(refusal.message or refusal.code.name)
 
@@ -377,6 +390,10 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
 def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
     """Returns the settings of a subscription to client metrics."""
     own = configs.client_metrics.get(name, {})
+    if not configs.release.behaviour.types_client_metrics:
+        source, unknown = Source.CLIENT_METRICS, ConfigType.UNKNOWN
+        known = [each for each in CLIENT_METRICS_SETTINGS if each in own]
+        return [Entry(each, own[each], source, False, False, unknown, []) for each in known]
     entries = []
     for setting in CLIENT_METRICS_SETTINGS.values():
         value = setting.text(setting.parse(own.get(setting.name, setting.default or "")))

@@ -416,7 +416,7 @@ class BrokerConfigs(Configs):
 
 def check_dynamic(layer: Mapping[str, str], definitions: Definitions, *, per_broker: bool) -> None:
     """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
-    known = [definitions.broker[name] for name in layer if name in definitions.broker]
+    known = [setting for name in layer if (setting := definitions.broker.get(name)) is not None and not setting.absent]
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")

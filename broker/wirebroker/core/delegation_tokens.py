@@ -21,9 +21,11 @@ class Lifetimes(NamedTuple):
     renewal: int
     most: int
 
-    def until(self, now: int, most_at: int, wanted: int) -> int:
-        """Returns the expiry time of a token that is renewed now for this many ms. A number up to 0 stands for the
-        default."""
+    def until(self, now: int, most_at: int, wanted: int, *, strict: bool) -> int:
+        """Returns the expiry time of a token that is renewed now for this many ms. A negative number stands for the default,
+        and so does 0 if the release is `strict`, which also limits the number."""
+        if not strict and wanted >= 0:
+            return min(most_at, now + wanted)
         return min(most_at, now + (min(self.renewal, wanted) if wanted > 0 else self.renewal))
 
 

@@ -62,7 +62,9 @@ class LogDirs:
     # Cordoned directories
 
     def cordoned(self, node_id: int) -> Collection[str]:
-        """Returns the directories of this broker that accept no new replicas."""
+        """Returns the directories of this broker that accept no new replicas. Before Kafka 4.3 all of them do (KIP-1066)."""
+        if self._configs.definitions.broker[CORDONED].absent:
+            return ()
         given = self._configs.dynamic.get(node_id, {}).get(CORDONED)
         names = _listed(self._configs.static.get(CORDONED, "") if given is None else given)
         return self.paths(node_id) if ALL in names else names
@@ -76,9 +78,8 @@ class LogDirs:
         """Raise ConfigError unless this broker has these directories (KafkaConfig.validateCordonedLogDirs)."""
         self._check_cordoned(value, self.paths(node_id))
 
-    @staticmethod
-    def _check_cordoned(value: str, paths: Collection[str]) -> None:
-        names = _listed(value)
+    def _check_cordoned(self, value: str, paths: Collection[str]) -> None:
+        names = [] if self._configs.definitions.broker[CORDONED].absent else _listed(value)
         unknown = [name for name in names if name not in paths]
         if ALL in names and len(names) > 1:
             raise ConfigError(f"requirement failed: When {CORDONED} is set to {ALL}, it must not contain other values")

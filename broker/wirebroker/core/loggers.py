@@ -13,8 +13,10 @@ from pathlib import Path
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import Behaviour
 
 ROOT = "root"
+OF_THE_QUORUM = tuple(f"org.apache.kafka.{each}" for each in ("controller", "image", "metadata", "raft"))
 LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
 
@@ -25,26 +27,27 @@ class Loggers:
         self._altered: dict[str, str] = {}
         """The levels that clients have set; "" if a client has removed a logger's own level."""
 
-    def levels(self) -> Iterator[tuple[str, str]]:
-        """Returns each logger and the level in effect for it."""
-        return ((name, self._level(name)) for name in _names())
+    def levels(self, behaviour: Behaviour) -> Iterator[tuple[str, str]]:
+        """Returns each logger of the release, and the level in effect for it."""
+        return ((name, self._level(name)) for name in _names() if _exists(name, behaviour))
 
     def _level(self, name: str) -> str:
         while not (own := self._altered.get(name, _names().get(name, ""))):
             name = name.rpartition(".")[0] or ROOT
         return own
 
-    def refusal(self, name: str, level: str | None, *, removes: bool) -> Refusal | None:
+    def refusal(self, name: str, level: str | None, behaviour: Behaviour, *, removes: bool) -> Refusal | None:
         """Returns the reason for which a logger cannot get this level, or cannot lose its own level; else None."""
-        if name not in _names():
-            return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+        unknown = ErrorCode.INVALID_CONFIG if behaviour.strict_loggers else ErrorCode.INVALID_REQUEST
+        if not _exists(name, behaviour):
+            return Refusal(unknown, f"Logger {name} does not exist!")
         if removes:
             message = "Removing the log level of the root logger is not allowed"
             return Refusal(ErrorCode.INVALID_REQUEST, message) if name == ROOT else None
         if level in LEVELS:
             return None
         wrong = f"Cannot set the log level of {name} to {level} as it is not a supported log level."
-        return Refusal(ErrorCode.INVALID_CONFIG, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
+        return Refusal(unknown, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
 
     def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
         """Give loggers these levels. With None, a logger has the level of its parent.
@@ -55,6 +58,10 @@ class Loggers:
         for name, level in changes:
             if level is None or self._altered.get(name) != "" or level != self._level(name):
                 self._altered[name] = level or ""
+
+
+def _exists(name: str, behaviour: Behaviour) -> bool:
+    return name in _names() and (behaviour.has_quorum_loggers or not name.startswith(OF_THE_QUORUM))
 
 
 @cache

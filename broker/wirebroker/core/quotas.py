@@ -14,10 +14,13 @@ from typing import NamedTuple
 
 from kafkawire.disk.metadata import QuotaEntity
 from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.releases.changes import Behaviour
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 MUTATION, CONNECTION = "controller_mutation_rate", "connection_creation_rate"
+IN_ZOOKEEPER = (REQUEST, PRODUCE, FETCH, MUTATION, CONNECTION)
+"""The order of an entity's limits in releases that keep these in ZooKeeper."""
 BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The limits of users and client ids. An address has only the limit CONNECTION."""
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
@@ -79,13 +82,14 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def value_error(names: Mapping[str, str | None], key: str, value: float, finite: bool) -> str | None:
-    """Returns the reason, in Kafka's words, for which an entity of these names cannot have this limit; else None.
-    `finite` says whether infinite ones are refused."""
+def value_error(names: Mapping[str, str | None], key: str, value: float, behaviour: Behaviour) -> str | None:
+    """Returns the reason, in Kafka's words, for which an entity of these names cannot have this limit; else None."""
     if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
         return f"Invalid configuration key {key}"
-    if finite and not math.isfinite(value):
+    if behaviour.finite_quotas and not math.isfinite(value):
         return f"Quota {key} must be a finite number"
+    if not behaviour.positive_quotas:
+        return _cast_error(key, value, behaviour)
     if value <= 0.0:
         return f"Quota {key} must be greater than 0"
     if key not in LARGEST:
@@ -93,6 +97,15 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, finite:
     if value > float(LARGEST[key]):
         return f"Proposed value for {key} is too large for {'an INT' if key == CONNECTION else 'a LONG'}."
     return f"{key} cannot be a fractional value." if value % 1.0 > ALMOST_WHOLE else None
+
+
+def _cast_error(key: str, value: float, behaviour: Behaviour) -> str | None:
+    """Returns the reason for which a limit is not a whole number, in releases that only cast the limit to its type."""
+    if key not in LARGEST or math.isnan(value):
+        return None
+    largest = LARGEST[PRODUCE if behaviour.strict_quotas else key]
+    cast = math.trunc(max(-float(largest), min(float(largest), value + ALMOST_WHOLE)))
+    return f"Configuration {key} must be a Long value" if abs(cast - value) > ALMOST_WHOLE else None
 
 
 class Quotas:
@@ -243,7 +256,7 @@ class Rate:
         value = self.measure(window, now)
         if value <= limit:
             return 0
-        return java_round((value - limit) / limit * self.window_size(window, now))
+        return java_round(quotient(value - limit, limit) * self.window_size(window, now))
 
 
 class TokenBucket:
@@ -270,7 +283,12 @@ class TokenBucket:
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
         """Returns the time in ms until the bucket has no debt, or 0 if it has none now."""
         tokens = self.refill(window, limit, now)
-        return java_round(-tokens / limit * 1000) if tokens < 0 else 0
+        return java_round(quotient(-tokens, limit) * 1000) if tokens < 0 else 0
+
+
+def quotient(value: float, divisor: float) -> float:
+    """Returns Java's quotient, which is infinite if a positive number is divided by 0."""
+    return value / divisor if divisor else math.inf
 
 
 def java_round(value: float) -> int:

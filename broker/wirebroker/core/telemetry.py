@@ -94,12 +94,12 @@ class Client:
     error: ErrorCode = ErrorCode.NONE
     expires: int = 0
 
-    def may_ask(self, now: int) -> bool:
-        """Tells whether the client may get its subscription now."""
+    def may_ask(self, now: int, *, forgives: bool) -> bool:
+        """Tells whether the client may get its subscription now. `forgives` tells whether it may ask again after an error."""
         if now - max(self.asked, self.pushed) >= self.interval_ms:
             self.asked = now
             return True
-        return self.error in FORGIVEN
+        return forgives and self.error in FORGIVEN
 
     def may_push(self, now: int) -> bool:
         """Tells whether the client may push now: once after it has asked for its subscription, and then once in its

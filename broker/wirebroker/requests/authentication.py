@@ -105,8 +105,9 @@ class Authenticator:
         mechanism, scram = BY_NAME[name], self._cluster.scram
         nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
         return Scram(
-            mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda name: self._token(mechanism, name)
-        )
+            mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda name: self._token(mechanism, name),
+            checks_nonce=self._cluster.configs.release.behaviour.checks_nonces,
+        )  # fmt: skip
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
         """The owner of a delegation token, even if the token has expired and is not removed yet."""
@@ -242,6 +243,8 @@ class Authenticator:
         session.principal, session.by_token, session.mechanism = principal, outcome.by_token, session.asked
         session.sasl, session.stage = None, Stage.DONE
         most = int(str(self._cluster.configs.at(session.listener, "connections.max.reauth.ms", session.mechanism)))
+        if most <= 0 and not self._cluster.configs.release.behaviour.ends_sessions:
+            outcome = outcome._replace(expires_at=None)
         ends = [*([now + most] if most > 0 else []), *([] if outcome.expires_at is None else [outcome.expires_at])]
         session.expires_at = max(min(ends), now) if ends else None
         connection.frame_limit = self._cluster.configs.integer("socket.request.max.bytes")

@@ -157,12 +157,16 @@ class Throttle:
         if limit is None:
             return UNLIMITED
         window = self._window
-        return int(min(limit[0] * (window.samples - 1) * (window.ms // 1000), UNLIMITED))
+        return max(0, int(min(limit[0] * (window.samples - 1) * (window.ms // 1000), UNLIMITED)))
 
     # Changes of topics
 
-    def mutations(self, exchange: ThrottledExchange, strict_since: int) -> Mutations:
-        """The quota of the client for changing topics; from this version on, requests beyond it are refused."""
+    def mutations(self, exchange: ThrottledExchange, strict_since: int, *, validates: bool = False) -> Mutations:
+        """The quota of the client for changing topics; from this version on, requests beyond it are refused. `validates` says
+        that the request changes nothing."""
+        behaviour = self._cluster.configs.release.behaviour
+        if not behaviour.limits_mutations or (validates and not behaviour.strict_quotas):
+            return Mutations()
         if not self._cluster.quotas.on or not (quotas := self._quotas(MUTATION)):
             return Mutations()
         configs = self._cluster.configs

@@ -66,13 +66,14 @@ class Scram:
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential: Callable[[str], ScramCredential | None],
-        token_owner: Callable[[str], TokenOwner | None],
+        token_owner: Callable[[str], TokenOwner | None], *, checks_nonce: bool = True,
     ) -> None:  # fmt: skip
         """`nonce` is the broker's part; `credential` finds a user's credential, `token_owner` a delegation token's owner."""
         self._mechanism = mechanism
         self._nonce = nonce
         self._credential_of = credential
         self._token_owner = token_owner
+        self._checks_nonce = checks_nonce
         self._first: tuple[str, str] | None = None
         """Both first messages, once they are exchanged."""
         self._credential: ScramCredential
@@ -115,7 +116,7 @@ class Scram:
         if match is None:
             return Failure("the client's final SCRAM message is malformed")
         binding, nonce, proof = match.groups()
-        if nonce != response.partition(",")[0].removeprefix("r="):
+        if self._checks_nonce and nonce != response.partition(",")[0].removeprefix("r="):
             return Failure("the client's final SCRAM message has another nonce than the broker's response")
         dialogue = f"{first},{response},c={binding},r={nonce}".encode()
         digest, held = self._mechanism.digest, self._credential

@@ -222,9 +222,9 @@ DEFAULT = "<default>"
 def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[str, float | None], now: int) -> None:
     """Set the limits of an entity, which is given as names by their types. None removes a limit. ValueError, OSError."""
     names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
-    error, finite = entity_error(names, names), engine.cluster.configs.release.behaviour.finite_quotas
+    error, behaviour = entity_error(names, names), engine.cluster.configs.release.behaviour
     for key, value in limits.items():
-        error = error or (None if value is None else value_error(names, key, value, finite))
+        error = error or (None if value is None else value_error(names, key, value, behaviour))
     if error is not None:
         raise ValueError(error)
     engine.cluster.alter_quotas([(entity_of(names), key, value) for key, value in limits.items()])

@@ -201,7 +201,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
     ) -> Generator[None, Any, Change | Refusal]:
         """Returns the group after `old` becomes `new`. Returns a refusal if a new regular expression does not compile."""
-        bumps = old.topics != new.topics or self._chooses_otherwise(group, old, new)
+        bumps = not group.epoch or old.topics != new.topics or self._chooses_otherwise(group, old, new)
         forgotten = None
         if old.regex != new.regex:
             if old.regex and group.subscriptions.regexes[old.regex] == 1:

@@ -198,8 +198,21 @@ class GroupCoordinator:
                         if where[0] in gone:
                             found.append(where)
                     self.commits.delete(group_id, found, now)
+                    if found:
+                        self.offsets_deleted(group_id, now)
         finally:
             self._forgets = False
+
+    def offsets_deleted(self, group_id: str, now: int) -> None:
+        """Delete a group without members that has lost its last offset, in releases in which it does not wait for the
+        expiration of offsets."""
+        group = self.groups.get(group_id)
+        if group is not None and not self._cluster.configs.release.behaviour.keeps_emptied_groups and self._is_over(group):
+            self._forget(group, now)
+
+    def _is_over(self, group: AnyGroup) -> bool:
+        held = self.offsets.of(group.group_id) or self.offsets.waits(group.group_id)
+        return group.expires and group.is_empty and not held
 
     def delete_group(self, group_id: str, now: int) -> Generator[None, Any, ErrorCode]:
         """Delete a group that has no members. If share partitions have a state, the deletion runs in slices."""
@@ -234,8 +247,7 @@ class GroupCoordinator:
             if self.groups.get(group_id) is not group or self.commits.log_error(group_id):
                 continue
             yield from self.commits.expire(group, now)
-            stays = self.groups.get(group_id) is group and group.expires and group.is_empty
-            if stays and not self.offsets.of(group_id) and not self.offsets.waits(group_id):
+            if self.groups.get(group_id) is group and self._is_over(group):
                 self._forget(group, now)
 
     def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:

@@ -137,7 +137,9 @@ class ModernGroups(ABC, Generic[G, M, B]):
         if isinstance(group, self.kind):
             return group
         if create and (group is None or (self.replaces_classic and group.kind == "classic" and group.is_empty)):
-            return self.kind(group_id, self.changes)
+            made = self.kind(group_id, self.changes)
+            made.epoch = made.assignment_epoch = self.behaviour.first_epoch
+            return made
         absent = f"Group {group_id} is not a {self.type} group."
         if group is None:
             absent = f"{self.type.capitalize()} group {group_id} not found."
@@ -197,6 +199,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     def too_soon(self, group: G, now: int) -> bool:
         """Tells whether the group's last assignment is more recent than its assignment interval."""
+        if self._cluster.configs.definitions.broker[f"group.{self.type}.assignment.interval.ms"].absent:
+            return False
         interval = self.setting(group.group_id, "assignment.interval.ms")
         return bool(group.assigned_at and interval and now < group.assigned_at + interval)
 

@@ -111,7 +111,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
         facts = self.facts(group.subscriptions(new))
         bumps = old.topics != new.topics or facts != group.facts
         yield from after(facts)
-        if group.assignment_epoch >= group.epoch:
+        if group.assignment_epoch >= group.epoch or not self.behaviour.assigns_once:
             bumps = bumps or self._can_assign_more(group)
         yield from after(facts)
         return group.epoch + bumps, facts

@@ -251,8 +251,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         known = (group.facts, group.valid_topology_epoch, group.configs)
         bumps = _matters(old, new, request.instance_id) or (facts, valid, configs) != known
         step = StreamsStep(
-            group=group, old=old, new=new, replaces=replaces, epoch=group.epoch + bumps, facts=facts, topology=topology,
-            configured=configured, valid_topology_epoch=valid, configs=configs,
+            group=group, old=old, new=new, replaces=replaces, epoch=_next_epoch(group.epoch, bumps), facts=facts,
+            topology=topology, configured=configured, valid_topology_epoch=valid, configs=configs,
         )  # fmt: skip
         if group.topology is not None and new.topology_epoch < group.topology.epoch:
             behind = f"topology epoch {new.topology_epoch} is behind the group's topology epoch {group.topology.epoch}."
@@ -301,7 +301,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _target(self, step: StreamsStep, delayed: bool, now: int) -> Generator[None, Any, tuple[int, Tasks]]:
         """Returns the target epoch and the member's target, unless it is too early to assign tasks."""
         group, why = step.group, "initial rebalance delay"
-        epoch, target = group.assignment_epoch, NOTHING
+        epoch, target = max(1, group.assignment_epoch), NOTHING
         if not delayed:
             epoch, target = yield from self.compute_target(step, now)
             why = "assignment interval"
@@ -434,6 +434,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         if group.topology is not None:
             group.facts = self.facts(group.topology.required)
         super().restart(group, now)
+
+
+def _next_epoch(epoch: int, bumps: bool) -> int:
+    """Returns a group's next epoch. The epoch 1 stands for the members that wait for the first assignment."""
+    return max(1, epoch) + bumps
 
 
 def request_error(request: StreamsGroupHeartbeatRequest, full: bool) -> Refusal | None:

@@ -23,6 +23,12 @@ class Behaviour:
 
     telemetry: bool = True
     """Clients can push their metrics, if the broker has a receiver for them."""
+    forgives_clients: bool = True
+    """A client whose metrics were refused for its subscription or its codec may ask for its subscription again at once."""
+    limits_metrics: bool = True
+    """Clients' metrics are also limited after they were decompressed."""
+    types_client_metrics: bool = True
+    """The settings of client metrics have types, defaults and synonyms."""
     verifies_epochs: bool = True
     """A leader compares the epochs before it asks the coordinator about a transactional batch."""
     responds_to_cut_records: bool = True
@@ -55,6 +61,8 @@ class Behaviour:
     """DescribeConfigs shows each place that gives a setting of a group a value, and not only the place in effect."""
     finds_groups: bool = True
     """A commit to an unknown group is GROUP_ID_NOT_FOUND since version 9 of OffsetCommit, and not ILLEGAL_GENERATION."""
+    keeps_emptied_groups: bool = True
+    """A group without members stays after its last offset was deleted, until offsets expire."""
     refuses_deletion: bool = True
     """With delete.topic.enable=false, DeleteTopics is refused at once, and does not time out."""
     finds_wrong_settings: bool = True
@@ -94,6 +102,14 @@ class Behaviour:
     """A static member comes back although its group is full."""
     tells_bad_subscriptions: bool = True
     """A classic member of a consumer group whose subscription cannot be read gets INCONSISTENT_GROUP_PROTOCOL."""
+    first_epoch: int = 1
+    """The epoch of a group of the newer types before its first member."""
+    assigns_once: bool = True
+    """The epoch of a share group does not rise for newly prepared partitions while an assignment is due."""
+    counts_from_start: bool = True
+    """The lag of a share partition is known from its first offset on, and not only after an acknowledgement."""
+    refuses_null_names: bool = True
+    """ShareFetch without a group or a member is INVALID_REQUEST, and not UNKNOWN_SERVER_ERROR."""
     grows_from_start: bool = True
     """A share group reads a new partition of a topic that it knows from its first record."""
     limits_new_partitions: bool = True
@@ -102,6 +118,25 @@ class Behaviour:
     """Streams groups have static members and the offsets of tasks, and a member keeps a task while its role changes."""
     names_unknown_operations: bool = True
     """IncrementalAlterConfigs of loggers refuses an operation that does not exist with INVALID_REQUEST."""
+    positive_quotas: bool = True
+    """A quota is greater than 0, and not greater than the number that holds it."""
+    strict_quotas: bool = True
+    """An entity or a quota that is named twice is refused, and so is a filter that contradicts itself; the quota of mutations
+    also counts what is only validated."""
+    limits_mutations: bool = True
+    """Quotas of mutations take effect."""
+    strict_tokens: bool = True
+    """An expired delegation token can be removed before the broker removes it, and a renewal by 0 ms is one by the default."""
+    one_credential: bool = True
+    """AlterUserScramCredentials names a user once, and not once for each mechanism."""
+    has_quorum_loggers: bool = True
+    """The loggers of the quorum's controller exist."""
+    strict_loggers: bool = True
+    """A logger or a level that does not exist is INVALID_CONFIG, and changes of loggers name their broker."""
+    ends_sessions: bool = True
+    """A session ends with its credential also if connections.max.reauth.ms is 0."""
+    checks_nonces: bool = True
+    """The final message of SCRAM must repeat the nonces."""
     finite_quotas: bool = True
     """A quota is a finite number."""
 
@@ -137,22 +172,40 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.3", "shows_group_synonyms", False, "seen", "DescribeConfigs shows the broker's setting behind the setting of a group"
     ),
+    Change("4.3", "first_epoch", 0, "seen", "a new group of the newer types begins with the epoch 1"),
+    Change("4.3", "assigns_once", False, "seen", "a share group's epoch does not rise twice before an assignment"),
+    Change("4.3", "counts_from_start", False, "KIP-1226", "the lag of a share partition is known before acknowledgements"),
+    Change("4.3", "limits_metrics", False, "seen", "decompressed metrics of clients are limited by telemetry.max.bytes"),
+    Change("4.3", "refuses_null_names", False, "seen", "ShareFetch without a group or a member is 42 instead of −1"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
     ),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
     Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group is GROUP_ID_NOT_FOUND"),
+    Change("4.0", "keeps_emptied_groups", False, "KIP-848", "a group without members outlives the deletion of its last offset"),
+    Change("4.0", "forgives_clients", False, "seen", "after errors 76 and 117 a client may ask for its subscription at once"),
+    Change("4.0", "types_client_metrics", False, "KAFKA-17516", "the settings of client metrics have types and defaults"),
     Change("3.8", "foresees_null_records", False, "seen", "Produce without record data is not answered"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
     Change("3.7", "newest_resource", 8, "KIP-714", "client metrics have settings"),
     Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
     Change("3.7", "caps_min_in_sync", False, "KIP-966", "min.insync.replicas counts up to the number of replicas"),
     Change("3.7", "explains_fencing", True, "KIP-890", "the errors 47 and 49 of a transactional batch have no message"),
+    Change("3.7", "checks_nonces", False, "CVE-2024-56128", "the last message of a client in SCRAM must repeat the nonces"),
     Change("3.6", "explains_fencing", False, "KIP-890", "the errors 47 and 49 of a transactional batch have a message"),
     Change("3.6", "verifies_transactions", False, "KIP-890", "transactional batches are verified: errors 47, 48 and 49"),
+    Change("3.6", "strict_tokens", False, "KAFKA-15219", "an expired delegation token can still be removed by its owner"),
     Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is taken"),
     Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
+    Change("3.5", "positive_quotas", False, "seen", "a quota of 0, or too large for its type, is refused"),
+    Change("3.5", "limits_mutations", False, "KAFKA-14351", "quotas of mutations take effect in KRaft"),
+    Change("3.3", "limits_mutations", True, "KIP-833", "quotas of mutations have no effect in KRaft"),
+    Change("3.3", "strict_quotas", False, "KIP-833", "AlterClientQuotas refuses what is named twice"),
+    Change("3.3", "one_credential", False, "KIP-833", "AlterUserScramCredentials refuses a user that is named twice"),
+    Change("3.3", "strict_loggers", False, "KIP-833", "unknown loggers and levels are refused with 40 instead of 42"),
+    Change("3.3", "has_quorum_loggers", False, "KIP-833", "brokers have the loggers of the quorum's controller"),
+    Change("3.3", "ends_sessions", False, "seen", "a session ends with its credential, whatever connections.max.reauth.ms is"),
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
     Change("3.0", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),

@@ -138,7 +138,8 @@ class ShareCoordinator:
         if refused := self._unknown(key):
             return refused
         snapshot_epoch = 0 if held is None else held.snapshot_epoch + 1
-        completed = UNKNOWN if start_offset == UNKNOWN else 0
+        counts = self._cluster.configs.release.behaviour.counts_from_start
+        completed = 0 if counts and start_offset != UNKNOWN else UNKNOWN
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
     def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
