@@ -332,3 +332,19 @@ def test_faults_of_python_are_on_the_page(page: Page, kafka: MockKafka) -> None:
     kafka.faults.add(faults.lose_ack(topic="orders", nth=4))
     show(page, kafka, "faults")
     expect(page.locator("tbody tr")).to_contain_text("lose_ack(topic=orders, nth=4, then=disconnect)")
+
+
+def test_what_is_wrong_is_told_with_its_rows(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "explain")
+    expect(page.locator("#view")).to_contain_text("Nothing is wrong in the latest")
+    kafka.faults.add(faults.error(19, api="Produce"))
+    send(kafka, *range(25), client_id=HOSTILE)
+    expect(page.locator("#view h2")).to_contain_text("retry_storm")
+    expect(page.locator("#view")).to_contain_text("min.insync.replicas")
+    expect(page.locator("#view")).to_contain_text(HOSTILE)
+    page.locator("#view li a").first.click()
+    expect(page.locator("aside")).to_contain_text("NOT_ENOUGH_REPLICAS")
+    page.go_back()
+    page.locator("#view p a").click()
+    expect(page.locator("#where")).to_have_value(f'api=Produce client="{HOSTILE}" error=NOT_ENOUGH_REPLICAS')
+    expect(page.locator(".row")).to_have_count(25)

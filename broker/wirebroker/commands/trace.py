@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import re
 import sys
@@ -23,7 +22,7 @@ from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.trace.filters import API_OF, parsed
 from wirebroker.trace.layout import has_colour, line
-from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_json
+from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_line
 from wirebroker.trace.selection import NAMES, Subject, topics_of
 from wirebroker.trace.timeline import timelines
 
@@ -187,7 +186,7 @@ def read_rows(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
     """The rows in these lines. A line that is not a row is reported and left out."""
     for number, text in enumerate(lines, 1):
         try:
-            yield row_from_json(json.loads(text))
+            yield row_from_line(text)
         except (ValueError, RecursionError) as wrong:
             print(printable(f"{_name_of(name)}:{number}: this line is not a row of a trace ({wrong})"), file=sys.stderr)
 

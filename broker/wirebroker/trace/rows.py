@@ -7,6 +7,7 @@ in numbers, "" in text. Times are ms since the epoch, by the broker's clock.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -679,7 +680,23 @@ def row_from_json(row: Any) -> Row:
     event = row.get("event", "produce")
     if event not in EVENTS:
         raise ValueError(f"there is no event {event!r}")
-    made = msgspec.convert(row, EVENTS[event])
+    return _checked(msgspec.convert(row, EVENTS[event]))
+
+
+def _checked(made: Row) -> Row:
     if not 0 <= made.time < YEAR_9999:
         raise ValueError(f"time: {made.time!r}")
     return made
+
+
+_EVENT = re.compile(rb'\s*\{"event": ?"(\w+)"')
+_DECODERS = {event.encode(): msgspec.json.Decoder(row) for event, row in EVENTS.items()}
+
+
+def row_from_line(line: bytes) -> Row:
+    """Returns the row on a line of a trace, as `row_from_json` does, but faster. Raises ValueError, RecursionError."""
+    match = _EVENT.match(line)
+    decoder = _DECODERS.get(match[1]) if match is not None else None
+    if decoder is None:
+        return row_from_json(json.loads(line))
+    return _checked(decoder.decode(line))
