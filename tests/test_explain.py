@@ -15,6 +15,7 @@ import trustme
 
 from actors import ClassicMember, Reader, TransactionalProducer
 from dialogue import ANY_RESPONSE, Dialogue, accepted, tagged
+from kafkawire.frames import SIZE
 from kafkawire.messages.metadata import MetadataRequest
 from requesting import find_coordinator, offset_fetch, plain, produce_request
 from wirebroker import MockKafka, faults
@@ -117,6 +118,25 @@ def test_a_login_with_a_wrong_password(staged: Callable[..., Stage], mechanism: 
     stage.in_both("login_failed", "'alice'", mechanism, "once")
     assert "wrong" not in "".join(row.as_json() for row in stage.proxy.trace.events())
     assert "Authentication failed" in found(stage.proxy.trace)[0].sentence
+
+
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_a_login_without_requests_around_its_tokens(staged: Callable[..., Stage], password: str) -> None:
+    stage = staged(security="sasl_plaintext", users=USERS)
+    line = Connection(address_of(stage.proxy.bootstrap_servers), 5)
+    line.request(plain("SaslHandshake", mechanism="PLAIN"), 0)
+    token = f"\0alice\0{password}".encode()
+    line.send_bytes(SIZE.pack(len(token)) + token)
+    if password == "wrong":
+        with pytest.raises(ConnectionClosed):
+            line.frame()
+        stage.proxy.wait_until(lambda: bool(stage.proxy.trace.where("change=closed")))
+        stage.in_both("login_failed", "'alice'")
+    else:
+        line.frame()
+        line.request(MetadataRequest(topics=[]), 9)
+        assert stage.proxy.trace.where("principal=User:alice api=Metadata event=reply")
+        stage.nothing()
 
 
 def test_a_mechanism_that_the_listener_lacks(staged: Callable[..., Stage]) -> None:
@@ -410,6 +430,22 @@ def test_the_command_prints_what_is_wrong(
     assert finding["kind"] == "unsupported_version"
     assert [row["event"] for row in finding["rows"]] == ["unsupported"]
     assert json.loads(path.read_text(encoding="utf-8").splitlines()[finding["numbers"][0] - 1]) == finding["rows"][0]
+
+
+def test_a_capture_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "session.pcapng"
+    with (
+        MockKafka(security="sasl_plaintext", users=USERS, topics={"orders": 1}) as kafka,
+        ProxyKafka(upstream=kafka.bootstrap_servers, capture=path) as proxy,
+    ):
+        log_in(proxy, "alice", "wrong", "SCRAM-SHA-256")
+        log_in(proxy, "alice", "secret", "SCRAM-SHA-256").request(MetadataRequest(topics=[]), 9)
+    assert main(["explain", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("1. login_failed: The login of a client by SCRAM-SHA-256 from 127.0.0.1 failed once")
+    assert "Authentication failed during authentication due to invalid credentials" in out
+    assert main(["trace", "show", str(path), "--principal", "User:?", "--api", "Metadata"]) == 0
+    assert "Metadata v9" in capsys.readouterr().out
 
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

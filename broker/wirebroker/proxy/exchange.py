@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
     from wirebroker.proxy.addresses import Locate
     from wirebroker.proxy.directory import LearnedDirectory
+    from wirebroker.proxy.logins import Logins
     from wirebroker.trace.recorder import Recorder
 
 
@@ -61,6 +62,7 @@ class ProxyParts(Protocol):
     strangers_limit: int
     """The largest size of a request whose client is not authenticated yet."""
     directory: LearnedDirectory
+    logins: Logins
     plan: FaultPlan
     faults: FaultPlan | None
     """The plan, while it has a rule."""

@@ -48,18 +48,42 @@ class Logins:
         elif isinstance(request, SaslAuthenticateRequest) and isinstance(response, SaslAuthenticateResponse):
             self._token(exchange, request, response)
 
+    def bare_token(self, connection: Connection, token: bytes) -> None:
+        """A token without a request around it has passed, as after SaslHandshake version 0."""
+        session = connection.session
+        session.user = user_of(session.asked, token) or session.user
+
+    def bare_response(self, connection: Connection, token: bytes) -> None:
+        """The response to such a token has passed."""
+        if connection.session.mechanism != connection.session.asked and self._is_last(connection, token):
+            self._succeeded(connection, None)
+
+    def ended(self, connection: Connection, owes_token: bool) -> None:
+        """A connection has closed: a broker closes it instead of the response to a bare token that it refuses."""
+        if owes_token and not connection.session.mechanism:
+            self._failed(connection, "the broker closed the connection instead of a response to the client's token")
+
     def _token(self, exchange: ForwardedExchange, request: SaslAuthenticateRequest, response: SaslAuthenticateResponse) -> None:
         connection = exchange.connection
         session = connection.session
         session.user = user_of(session.asked, request.auth_bytes) or session.user
         if response.error_code:
             self._failed(connection, response.error_message or error_name(response.error_code))
-        elif session.asked not in BY_NAME or bytes(response.auth_bytes).startswith(SIGNATURE):
-            session.again = bool(session.mechanism)
-            session.mechanism, session.principal = session.asked, Principal(USER, session.user or UNKNOWN)
+        elif self._is_last(connection, bytes(response.auth_bytes)):
             lifetime = response.session_lifetime_ms
-            session.expires_at = exchange.relay.proxy.now + lifetime if lifetime > 0 else None
-            self._trace.authenticated(connection, "succeeded")
+            self._succeeded(connection, exchange.relay.proxy.now + lifetime if lifetime > 0 else None)
+
+    def _is_last(self, connection: Connection, token: bytes) -> bool:
+        """Whether the broker has no more to say. A capture has asterisks in the place of tokens."""
+        hidden = bool(token) and not token.strip(b"*")
+        return connection.session.asked not in BY_NAME or token.startswith(SIGNATURE) or hidden
+
+    def _succeeded(self, connection: Connection, expires_at: int | None) -> None:
+        session = connection.session
+        principal = Principal(USER, session.user or UNKNOWN)
+        session.again = bool(session.mechanism)
+        session.mechanism, session.principal, session.expires_at = session.asked, principal, expires_at
+        self._trace.authenticated(connection, "succeeded")
 
     def _failed(self, connection: Connection, reason: str) -> None:
         self._trace.authenticated(connection, "failed", reason)

@@ -148,6 +148,7 @@ class Proxy:
         self.set_time(now)
         relay = self.relays.pop(connection, None)
         if relay is not None:
+            self.logins.ended(connection, relay.awaits_token)
             if self.trace.changes:
                 self.trace.closed(connection, reason, relay.unanswered())
             connection.close()

@@ -203,6 +203,11 @@ class Relay:
                 self.proxy.unanswered(missing)
         return True
 
+    @property
+    def awaits_token(self) -> bool:
+        """Whether the broker owes the response to a SASL token without a header."""
+        return bool(self._awaited) and self._awaited[0].key < 0
+
     def unanswered(self) -> tuple[str, ...]:
         """The APIs of the client's requests that await a response, oldest first."""
         return tuple(api_name(each.key) if each.key >= 0 else "" for each in islice(self._awaited, MOST_NAMED) if not each.own)
@@ -311,7 +316,7 @@ class Relay:
         if refused := self._refused(data, size):
             return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # a broker answers first
         if size < REQUEST_START:
-            return self._pass_token(size), ""
+            return self._pass_token(data, size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
 
     def _refused(self, data: memoryview, size: int) -> str:
@@ -324,7 +329,7 @@ class Relay:
         """Decide about a request whose header's beginning has arrived; `size` is its own with the four bytes of its size."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
-            return self._pass_token(size)
+            return self._pass_token(data, size)
         self._tokens = key == SASL_HANDSHAKE and version == 0
         faults = self.proxy.faults
         if faults is not None and self._owes_responses and faults.concerns(key):
@@ -354,8 +359,9 @@ class Relay:
         self._ask_broker(MetadataRequest(topics=[]), METADATA, KNOCK_VERSION)
         return self._drain(REQUEST_START)
 
-    def _pass_token(self, size: int) -> int:
-        """Forward a SASL token without a header; its response has no header either."""
+    def _pass_token(self, data: memoryview, size: int) -> int:
+        """Forward a SASL token without a header, of which this much has arrived; its response has no header either."""
+        self.proxy.logins.bare_token(self.connection, bytes(data[SIZE_BYTES:size]))
         self._awaited.append(Awaited(-1, -1, -1))
         self._client.passing = size
         return 0
@@ -469,6 +475,8 @@ class Relay:
         if awaited is None or size < start or not (is_token or SIZE.unpack_from(data, SIZE_BYTES)[0] == awaited.correlation_id):
             return 0, _misunderstood(bytes(data[:RESPONSE_START]), awaited)
         self._is_served = self._is_served or awaited.key not in BEFORE_LOGIN
+        if is_token:
+            self.proxy.logins.bare_response(self.connection, bytes(data[SIZE_BYTES:size]))
         if not awaited.looked_at:
             self._awaited.popleft()
             self._broker.passing = size
