@@ -24,10 +24,14 @@ from wirebroker.conformance.versions import VersionMode
 TIMES = 2
 """How often a scenario is played in each mode."""
 NEEDS_NEW_BROKER = ("cold", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
-"""The groups of scenarios that leave state to the next scenario."""
+"""The groups of scenarios that leave state to the next turn."""
+APART = ("features",)
+"""The groups of scenarios that leave state to each other, such as levels of features."""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens", "secured_owners")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
 """The groups of scenarios that wait for long and whose runs are independent."""
+PAUSE = 0.3
+"""Seconds after which a broker has applied changed settings of a group, also on a busy machine."""
 RETENTION_AFTER = 31
 """The number of seconds after its start at which a broker first checks for old segments. Releases before 3.6 have no setting
 for this.
@@ -73,10 +77,10 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
 
 def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterator[str]:
     """Play scenarios that the release can have, and note what it responds. Yields the name of each group that is done."""
-    groups: dict[str, list[Scenario]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Scenario]] = defaultdict(list)
     for scenario in scenarios:
-        groups[scenario.ran_on].append(scenario)
-    for name, group in groups.items():
+        groups[scenario.ran_on, scenario.name if scenario.ran_on in APART else ""].append(scenario)
+    for (name, _), group in groups.items():
         began = time.monotonic()
         try:
             seen = _play_group(name, group, recording.version)
@@ -109,7 +113,7 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
         for scenario in group:
             if not known(scenario, mode, count):
                 run = Run(scenario, server, mode)
-                seen[scenario.name, (mode, count)] = play(run)
+                seen[scenario.name, (mode, count)] = play(run, PAUSE)
                 if not run.lowered:
                     same.add(scenario.name)
 

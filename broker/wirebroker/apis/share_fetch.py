@@ -481,6 +481,14 @@ class ShareFetch:
 
     # The response
 
+    @property
+    def _counts_by_name(self) -> bool:
+        return not self.exchange.cluster.configs.release.behaviour.responds_to_deleted_topics
+
+    def _has_topics(self) -> bool:
+        known = self.exchange.cluster.topics_by_id
+        return all(topic_id in known for topic_id in {topic_id for topic_id, _ in self._results})
+
     def _named(self, response: ShareFetchResponse) -> Generator[None, Any, Results]:
         """The results that the response names: in a continued session only changed partitions, and no results if the client has
         to wait.
@@ -511,8 +519,7 @@ class ShareFetch:
         response = _refused(ErrorCode.NONE)
         response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
         self._results = yield from self._named(response)
-        known = self.exchange.cluster.topics_by_id
-        if not all(topic_id in known for topic_id in {topic_id for topic_id, _ in self._results}):
+        if self._counts_by_name and not self._has_topics():
             return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts the bytes of each topic by its name, and fails
         for place, (code, message) in self._outcomes.items():
             if self._pause():

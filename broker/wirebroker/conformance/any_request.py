@@ -100,4 +100,9 @@ def _item(value: Any, run: Run) -> Any:
         return _shown(value, run)
     if isinstance(value, bytes):
         return ID + run.topic_names[value] if value in run.topic_names else value.hex()
-    return value.replace(run.topic({}), NAME + "T").replace(f"{NAME}T-", NAME) if isinstance(value, str) else value
+    return own_names(value, run) if isinstance(value, str) else value
+
+
+def own_names(text: str, run: Run) -> str:
+    """The text with `@T` for the run's topic and `@g` for another of its names."""
+    return text.replace(run.topic({}), NAME + "T").replace(f"{NAME}T-", NAME)

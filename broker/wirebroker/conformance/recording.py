@@ -81,7 +81,10 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
         "group.streams.topology.description.plugin.class": "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin",
     },
     "full": {"group.consumer.max.size": "1", "group.streams.max.size": "1"},
-    "dead_letters": {"errors.deadletterqueue.auto.create.topics.enable": "true"},
+    "dead_letters": {
+        "errors.deadletterqueue.auto.create.topics.enable": "true",
+        "errors.deadletterqueue.topic.name.prefix": "o",
+    },
     "secured_sessions": {"sasl.enabled.mechanisms": MECHANISMS, "connections.max.reauth.ms": "1500"},
 }
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}

@@ -16,6 +16,7 @@ from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
 from wirebroker.conformance.versions import VersionMode
 
+SETTINGS_APIS = ("AlterConfigs", "IncrementalAlterConfigs")
 ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPERATIONS | LOG_DIR_OPERATIONS
 
 
@@ -25,11 +26,19 @@ def replay(scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "na
     return observed, compare(scenario, observed)
 
 
-def play(run: Run) -> list[Json]:
-    """Do the steps of a scenario and close the connections. Returns the observation of each step."""
+def play(run: Run, pause: float = 0) -> list[Json]:
+    """Do the steps of a scenario and close the connections. Returns the observation of each step.
+
+    `pause` are the seconds to wait after a change of settings: Kafka answers first, and a busy broker applies it later.
+    """
+    observed = []
     try:
         prepare(run)
-        return [observe(run, i, row["step"]) for i, row in enumerate(run.scenario.steps)]
+        for index, row in enumerate(run.scenario.steps):
+            observed.append(observe(run, index, row["step"]))
+            if pause and row["step"].get("api") in SETTINGS_APIS:
+                run.broker.sleep(pause)
+        return observed
     finally:
         run.close()
 

@@ -15,7 +15,7 @@ from kafkawire.errors import error_name
 from kafkawire.frames import SIZE
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, versions
-from wirebroker.conformance.any_request import exchange
+from wirebroker.conformance.any_request import exchange, own_names
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.readiness import COORDINATOR_CODES, markers_written, prepare
 from wirebroker.conformance.recording import NO_ERROR, Json
@@ -253,6 +253,8 @@ def op_fetch(run: Run, step: Json) -> Json:
         isolation_level=step.get("iso", 0), session_epoch=-1, topics=[topic],
     ).responses[0].partitions[0]  # fmt: skip
     aborted = response.aborted_transactions
+    if step.get("records"):
+        return {"error": shown(response.error_code), "records": _records(run, response.records or b"")}
     return {
         "error": shown(response.error_code),
         "hw": response.high_watermark,
@@ -261,6 +263,24 @@ def op_fetch(run: Run, step: Json) -> Json:
         "aborted": None if aborted is None else [{"ProducerId": a.producer_id, "FirstOffset": a.first_offset} for a in aborted],
         "batches": [_batch(view) for view in iter_batches(response.records or b"")],
     }
+
+
+def _records(run: Run, data: bytes) -> list[Json]:
+    """Every record with its offset, key, value and headers."""
+    return [
+        {
+            "offset": read_header(batch).base_offset + record.offset_delta,
+            "key": _text(run, record.key), "value": _text(run, record.value),
+            "headers": [[name, _text(run, value)] for name, value in record.headers],
+        }
+        for batch in iter_batches(data)
+        for record in iter_records(batch)
+    ]  # fmt: skip
+
+
+def _text(run: Run, value: bytes | None) -> str | None:
+    """The bytes as text, with the topic and the names of the run as an exchange shows them."""
+    return None if value is None else own_names(value.decode(), run)
 
 
 def _batch(view: memoryview) -> Json:

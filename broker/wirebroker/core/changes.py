@@ -87,7 +87,7 @@ class GroupChange(NamedTuple):
 class ShareChange(NamedTuple):
     """Something has happened to records of a share group (KIP-932)."""
 
-    change: Literal["acquired", "released", "settled", "lock_expired"]
+    change: Literal["acquired", "released", "settled", "lock_expired", "buried"]
     group: str
     topic: str
     partition: int
@@ -95,8 +95,10 @@ class ShareChange(NamedTuple):
     last: int
     member: str
     state: str
-    """the state afterwards: acquired, available, acknowledged or archived"""
+    """the state afterwards: acquired, available, acknowledged, archiving or archived"""
     delivery_count: int
+    why: str = ""
+    """why there is no dead letter; empty if there is one"""
 
 
 class LogStartChange(NamedTuple):

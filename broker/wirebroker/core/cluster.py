@@ -350,22 +350,23 @@ class Cluster:
     def auto_create_topic(self, name: str, now: int) -> None:
         """Create a topic with the default settings after `auto_creation_ms`, if the broker can write the topic down."""
         if not self.auto_creation_ms:
-            self._auto_create(name, now)
+            self.create_default_topic(name, now)
         elif self._due.get(name, now) <= now:  # holds even if a restart has lost the timer
             self._due[name] = now + self.auto_creation_ms
-            self.timers.at(self._due[name], lambda when: self._auto_create(name, when))
+            self.timers.at(self._due[name], lambda when: self.create_default_topic(name, when))
 
     def move_time(self, ms: int) -> None:
         """Move all times by `ms`, as the clock was moved."""
         self._due = {name: when + ms for name, when in self._due.items()}
 
-    def _auto_create(self, name: str, now: int) -> None:
+    def create_default_topic(self, name: str, now: int, overrides: Mapping[str, str] | None = None) -> None:
+        """Create a topic with the default counts now, if it does not exist and the broker can write the topic down."""
         self._due.pop(name, None)
         if self.cannot_replicate(self.configs.integer("default.replication.factor")):
             return
         if name not in self.topics and name not in self.growing:
             with suppress(OSError):
-                self.create_topic(name, now)
+                self.create_topic(name, now, overrides=overrides)
             self.decisions.write_down(now)
 
     def adding_partitions(

@@ -364,17 +364,23 @@ def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) ->
     return int(wanted[name]) if name in wanted else broker.integer(f"group.{name}")
 
 
+_INHERITED = {"streams.assignor.name": "group.streams.assignors"}
+"""The broker's setting for a group's setting, if its name is not that of the group's setting after `group.`."""
+
+
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:
     """Returns the settings of a group; an unknown group has the broker's."""
     own = configs.groups.get(name, {})
     entries = []
     for setting in configs.definitions.group.values():
-        inherited = f"group.{setting.name}"
+        inherited = _INHERITED.get(setting.name, f"group.{setting.name}")
         if setting.hidden and setting.name not in own:
             continue
         if inherited in configs.definitions.broker:
             synonyms = configs.synonyms(inherited, node_id)
             value = configs.text(inherited)
+            if setting.type is not ConfigType.LIST:  # the broker may have a list, of which the first one counts
+                value = value.partition(",")[0]
         else:
             value = setting.default or ""
             synonyms = [Synonym(setting.name, value, Source.DEFAULT)]

@@ -565,11 +565,12 @@ class GroupRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ShareRow(Row):
-    """A share group's member acquired records, or gave them back, or was done with them, or its lock on them has expired."""
+    """A share group's member acquired records, or gave them back, or was done with them, or its lock on them has expired; or
+    their dead letters were written."""
 
     event = "share"
 
-    change: Literal["acquired", "released", "settled", "lock_expired"]
+    change: Literal["acquired", "released", "settled", "lock_expired", "buried"]
     group: str
     topic: str
     partition: int
@@ -578,9 +579,11 @@ class ShareRow(Row):
     member: str
     """who had acquired the records"""
     state: str
-    """the state afterwards: acquired, available, acknowledged or archived"""
+    """the state afterwards: acquired, available, acknowledged, archiving or archived"""
     delivery_count: int
     """how often the records were delivered"""
+    why: str = ""
+    """why there is no dead letter; empty if there is one"""
 
     def parts(self) -> Parts:
         where = f"{self.first}–{self.last}" if self.last > self.first else str(self.first)
@@ -592,6 +595,8 @@ class ShareRow(Row):
         if self.change == "lock_expired":
             again = "they can be delivered again" if self.state == "available" else "they are not delivered again"
             return f"the lock of {self.member} has expired after delivery {self.delivery_count}: {again}"
+        if self.change == "buried":
+            return f"without a dead letter: {self.why}" if self.why else "the dead letter is written"
         return f"by {self.member} after delivery {self.delivery_count}"
 
 

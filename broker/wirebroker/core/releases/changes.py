@@ -137,6 +137,8 @@ class Behaviour:
     """A session ends with its credential also if connections.max.reauth.ms is 0."""
     checks_nonces: bool = True
     """The final message of SCRAM must repeat the nonces."""
+    responds_to_deleted_topics: bool = True
+    """ShareFetch of a topic that was deleted since the session began is answered, and does not fail."""
     finite_quotas: bool = True
     """A quota is a finite number."""
 
@@ -168,6 +170,7 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "grows_from_start", False, "seen", "a share group reads a partition that was added from its first record"),
     Change("4.4", "limits_new_partitions", False, "seen", "CreatePartitions adds at most 10,000 partitions"),
     Change("4.4", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with error 42"),
+    Change("4.4", "responds_to_deleted_topics", False, "seen", "ShareFetch of a deleted topic has error 3 for each partition"),
     Change("4.4", "finite_quotas", False, "seen", "a quota that is not a finite number is refused"),
     Change(
         "4.3", "shows_group_synonyms", False, "seen", "DescribeConfigs shows the broker's setting behind the setting of a group"

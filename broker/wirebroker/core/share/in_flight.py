@@ -24,6 +24,8 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """The record's dead letter is not written yet."""
     ARCHIVED = 4
 
     @property
@@ -70,11 +72,11 @@ class InFlight:
         self.state, self.member_id = RecordState.ACQUIRED, member_id
         self.delivery_count += 1
 
-    def settle(self, wanted: RecordState, limit: int) -> None:
+    def settle(self, wanted: RecordState, limit: int, *, dead_letters: bool) -> None:
         """Give an acquired record its next state. A record that has been delivered `limit` times is archived, not
-        released."""
+        released, or gets a dead letter."""
         if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
-            wanted = RecordState.ARCHIVED
+            wanted = RecordState.ARCHIVING if dead_letters else RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY
 
     def archive(self) -> None:

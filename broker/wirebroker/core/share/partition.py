@@ -55,6 +55,10 @@ class Limits(Protocol):
     def renews(self) -> bool:
         """Tells whether members may renew a lock (share.renew.acknowledge.enable)."""
 
+    @property
+    def has_dead_letters(self) -> bool:
+        """Tells whether a record that is rejected or delivered too often gets a dead letter."""
+
 
 class Stored(Protocol):
     """The log of the share partition's state."""
@@ -62,14 +66,29 @@ class Stored(Protocol):
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
         """Write down these changes. Returns the reason for a refusal, or None."""
 
+    def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
+        """Write the dead letters of these records, then call `buried`. Members have rejected the records, or had them too
+        often."""
+
 
 class Broken(Exception):
     """Raised for a request on which Kafka fails with an unexpected exception. The client gets UNKNOWN_SERVER_ERROR."""
 
 
-What = Literal["acquired", "released", "settled", "lock_expired"]
-Undo = tuple[InFlight, RecordState, str, int, int]
-"""A changed state, its former state and member, and its first and last offset."""
+What = Literal["acquired", "released", "settled", "lock_expired", "buried"]
+
+
+class Undo(NamedTuple):
+    """A changed state, its former state and member, and its first and last offset."""
+
+    record: InFlight
+    state: RecordState
+    member_id: str
+    first: int
+    last: int
+    rejected: bool
+
+
 INVALID = ErrorCode.INVALID_RECORD_STATE
 NOT_ACQUIRED = Refusal(INVALID, "The batch cannot be acknowledged. The batch is not in the acquired state.")
 NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the group.")
@@ -195,12 +214,14 @@ class SharePartition:
                 if record.state is RecordState.ACQUIRED:
                     changed.append(self._unlocked(record, at, to, member_id))
         if changed:
-            self._stored.write(self, changed, now)
+            refused = self._stored.write(self, changed, now)
             self._move_start()
             self._woken(now)
+            for each in changed if refused is None else ():
+                self._bury(each, False, now)
 
     def _unlocked(self, record: InFlight, first: int, last: int, member_id: str) -> StateBatch:
-        record.settle(self._released(last), self.limits.deliveries)
+        record.settle(self._released(last), self.limits.deliveries, dead_letters=self.limits.has_dead_letters)
         record.unlock()
         self._count_completed(record, first, last)
         self.looks_for_next |= record.available
@@ -217,10 +238,10 @@ class SharePartition:
         if record.state.is_terminal and last >= self.start_offset:
             self.completed += step * (last - max(first, self.start_offset) + 1)
 
-    def _tell(self, what: What, first: int, last: int, member_id: str, record: InFlight) -> None:
+    def _tell(self, what: What, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
         change = ShareChange(
             what, self.group_id, self.topic, self.index, first, last, member_id, record.state.name.lower(),
-            record.delivery_count,
+            record.delivery_count, why,
         )  # fmt: skip
         self._report(change)
 
@@ -307,17 +328,22 @@ class SharePartition:
             record.unlock()
             record.lock = self.lock(member_id, first, last, now + self.limits.lock_ms)
             return None
-        self._change(record, NEXT_STATE[kind], first, last, changed)
+        self._change(record, NEXT_STATE[kind], first, last, changed, rejected=kind == REJECT)
         return None
 
-    def _change(self, record: InFlight, wanted: RecordState, first: int, last: int, changed: list[Undo]) -> None:
-        changed.append((record, record.state, record.member_id, first, last))
-        record.settle(wanted, self.limits.deliveries)
+    def _change(
+        self, record: InFlight, wanted: RecordState, first: int, last: int, changed: list[Undo], *, rejected: bool = False
+    ) -> None:
+        changed.append(Undo(record, record.state, record.member_id, first, last, rejected))
+        dead_letters = self.limits.has_dead_letters
+        record.settle(
+            RecordState.ARCHIVING if rejected and dead_letters else wanted, self.limits.deliveries, dead_letters=dead_letters
+        )
         record.moving = True
         self._count_completed(record, first, last)
 
     def _undo(self, changed: Iterable[Undo]) -> None:
-        for record, state, member_id, first, last in changed:
+        for record, state, member_id, first, last, _ in changed:
             self._count_completed(record, first, last, -1)
             record.state, record.member_id, record.moving = state, member_id, False
 
@@ -343,19 +369,47 @@ class SharePartition:
         """
         if not changed:
             return None
-        batches = [StateBatch(first, last, each.state, each.delivery_count) for each, _, _, first, last in changed]
+        batches = [StateBatch(each.first, each.last, each.record.state, each.record.delivery_count) for each in changed]
         refused = self._stored.write(self, batches, now)
         if refused is not None:
             self._undo(changed)
             return refused
-        for record, _, member_id, first, last in changed:
+        for record, _, member_id, first, last, _ in changed:
             record.moving = False
             record.unlock()
             self.looks_for_next |= record.available
             self._tell("released" if record.available else "settled", first, last, member_id, record)
         if self._move_start():
             self._woken(now)
+        for written, change in zip(batches, changed, strict=True):
+            self._bury(written, change.rejected, now)
         return None
+
+    # Dead letters
+
+    def _bury(self, records: StateBatch, rejected: bool, now: int) -> None:
+        if records.state == RecordState.ARCHIVING:
+            self._stored.bury(self, records, rejected, now)
+
+    def bury_the_rest(self, now: int) -> None:
+        """Write the dead letters that were not written before the state was loaded."""
+        for batch in list(self.batches):
+            for first, last, record in list(batch.states()):
+                rejected = record.delivery_count < self.limits.deliveries
+                self._bury(StateBatch(first, last, record.state, record.delivery_count), rejected, now)
+
+    def buried(self, records: StateBatch, why: str, now: int) -> None:
+        """Archive records after their dead letters; `why` says where those are, or why there are none."""
+        floor = self.batches.floor(records.first)
+        for batch in self.batches.between(floor.first if floor is not None else records.first, records.last):
+            for first, last, record in batch.states():
+                if record.state is RecordState.ARCHIVING and records.first <= first and last <= records.last:
+                    record.archive()
+                    self._count_completed(record, first, last)
+                    self._tell("buried", first, last, NOBODY, record, why)
+        self._stored.write(self, [records._replace(state=RecordState.ARCHIVED)], now)
+        if self._move_start():
+            self._woken(now)
 
     # The start offset
 

@@ -141,6 +141,7 @@ class SharePartitions:
             self.forget(held)
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(broken))
         held.active = True
+        held.share.bury_the_rest(now)
         return None
 
     def _reset(self, held: Held, now: int) -> int:
@@ -182,6 +183,20 @@ class SharePartitions:
             partition.start_offset, partition.completed, batches, now,
         )  # fmt: skip
         return None if refused is None else _as_seen(refused)
+
+    def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
+        """Write the dead letters of records, if the share partition is still open; then archive the records."""
+        from wirebroker.core.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, DeadLetters, Letters
+
+        held = self._held.get((partition.group_id, partition.topic_id, partition.index))
+        if held is None or held.share is not partition:
+            return
+        letters = Letters(
+            held.settings, held.partition, records.first, records.last, records.delivery_count,
+            REJECTED if rejected else DELIVERED_TOO_OFTEN,
+            held=lambda: self._held.get(held.key) is held, done=lambda why, when: partition.buried(records, why, when),
+        )  # fmt: skip
+        DeadLetters(self._cluster).send(letters, now)
 
     # Acknowledgements
 

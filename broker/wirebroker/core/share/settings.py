@@ -7,9 +7,12 @@ from functools import lru_cache
 
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.features import SHARE
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.setting_definitions import GROUP_SETTINGS
 
+WITH_DEAD_LETTERS = 2
+"""The level of share.version from which groups have dead letters (KIP-1191)."""
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 
@@ -25,14 +28,14 @@ class ShareSettings:
     """The settings of one group, as they are now."""
 
     def __init__(self, group_id: str, configs: BrokerConfigs) -> None:
-        self._group_id = group_id
+        self.group_id = group_id
         self._configs = configs
 
     def _number(self, name: str) -> int:
-        return group_number(self._configs.groups.get(self._group_id, {}), name, self._configs)
+        return group_number(self._configs.groups.get(self.group_id, {}), name, self._configs)
 
     def _text(self, name: str) -> str:
-        own = self._configs.groups.get(self._group_id, {})
+        own = self._configs.groups.get(self.group_id, {})
         return _parsed(name, own.get(name))
 
     @property
@@ -59,6 +62,24 @@ class ShareSettings:
     def committed(self) -> bool:
         """Tells whether the isolation level is read_committed."""
         return self._text("share.isolation.level") == "read_committed"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """The name of the topic for dead letters; empty if the group has no dead letters."""
+        if self._configs.features[SHARE] < WITH_DEAD_LETTERS:
+            return ""
+        return self._configs.groups.get(self.group_id, {}).get("errors.deadletterqueue.topic.name", "").strip()
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Tells whether a record that is rejected or delivered too often gets a dead letter."""
+        return bool(self.dead_letter_topic)
+
+    @property
+    def copies_dead_letters(self) -> bool:
+        """Tells whether a dead letter has the key and the value of its record."""
+        own = self._configs.groups.get(self.group_id, {})
+        return own.get("errors.deadletterqueue.copy.record.enable", "").strip().lower() == "true"
 
     def reset_time(self, now: int) -> int:
         """Returns the time from which a new group reads, or the constant of ListOffsets for the earliest or the latest
