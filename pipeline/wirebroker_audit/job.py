@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from socket import gethostname
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
@@ -44,6 +44,9 @@ from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, local_rows, settled, united
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 
+if TYPE_CHECKING:
+    from wirebroker_audit.report.coverage import Compared
+
 RECORDS_LIMIT = 1_000_000
 """A topic with more records is compared batch by batch, unless a journal names records."""
 OPEN_LIMIT = 10_000
@@ -51,12 +54,14 @@ OPEN_LIMIT = 10_000
 SAID = 20
 """The number of problems that are listed. All are counted."""
 SUMMARY = "summary.json"
+SIGNED = ("SHA256SUMS", "SHA256SUMS.minisig", "SHA256SUMS.asc", "SHA256SUMS.sigstore.json")
+"""The digests of a report's files, and signatures that other programs have added."""
 LIVE = "live"
 """The folder of the live form's state."""
 CURRENT = "findings.json"
 """The live form's current findings: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
 WRITTEN = {
-    SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if", "table"},
+    SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if", "table", *SIGNED},
     LIVE: {LIVE, CURRENT},
 }
 """The files of a report and of the live form. A folder with any other file is not replaced."""
@@ -274,6 +279,7 @@ class _Audit:
         self.policies = request.policies
         self.problems, self.notices = [*origin.problems], [*origin.notices]
         self.table: DataFrame | None = None
+        self.compared: dict[str, Compared] = {}
         self.lateness: dict[str, Any] | None = None
 
     def run(self) -> Result:
@@ -321,10 +327,15 @@ class _Audit:
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
         before = self.request.since or self.request.out
-        from wirebroker_audit.report import changes, write_report  # slow to import; `command` does it while Java starts
+        from wirebroker_audit.report import (
+            changes,
+            coverage,
+            write_report,
+        )  # slow to import; `command` does it while Java starts
 
         changed = changes.since(findings, before)
         summary = self._summary(findings, totals, outcomes) | {"ranges": ranges, "changes": changed} | commits
+        summary["coverage"] = coverage.coverage(ranges, batches, self.compared, self.request.intended)
         tables.added(folded, self.folder / RUNS)
         self.origin.state_of(folded, self.request.expiration_ms).save(self.folder)
         history = [*earlier(before), entry_of(summary)]
@@ -332,6 +343,7 @@ class _Audit:
         shown = write_report(self.folder, summary, batches, folded, findings, outcomes, history, before)
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
+        coverage.write_sums(self.folder)
         return Result(summary, shown)
 
     def _read_table(self) -> bool:
@@ -459,6 +471,7 @@ class _Audit:
         large = [name for name, each in totals.items() if each["records"] > limit and name not in INTERNAL_TOPICS]
         if intended is not None or self.table is not None:
             large = []
+        self.compared = {name: "batch by batch" if name in large else "record by record" for name in totals}
         if large:
             yield from self._by_batch(batches, found, totals, large)
         if large and len(large) == len(totals):
@@ -541,6 +554,7 @@ class _Audit:
 
     def _meaningful(self, units: DataFrame, alike: DataFrame) -> DataFrame:
         repeats = contents.repeats(units, alike)
+        self.compared |= {topic: "only counted" for topic, each in repeats.items() if each.vague}
         said = [notice for topic, each in repeats.items() if (notice := each.notice(topic, "--intended")) is not None]
         self.notices += said[:SAID] + ([f"… and the same in {len(said) - SAID:,} more topics"] if len(said) > SAID else [])
         return contents.told_apart(alike, repeats)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,14 @@ def test_each_finding_has_an_id_that_later_audits_repeat(spark: SparkSession, tm
     changed = then.summary["changes"]
     assert (changed["time"], changed["new"], changed["still"], changed["gone"]) == (first.summary["time"], 1, 3, 1)
     assert [each["kind"] for each in changed["gone_findings"]] == ["lost"]
+    stated = then.summary["coverage"]
+    assert stated["topics"]["orders"].items() >= {"contents": "record by record", "journal": meant, "partitions": 1}.items()
+    assert stated["digest"] != first.summary["coverage"]["digest"]
+    again = audit(spark, Request(tmp_path / "again", tmp_path / "logs", together=not together))
+    assert again.summary["coverage"]["digest"] == stated["digest"], "a digest is of the batches alone"
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "1 new, 3 still there, 1 gone" in page
     assert page.count("<b>new</b>") == 1
+    assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out).returncode == 0
+    (out / "report.html").write_text("Yes")
+    assert subprocess.run(["sha256sum", "--check", "--status", "SHA256SUMS"], cwd=out).returncode == 1

@@ -196,6 +196,10 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
         "changes": {
             "time": NAMES[1], "new": 0, "still": 9, "gone": 1, "gone_findings": [{"kind": "gap", "explanation": NAMES[1]}],
         },
+        "coverage": {"digest": "0", "topics": {
+            each: {"partitions": 1, "replicas": 1, "offsets": 9, "from_ms": 0, "to_ms": 2**62, "sequences": True,
+                   "contents": "batch by batch", "journal": each} for each in NAMES
+        }},
         "ranges": [{"topic": each, "partition": 0, "read": each, "why": "", "others": [each]} for each in NAMES],
     }  # fmt: skip
     page.write_report(tmp_path, summary, None, None, None, [], audits(20), tmp_path)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def write_report(
         parts += ["<h2>What if the broker had other rules?</h2>", plots.what_if(outcomes), _outcomes(outcomes)]
     if len(history) > 1:
         parts += ["<h2>Earlier audits</h2>", plots.trend(history), _history(history)]
-    parts += [_topics(summary["topics"]), *_replicas(summary["ranges"]), "</body></html>\n"]
+    parts += [*_coverage(summary["coverage"]), _topics(summary["topics"]), *_replicas(summary["ranges"]), "</body></html>\n"]
     (folder / PAGE).write_text("\n".join(parts), encoding="utf-8")
     return shown
 
@@ -113,6 +114,28 @@ def _against_table(table: Mapping[str, Any] | None) -> Iterable[str]:
             yield rows_over_time(topic, table)
     if len(topics) > DRAWN:
         yield f"<p class='about'>{len(topics) - DRAWN:,} more topics are in <code>summary.json</code></p>"
+
+
+def _coverage(coverage: Mapping[str, Any]) -> Iterable[str]:
+    """Yields what was proven of each topic, and the digest of all that was read."""
+    yield "<h2>What was proven</h2>"
+    rows = []
+    for topic, each in coverage["topics"].items():
+        times = " to ".join(_minute(each[name]) for name in ("from_ms", "to_ms")) if each["to_ms"] >= 0 else "-"
+        checked = "with epochs and transactions" if each["sequences"] else "not meaningful here"
+        against = text(each["journal"]) if each["journal"] else "nothing"
+        numbers = [f"{each[name]:,}" for name in ("partitions", "replicas", "offsets")]
+        rows.append([text(topic), *numbers, times, checked, each["contents"], against])
+    yield table(["topic", "partitions", "replicas", "offsets", "times (UTC)", "sequences", "contents", "compared with"], rows)
+    yield f"<p class='about'>SHA-256 of what was read: <code>{coverage['digest']}</code></p>"
+
+
+def _minute(ms: int) -> str:
+    """A time of a batch, which may be any number."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
 
 
 def _topics(topics: Mapping[str, Mapping[str, int]]) -> str:

@@ -1,0 +1,84 @@
+"""What an audit has proven: the topics, offsets and times that it read, and how it compared their contents.
+
+Digests compare two audits, and show that a report is unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from wirebroker.audit.findings import INTERNAL_TOPICS
+from wirebroker_audit.spark.columns import PARTITION, intact
+from wirebroker_audit.spark.tables import collected
+
+Compared = Literal["record by record", "batch by batch", "only counted"]
+SUMS = "SHA256SUMS"
+"""The file with the digest of each other file of a report, as `sha256sum --check` reads it."""
+_READ_BYTES = 1 << 20
+
+
+def coverage(
+    ranges: Sequence[Mapping[str, Any]], batches: DataFrame, compared: Mapping[str, Compared], against: str | None
+) -> dict[str, Any]:  # fmt: skip
+    """States what was read of each topic, and the digest of all that was read.
+
+    `ranges` are the partitions' offsets as they were read, `compared` tells how contents were compared, and `against` names the
+    journal, if there is one. The digest depends on the batches alone: not on segments, machines or the time of the audit.
+    """
+    told = collected(
+        intact(batches)
+        .groupBy(*PARTITION)
+        .agg(
+            sf.min("max_timestamp").alias("from_ms"),
+            sf.max("max_timestamp").alias("to_ms"),
+            sf.count(sf.lit(1)).alias("batches"),
+            sf.bit_xor(sf.xxhash64("base_offset", "last_offset", "crc_stored", "bytes", "producer_id")).alias("sum"),
+        )
+    )
+    by_partition = {(row["topic"], row["partition"]): row for row in told}
+    topics: dict[str, dict[str, Any]] = {}
+    lines = []
+    for each in sorted(ranges, key=lambda one: (one["topic"], one["partition"])):
+        name, number = each["topic"], each["partition"]
+        topic = topics.setdefault(name, _nothing(name, compared.get(name, "only counted"), against))
+        topic["partitions"] += 1
+        topic["offsets"] += each["end"] - each["first"]
+        topic["replicas"] += 1 + len(each.get("others", ()))
+        row = by_partition.get((name, number))
+        if row is not None:
+            topic["from_ms"] = row["from_ms"] if topic["from_ms"] < 0 else min(topic["from_ms"], row["from_ms"])
+            topic["to_ms"] = max(topic["to_ms"], row["to_ms"])
+        sums = (0, 0) if row is None else (row["batches"], row["sum"] & (1 << 64) - 1)
+        lines.append(f"{name}-{number} {each['first']} {each['end']} {sums[0]} {sums[1]:016x}\n")
+    return {"topics": topics, "digest": hashlib.sha256("".join(lines).encode()).hexdigest()}
+
+
+def _nothing(topic: str, compared: Compared, against: str | None) -> dict[str, Any]:
+    """A topic of which nothing is read yet."""
+    internal = topic in INTERNAL_TOPICS
+    return {
+        "partitions": 0, "offsets": 0, "replicas": 0, "from_ms": -1, "to_ms": -1,
+        "sequences": not internal, "contents": "only counted" if internal else compared,
+        "journal": None if internal else against,
+    }  # fmt: skip
+
+
+def write_sums(report: Path) -> None:
+    """Write the digest of each file of the report into `SUMS`, for `sha256sum --check` and to be signed."""
+    files = sorted(each for each in report.rglob("*") if each.is_file() and each.name != SUMS)
+    lines = [f"{_digest(each)}  {each.relative_to(report).as_posix()}\n" for each in files]
+    (report / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(_READ_BYTES):
+            digest.update(data)
+    return digest.hexdigest()
