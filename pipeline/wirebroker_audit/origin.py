@@ -18,12 +18,12 @@ from kafkawire.primitives import format_uuid
 from wirebroker.client.settings import OPTION, Access
 from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
+from wirebroker_audit.checks.live_coordinators import live_coordinators
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import ReportState, ends_of, onward, onward_live
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
 from wirebroker_audit.logs.planning import cluster_pieces, directory_pieces, find_pieces, is_small, numbered
 from wirebroker_audit.reading.folders import EVERYTHING
-from wirebroker_audit.reading.live_coordinators import live_coordinators
 from wirebroker_audit.reading.live_log import crc_before
 from wirebroker_audit.reading.pieces import SPLIT_BYTES, Key, Mark, Piece
 from wirebroker_audit.sources.streams import BrokerSource, SegmentSource

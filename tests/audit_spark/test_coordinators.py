@@ -18,9 +18,9 @@ from audit_spark.synthetic import Writer
 from requesting import produce_request
 from wirebroker import MockKafka
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
+from wirebroker_audit.checks.live_coordinators import live_coordinators
 from wirebroker_audit.job import Request, audit
 from wirebroker_audit.logs.directory import find_partitions
-from wirebroker_audit.reading.live_coordinators import live_coordinators
 from wirebroker_audit.wire import Client
 from wirekit import RawProducer, batch, only
 
