@@ -18,7 +18,6 @@ from wirebroker.security.principals import USER, Principal
 from wirebroker.security.scram import BY_NAME
 
 if TYPE_CHECKING:
-    from wirebroker.proxy.exchange import ForwardedExchange
     from wirebroker.requests.connection import Connection
     from wirebroker.trace.recorder import Recorder
 
@@ -36,9 +35,8 @@ class Logins:
     def __init__(self, trace: Recorder) -> None:
         self._trace = trace
 
-    def passed(self, exchange: ForwardedExchange, response: Message) -> None:
-        """A request of a login has got its response."""
-        request, connection = exchange.request, exchange.connection
+    def passed(self, connection: Connection, request: Message, response: Message, now: int) -> None:
+        """A request of a login has got its response at `now`, in ms since the epoch."""
         if isinstance(request, SaslHandshakeRequest) and isinstance(response, SaslHandshakeResponse):
             connection.session.asked = request.mechanism
             connection.session.user = ""
@@ -46,7 +44,7 @@ class Logins:
                 enabled = ", ".join(response.mechanisms) or "none"
                 self._failed(connection, f"{error_name(response.error_code)}: the broker's listener has {enabled}")
         elif isinstance(request, SaslAuthenticateRequest) and isinstance(response, SaslAuthenticateResponse):
-            self._token(exchange, request, response)
+            self._token(connection, request, response, now)
 
     def bare_token(self, connection: Connection, token: bytes) -> None:
         """A token without a request around it has passed, as after SaslHandshake version 0."""
@@ -63,15 +61,16 @@ class Logins:
         if owes_token and not connection.session.mechanism:
             self._failed(connection, "the broker closed the connection instead of a response to the client's token")
 
-    def _token(self, exchange: ForwardedExchange, request: SaslAuthenticateRequest, response: SaslAuthenticateResponse) -> None:
-        connection = exchange.connection
+    def _token(
+        self, connection: Connection, request: SaslAuthenticateRequest, response: SaslAuthenticateResponse, now: int
+    ) -> None:  # fmt: skip
         session = connection.session
         session.user = user_of(session.asked, request.auth_bytes) or session.user
         if response.error_code:
             self._failed(connection, response.error_message or error_name(response.error_code))
         elif self._is_last(connection, bytes(response.auth_bytes)):
             lifetime = response.session_lifetime_ms
-            self._succeeded(connection, exchange.relay.proxy.now + lifetime if lifetime > 0 else None)
+            self._succeeded(connection, now + lifetime if lifetime > 0 else None)
 
     def _is_last(self, connection: Connection, token: bytes) -> bool:
         """Whether the broker has no more to say. A capture has asterisks in the place of tokens."""

@@ -182,7 +182,7 @@ class Proxy:
         if self.trace.verdicts and (ms := getattr(response, "throttle_time_ms", 0)) > 0:
             self.trace.held(exchange, ms)
         if exchange.api_key in LOGINS:
-            self.logins.passed(exchange, response)
+            self.logins.passed(exchange.connection, exchange.request, response, self.now)
         elif isinstance(response, InitProducerIdResponse) and not response.error_code:
             self.shadow.issued(response.producer_id, response.producer_epoch)
             self.shadow.deadlines.given(response.producer_id, exchange.request.transaction_timeout_ms)  # type: ignore[attr-defined]
