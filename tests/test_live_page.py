@@ -184,6 +184,31 @@ def test_the_timeline_draws_each_batch(page: Page, kafka: MockKafka) -> None:
     expect(page.locator("main")).to_contain_text("2 stored, 1 known already, 2 refused")
 
 
+def test_the_sequence_diagram_zooms_and_leads_to_fields(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "sequence")
+    expect(page.locator("main")).to_contain_text("orders: created")
+    send(kafka, 0, 0, client_id=HOSTILE)
+    duplicate = page.locator(".sheet g[data-row]", has_text="duplicate of offset 0").last
+    expect(page.locator(".heads")).to_contain_text(HOSTILE[:8])
+    duplicate.click()
+    expect(page.locator("aside")).to_contain_text("not stored again")
+    send(kafka, *range(1, 300))
+    page.keyboard.press("0")
+    fold = page.locator(".sheet g[data-first]", has_text="× Produce").last
+    expect(fold).to_be_visible()
+    page.keyboard.press("Escape")
+    fold.click()
+    page.wait_for_url("**from=*")
+    expect(page.locator(".sheet")).to_contain_text("offset 299")
+    page.keyboard.press("-")
+    expect(page.locator(".strip rect.tint")).to_have_count(1)
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator(".sheet g[data-row], .sheet g[data-first]").first).to_be_visible()
+    assert page.locator("img").count() == 0
+
+
 def test_transactions_and_groups_have_tables(page: Page, kafka: MockKafka) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
@@ -210,7 +235,7 @@ def test_clients_show_what_they_speak_and_nothing_becomes_markup(page: Page, kaf
     row = page.locator("tbody tr", has_text=HOSTILE + printable(UNSEEN))
     expect(row).to_contain_text("Produce v9 ×1")
     expect(row).to_contain_text("producer 7")
-    for view in ("exchanges", "timeline", "producers"):
+    for view in ("exchanges", "sequence", "timeline", "producers"):
         show(page, kafka, view)
         expect(page.locator("main")).not_to_be_empty()
     assert page.locator("img").count() == 0
@@ -309,7 +334,7 @@ def test_it_fits_a_phone_and_a_dark_screen(browser: Browser, kafka: MockKafka) -
     send(kafka, 0)
     context = browser.new_context(viewport={"width": 380, "height": 700}, color_scheme="dark")
     page = context.new_page()
-    for view in ("exchanges", "producers", "timeline", "transactions", "groups", "clients", "faults"):
+    for view in ("exchanges", "sequence", "producers", "timeline", "transactions", "groups", "clients", "faults"):
         show(page, kafka, view)
         expect(page.locator("main")).not_to_be_empty()
         assert page.evaluate("document.documentElement.scrollWidth") <= 380, view

@@ -59,6 +59,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "GET /groups/{group_id}": MockKafka.groups,
     "POST /groups/{group_id}/wait": MockKafka.wait_for_group,
     "GET /quiet/wait": MockKafka.wait_until_quiet,
+    "GET /pictures/{kind}": TraceView.picture,
+    "GET /pictures/{kind}/marks": TraceView.picture,
     "GET /telemetry": TelemetryView.points,
     "GET /quotas": Quotas.all,
     "POST /quotas": Quotas.set,
@@ -83,7 +85,20 @@ METHODS: dict[str, Callable[..., Any]] = {
     "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # Python deletes it when nobody holds it
 }
 """The method for each endpoint."""
-ONLY_HTTP = {"limit", "offset", "run", "after", "from_partition", "follow", "records", "exchanges", "rows"}
+ONLY_HTTP = {
+    "limit",
+    "offset",
+    "run",
+    "after",
+    "from_partition",
+    "follow",
+    "records",
+    "exchanges",
+    "rows",
+    "first",
+    "last",
+    "latest",
+}
 """Parameters about pages, streams and lists, which Python does not need."""
 CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
 """Their parameters choose rows, as a comprehension or a condition does."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from wirebroker.commands.arguments import Parser, whole_number
 from wirebroker.core.profile import DEFAULT_PROFILE
+from wirebroker.pictures import PICTURES
 
 DESCRIPTION = """\
 A Kafka test double that speaks the real wire protocol and responds as a release of Apache Kafka would.
@@ -356,6 +357,10 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--until", metavar="TIME")
     add("--where", default="", metavar="FILTER", help="a filter such as 'api=Produce error!=NONE' (docs/reference/trace.md)")
     add("--follow", action="store_true", help="show each row as it is appended, until Ctrl-C")
+    add("--picture", choices=PICTURES, help="draw the chosen rows as SVG (docs/how-to/pictures.md)")
+    add("--out", type=_named, metavar="FILE", help="with --picture: write to this file, and not to standard output")
+    add("--of", default="", metavar="NAME", help="with --picture: the partition, group or producer to draw")
+    add("--width", type=whole_number, default=1000, metavar="PX", help="the width of the picture (%(default)s)")
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")
 

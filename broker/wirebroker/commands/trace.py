@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from kafkawire.printable import printable
@@ -20,6 +21,8 @@ from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
 from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean, nearest
+from wirebroker.pictures.drawing import MOST_LINES, Wish, draw
+from wirebroker.pictures.marks import svg
 from wirebroker.trace.filters import API_OF, parsed
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_line
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 def _show(file: BinaryIO, selection: Selection) -> int:
     """Show a whole file. All rows are read first, because a later row can name the client of an earlier row."""
     is_captured = isinstance(file, io.BufferedReader) and is_capture(file.peek(4)[:4])
-    if is_captured and not selection.options.timeline:
+    if is_captured and not (selection.options.timeline or selection.options.picture):
         return _show_capture(file, selection)
     lines = [] if is_captured else file.read().splitlines()
     rows = list(captured(selection.options.file, file, sys.stderr) if is_captured else read_rows(selection.options.file, lines))
@@ -59,7 +62,9 @@ def _show(file: BinaryIO, selection: Selection) -> int:
         selection.check_names()
     runs = [(run, selection.of_run(run)) for run in _runs(rows)]
     printed = 0
-    for text in (_pictures if selection.options.timeline else _chosen)(runs, has_colour(sys.stdout)):
+    if selection.options.picture:
+        return _draw(runs[-1:], rows, selection.options)
+    for text in (_timelines if selection.options.timeline else _chosen)(runs, has_colour(sys.stdout)):
         print(text)
         printed += 1
     if not printed and (rows or not (lines or is_captured)):
@@ -121,7 +126,7 @@ def _chosen(runs: list[Run], colour: bool) -> Iterator[str]:
         yield from (line(row, colour) for row in rows if selection.has(row))
 
 
-def _pictures(runs: list[Run], colour: bool) -> Iterator[str]:
+def _timelines(runs: list[Run], colour: bool) -> Iterator[str]:
     """The timelines of each run, with a heading if there are several runs."""
     drawn = [(rows, lines) for rows, selection in runs if (lines := list(timelines(rows, colour, selection.has)))]
     for number, (rows, lines) in enumerate(drawn):
@@ -133,10 +138,29 @@ def _pictures(runs: list[Run], colour: bool) -> Iterator[str]:
         yield from lines
 
 
+def _draw(runs: list[Run], rows: list[Row], options: argparse.Namespace) -> int:
+    """Draw the chosen rows of the last run, by the numbers of their lines."""
+    if not any(selection.has(row) for run, selection in runs for row in run):
+        print(_nothing(len(rows), options), file=sys.stderr)
+        return 2
+    run, selection = runs[0]
+    numbered = [(number, row) for number, row in enumerate(run, len(rows) - len(run) + 1) if selection.has(row)]
+    drawn = draw(options.picture, numbered, Wish(width=options.width, lines=MOST_LINES, of=options.of))
+    if options.of and options.of != drawn.choice:
+        choices = ", ".join(drawn.choices) or "nothing"
+        raise ValueError(f"there is no picture of {options.of!r}{did_you_mean(options.of, drawn.choices)}; there is {choices}")
+    if options.out is None:
+        print(svg(drawn))
+    else:
+        Path(options.out).write_text(svg(drawn), encoding="utf-8")
+    return 0
+
+
 def _follow(file: BinaryIO, selection: Selection) -> int:
     """Show the rows as they come, until Ctrl-C or the end of standard input."""
-    if selection.options.timeline:
-        raise ValueError("--timeline draws a whole trace, so --follow cannot be given with it")
+    for flag in ("timeline", "picture"):
+        if getattr(selection.options, flag):
+            raise ValueError(f"--{flag} draws a whole trace, so --follow cannot be given with it")
     if isinstance(file, io.BufferedReader) and is_capture(file.peek(4)):
         raise ValueError("--follow is for traces; a capture is read as a whole")
     colour = has_colour(sys.stdout)

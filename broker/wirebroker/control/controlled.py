@@ -16,6 +16,7 @@ from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
+from wirebroker.pictures.kept import KeptRows
 from wirebroker.testing import states
 from wirebroker.testing.goals import Goal
 from wirebroker.testing.views import Machine
@@ -44,6 +45,8 @@ class Controlled:
         self.closing = False
         self.follower: Follower | None = None
         """Follows the trace from the first question what is wrong."""
+        self.drawable = KeptRows()
+        """The rows for pictures."""
         self._readers = 0
         self._began = time.time_ns()
         self._traces = 0

@@ -16,6 +16,7 @@ JSON_LINES = "application/x-ndjson"
 TOML = "application/toml"
 PCAPNG = "application/x-pcapng"
 EVENTS = "text/event-stream"
+SVG = "image/svg+xml"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from wirebroker.pictures.marks import STYLE
+
 MEDIA = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -20,7 +22,7 @@ HEADERS = {
 def pages() -> dict[str, tuple[bytes, str]]:
     """Returns the contents and the media type of each file, by its path below `/live/`; "" is the page itself."""
     found = dict(_below(files("wirebroker.control") / "live", ""))
-    return found | {"": found["index.html"]}
+    return found | {"": found["index.html"], "pictures.css": (STYLE.encode(), MEDIA[".css"])}
 
 
 def _below(folder: Traversable, path: str) -> Iterator[tuple[str, tuple[bytes, str]]]:

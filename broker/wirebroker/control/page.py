@@ -13,6 +13,7 @@ from wirebroker.control.fields import fields_of
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
     "verdicts": "Verdicts", "explain": "What is wrong", "events": "The trace", "exchanges": "Bytes", "exports": "Exports",
+    "pictures": "Pictures",
     "audit": "Audit", "state": "Producers, transactions, groups", "quotas": "Quotas",
     "telemetry": "Metrics of clients",
 }  # fmt: skip

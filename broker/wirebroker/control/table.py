@@ -5,7 +5,7 @@ A proxy has the endpoints whose handlers take any `Controlled`.
 
 from __future__ import annotations
 
-from wirebroker.control.endpoint import EVENTS, JSON_LINES, PCAPNG, TOML, Endpoint
+from wirebroker.control.endpoint import EVENTS, JSON_LINES, PCAPNG, SVG, TOML, Endpoint
 from wirebroker.control.endpoints import (
     audit,
     cluster,
@@ -14,6 +14,7 @@ from wirebroker.control.endpoints import (
     explain,
     exports,
     faults,
+    pictures,
     quotas,
     records,
     running,
@@ -30,6 +31,7 @@ NO_REPLICA = {
     409: "the change is impossible now; `detail` gives the reason",
 }
 NO_ID = {404: "there is no such transactional id"}
+NO_PICTURE = {404: "there is no picture of this kind"}
 NO_SNAPSHOT = {404: "there is no snapshot of this id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
@@ -72,6 +74,8 @@ ENDPOINTS = (
     Endpoint("POST", "/export/capture", exports.capture, media=PCAPNG, problems={404: "no bytes are kept"}),
     Endpoint("POST", "/export/scenario", exports.scenario, media=TOML),
     Endpoint("GET", "/explain", explain.explain),
+    Endpoint("GET", "/pictures/{kind}", pictures.picture, media=SVG, problems=NO_PICTURE),
+    Endpoint("GET", "/pictures/{kind}/marks", pictures.marks, problems=NO_PICTURE),
     Endpoint("GET", "/filter", events.read_filter),
     Endpoint("GET", "/trace/level", events.level),
     Endpoint("POST", "/trace/level", events.set_level),

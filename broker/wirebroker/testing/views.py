@@ -12,6 +12,9 @@ from wirebroker.explain.explanation import Explanation
 from wirebroker.explain.findings import Finding
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import Rule
+from wirebroker.pictures import PICTURES
+from wirebroker.pictures.drawing import Wish, draw
+from wirebroker.pictures.marks import svg
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.levels import Level
 from wirebroker.trace.recorder import Recorder
@@ -180,6 +183,16 @@ class TraceView:
     def faults(self) -> list[FaultRow]:
         """Returns every fault that fired, oldest first."""
         return self._kafka._call(lambda host: host.trace.faults())
+
+    def picture(self, kind: str = "sequence", of: str = "", width: int = 1000, lines: int = 200) -> str:
+        """Returns a picture of the rows as an SVG file. Raises ValueError for a kind that does not exist.
+
+        The kinds: `sequence` (who said what to whom), `log` (the batches and readers of a partition), `groups` (who had which
+        partition when), `windows` (of producers). `of` names the partition, the group or the producer.
+        """
+        if kind not in PICTURES:
+            raise ValueError(f"there is no picture {kind!r}{nearest(kind, PICTURES)}")
+        return svg(draw(kind, list(enumerate(self.events(), 1)), Wish(width=width, lines=lines, of=of)))
 
     def last(self, count: int = 20) -> list[Row]:
         """Returns the latest rows of any kind, oldest first."""

@@ -344,10 +344,18 @@ class Recorder:
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
         """Returns at most this many rows after the `number`th row since the start, and the number of forgotten rows
         between."""
+        missed, entries = self._after(number, most)
+        return missed, [self._brief(each) for each in entries]
+
+    def rows_after(self, number: int, most: int) -> tuple[int, list[Row]]:
+        """The same as rows."""
+        missed, entries = self._after(number, most)
+        return missed, [self._made(each) for each in entries]
+
+    def _after(self, number: int, most: int) -> tuple[int, list[Any]]:
         first = max(number, self.added - len(self._ring))
         later = self.added - first
-        rows = list(islice(reversed(self._ring), max(later - most, 0), later))[::-1]
-        return first - number, [self._brief(each) for each in rows]
+        return first - number, list(islice(reversed(self._ring), max(later - most, 0), later))[::-1]
 
     def _brief(self, entry: Any) -> Brief:
         """Returns an entry of the ring as a tuple."""

@@ -9,10 +9,11 @@ import * as explain from "./views/explain.js";
 import * as faults from "./views/faults.js";
 import * as groups from "./views/groups.js";
 import * as producers from "./views/producers.js";
+import * as sequence from "./views/sequence.js";
 import * as timeline from "./views/timeline.js";
 import * as transactions from "./views/transactions.js";
 
-const VIEWS = { exchanges, producers, timeline, transactions, groups, clients, faults, explain };
+const VIEWS = { exchanges, sequence, producers, timeline, transactions, groups, clients, faults, explain };
 const POLL_MS = 1000;
 const DRAW_MS = 250; // between two drawings of a view that is not drawn in each frame
 const byId = (id) => document.getElementById(id);

@@ -1,0 +1,72 @@
+"""Pictures of the trace, as files and for the live page."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from wirebroker.common.suggestions import nearest
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.forms import Form, about
+from wirebroker.control.problems import Problem
+from wirebroker.pictures.drawing import ALL, MOST_LINES, Wish, draw
+from wirebroker.pictures.marks import NARROWEST, WIDEST, Mark, Picture, svg
+
+
+class Wanted(Form):
+    """The rows and the size of a picture."""
+
+    first: Annotated[int, about("the number of the first row, as in /events; 0: the first that is kept", ge=0)] = 0
+    last: Annotated[int, about("the number of the last row; 0: the latest", ge=0)] = 0
+    latest: Annotated[int, about("the number of the latest rows, in place of `first` and `last`", ge=0)] = 0
+    width: Annotated[int, about("the width in px", ge=NARROWEST, le=WIDEST)] = 1000
+    lines: Annotated[int, about("the largest number of lines of a sequence diagram", ge=5, le=MOST_LINES)] = 60
+    of: Annotated[str, about("the partition, group or producer; by default the one with the most rows")] = ""
+
+
+class Drawn(Form):
+    """A picture as marks: each is a tag, its attributes, its text, and the marks in it."""
+
+    run: Annotated[str, about("the run, as in the first event of /events")]
+    title: str
+    width: int
+    height: int
+    first: Annotated[int, about("the number of the first row in the picture")]
+    last: Annotated[int, about("the number of the last row in the picture")]
+    choices: Annotated[list[str], about("the partitions, groups or producers that have such a picture")]
+    choice: Annotated[str, about("which of them this is")]
+    marks: list[Any]
+
+
+async def picture(controlled: Controlled, kind: str, query: Wanted) -> str:
+    """Returns a picture of the trace as an SVG file.
+
+    From the first picture on the control keeps the latest 200,000 rows of the run, if somebody asks for a picture at least once
+    in 10,000 rows.
+    """
+    return svg(await _drawn(controlled, kind, query))
+
+
+async def marks(controlled: Controlled, kind: str, query: Wanted) -> Drawn:
+    """Returns a picture as marks, of which a page makes elements. Names in it are text and never markup."""
+    made = await _drawn(controlled, kind, query)
+    return Drawn(
+        controlled.run, made.title, made.width, made.height, made.first, made.last, list(made.choices), made.choice,
+        [_plain(mark) for mark in made.marks],
+    )  # fmt: skip
+
+
+def _plain(mark: Mark) -> list[Any]:
+    return [mark.tag, dict(mark.attributes), mark.text, [_plain(each) for each in mark.marks]]
+
+
+async def _drawn(controlled: Controlled, kind: str, wanted: Wanted) -> Picture:
+    if kind not in ALL:
+        raise Problem(404, f"there is no picture {kind!r}{nearest(kind, ALL)}", "kind")
+    for _ in controlled.drawable.catch_up(controlled.machine.trace, controlled.run):
+        await asyncio.sleep(0)
+    rows, first, last = controlled.drawable.rows, wanted.first, wanted.last
+    if wanted.latest and rows:
+        first, last = rows[-wanted.latest :][0][0], rows[-1][0]
+    wish = Wish(first, last, wanted.width, wanted.lines, wanted.of)
+    return await asyncio.to_thread(draw, kind, rows, wish)

@@ -1,0 +1,36 @@
+"""The rows of a running trace that pictures are drawn from: more than the trace's ring has, from the first picture on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wirebroker.trace.recorder import Recorder
+from wirebroker.trace.rows import Row
+
+MOST = 200_000
+"""The largest number of kept rows, which are 100,000 exchanges at the level `exchanges`."""
+SLICE = 1000
+"""The number of rows that are read in one slice."""
+
+
+class KeptRows:
+    """The latest rows of a run, with their numbers."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.rows: list[tuple[int, Row]] = []
+        self._most = most
+        self._run = ""
+        self._last = 0
+
+    def catch_up(self, recorder: Recorder, run: str) -> Iterator[None]:
+        """Reads the rows that have come since, a slice at each step. The rows of an earlier run are forgotten."""
+        if run != self._run:
+            self.rows, self._run, self._last = [], run, 0
+        while self._last < recorder.added and run == self._run:
+            missed, rows = recorder.rows_after(self._last, SLICE)
+            first = self._last + missed + 1
+            self._last += missed + len(rows)
+            if len(self.rows) + len(rows) > self._most:  # another list, because a picture may be drawn from this one
+                self.rows = self.rows[self._most // 10 :]
+            self.rows += enumerate(rows, first)
+            yield

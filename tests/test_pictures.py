@@ -1,0 +1,222 @@
+"""Pictures of a trace: what is drawn from few rows, what strangers' names become, and how long very many rows take."""
+
+from __future__ import annotations
+
+import json
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from wirebroker import MockKafka, faults
+from wirebroker.__main__ import main
+from wirebroker.pictures import PICTURES
+from wirebroker.pictures.drawing import ALL, Wish, draw
+from wirebroker.pictures.kept import MOST, KeptRows
+from wirebroker.pictures.marks import STYLE, TAGS, Mark, Picture, svg
+from wirebroker.trace.recorder import Recorder
+from wirebroker.trace.rows import FaultRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\u202e]]>\udc80"
+START = 1_700_000_000_000
+
+
+def asked(
+    time: int, number: int, api: str = "Produce", client: str | None = "shop", about: Sequence[str] = ("orders-0",)
+) -> Row:
+    return RequestRow(START + time, 1, 1, client, "", api, 9, number, 100, tuple(about))
+
+
+def answered(
+    time: int, number: int, api: str = "Produce", client: str | None = "shop", errors: Sequence[str] = (), latency: int = 0
+) -> Row:
+    return ReplyRow(START + time, 1, 1, client, "", api, 9, number, 50, latency, tuple(errors), ("orders-0",))
+
+
+def judged(
+    time: int, number: int, first: int, verdict: str = "accepted", offset: int = 0, error: str = "NONE", explain: str = ""
+) -> Row:
+    return ProduceRow(
+        START + time, 1, 1, "shop", "", 9, number, -1, "orders", 0, 7, 0, first, first + 4, 5, 300, "none", False,
+        verdict, "next", 0 if error == "NONE" else 45, error, offset, "", explain,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def produced(time: int, number: int, first: int, verdict: str = "accepted", offset: int = 0) -> list[Row]:
+    return [asked(time, number), judged(time, number, first, verdict, offset), answered(time + 1, number)]
+
+
+def idle(time: int, number: int) -> list[Row]:
+    fetched = FetchRow(START + time, 1, 1, "reader", "", 12, number, "orders", 0, 5, 0, 5, 5, 0, False, 0, "NONE")
+    return [asked(time - 500, number, "Fetch", "reader"), fetched, answered(time, number, "Fetch", "reader")]
+
+
+def drawn(rows: Sequence[Row], kind: str = "sequence", **wish: int | str) -> Picture:
+    return draw(kind, list(enumerate(rows, 1)), Wish(**wish))  # type: ignore[arg-type]
+
+
+def marks_in(marks: Sequence[Mark]) -> Iterator[Mark]:
+    for mark in marks:
+        yield mark
+        yield from marks_in(mark.marks)
+
+
+def words_in(picture: Picture) -> list[str]:
+    """The visible texts, from top to bottom."""
+    texts = [mark for mark in marks_in(picture.marks) if mark.tag == "text"]
+    return [mark.text for mark in sorted(texts, key=lambda mark: float(mark.attributes["y"]))]
+
+
+def test_a_request_and_its_response_are_arrows_that_say_what_they_did() -> None:
+    words = words_in(drawn(produced(0, 1, first=5, offset=12)))
+    assert words[:2] == ["shop", "broker 1"]
+    assert [words[3], words[5]] == ["Produce orders-0 seq 5–9", "offset 12–16"]
+
+
+def test_a_refusal_and_a_duplicate_have_their_colours_and_reasons() -> None:
+    why = "rejected 45 OUT_OF_ORDER_SEQUENCE_NUMBER: expected sequence 10 for producer 7, got 20; batches"
+    refused = [asked(2, 2), judged(2, 2, 20, "rejected", -1, "OUT_OF_ORDER_SEQUENCE_NUMBER", why), answered(2, 2)]
+    picture = drawn([*produced(0, 1, 5, "duplicate", 12), *refused])
+    said = {mark.text: mark.attributes["class"] for mark in marks_in(picture.marks) if mark.tag == "text"}
+    assert said["duplicate of offset 12"] == "say end duplicate"
+    assert said["OUT_OF_ORDER_SEQUENCE_NUMBER: expected sequence 10, got 20"] == "say end rejected"
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "sentence"),
+    [
+        ("lose_ack", [asked(0, 1), judged(0, 1, 0)], "⚡ lose_ack: accepted at offset 0; the response is lost"),
+        ("lose_request", [asked(0, 1)], "Produce orders-0  ⚡ lose_request: the request is lost"),
+        ("error", [asked(0, 1), answered(0, 1, errors=["REQUEST_TIMED_OUT"])], "REQUEST_TIMED_OUT  ⚡ error"),
+    ],
+)
+def test_a_fault_is_drawn_where_it_struck(kind: str, rows: list[Row], sentence: str) -> None:
+    struck = FaultRow(START, 1, 1, "shop", "Produce", 9, 1, kind, f"{kind}()", (), 1)
+    at = 2 if kind != "error" else 1
+    picture = drawn([*rows[:at], struck, *rows[at:]])
+    assert sentence in words_in(picture)
+    crosses = [mark for mark in marks_in(picture.marks) if mark.attributes.get("class") == "stroke thick fault"]
+    assert len(crosses) == (0 if kind == "error" else 2)
+
+
+def test_idle_polls_share_an_arrow_and_errors_do_not() -> None:
+    rows = [row for at in range(40) for row in idle(1000 + at * 500, at)]
+    rows += [asked(30_000, 99, "Fetch", "reader"), answered(30_000, 99, "Fetch", "reader", ["NOT_LEADER_OR_FOLLOWER"])]
+    words = words_in(drawn(rows))
+    assert [text for text in words if "Fetch" in text] == ["40 × Fetch orders-0 · 20.0 s", "Fetch orders-0"]
+    assert words[-1] == "NOT_LEADER_OR_FOLLOWER"
+    assert "⋮ 9.5 s" in words or "⋮ 10.0 s" in words, "the pause is shown"
+
+
+def test_what_went_wrong_is_drawn_even_if_everything_else_is_folded() -> None:
+    rows = [row for at in range(3000) for row in produced(at, at, at * 5, offset=at * 5)]
+    rows[4500:4503] = [asked(1500, 1500), answered(1501, 1500, errors=["NOT_ENOUGH_REPLICAS"])]
+    picture = drawn(rows, lines=40)
+    words = words_in(picture)
+    assert words.count("NOT_ENOUGH_REPLICAS") == 1
+    folds = [mark for mark in marks_in(picture.marks) if "data-first" in mark.attributes]
+    assert 4 <= len(folds) <= 40
+    covered = [(int(mark.attributes["data-first"]), int(mark.attributes["data-last"])) for mark in folds]
+    assert covered[0][0] == 1, "a fold names the rows in it, so that the page can show them"
+    assert covered[-1][1] == len(rows)
+
+
+def test_a_window_has_its_rows_only() -> None:
+    rows = [row for at in range(10) for row in produced(at, at, at * 5, offset=at * 5)]
+    picture = drawn(rows, first=4, last=6)
+    assert (picture.first, picture.last) == (4, 6)
+    assert "Produce orders-0 seq 5–9" in words_in(picture)
+    assert "Produce orders-0 seq 10–14" not in words_in(picture)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_names_never_become_markup(kind: str) -> None:
+    rows = [asked(0, 1, client=HOSTILE, about=[HOSTILE]), answered(1, 1, client=HOSTILE, errors=[HOSTILE]), *produced(5, 2, 0)]
+    for width in (320, 1000):
+        text = svg(drawn(rows, kind, width=width))
+        made = ET.fromstring(text)
+        tags = {element.tag.partition("}")[2] for element in made.iter()}
+        assert tags <= TAGS | {"svg", "style", "title"}
+        assert all(not name.startswith("on") and name != "href" for element in made.iter() for name in element.attrib)
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_hundred_thousand_exchanges_take_less_than_a_second(kind: str) -> None:
+    rows: list[Row] = []
+    for at in range(100_000):
+        rows += [
+            judged(at, at, at * 5, offset=at * 5),
+            answered(at, at, errors=["REQUEST_TIMED_OUT"] if at % 10_000 == 0 else []),
+        ]
+    began = time.process_time()
+    text = svg(drawn(rows, kind))
+    took = time.process_time() - began
+    assert len(text) < 1_000_000
+    assert took < 1.0, "0.3 s on a quiet machine"
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_without_rows_there_is_a_sentence(kind: str) -> None:
+    assert words_in(drawn([], kind))
+
+
+def test_rows_are_kept_and_forgotten() -> None:
+    recorder = Recorder(lambda: START, size=100)
+    kept = KeptRows(most=1000)
+    for _ in range(12):
+        for number in range(100):
+            recorder._add(asked(number, number))
+        list(kept.catch_up(recorder, "1"))
+    assert kept.rows[-1][0] == 1200
+    assert 900 <= len(kept.rows) <= 1000
+    for number in range(150):
+        recorder._add(asked(number, number))
+    list(kept.catch_up(recorder, "1"))
+    assert [number for number, _ in kept.rows[-101:]] == [1200, *range(1251, 1351)], (
+        "50 rows were forgotten before they were read"
+    )
+    list(kept.catch_up(recorder, "2"))
+    assert kept.rows[0][0] == 1251, "another run begins"
+    assert MOST == 200_000
+
+
+def test_the_command_writes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "trace.jsonl", tmp_path / "sequence.svg"
+    file.write_text("".join(f"{row.as_json()}\n" for row in produced(0, 1, 5, offset=12)))
+    assert main(["trace", "show", str(file), "--picture", "sequence", "--out", str(out)]) == 0
+    assert "Produce orders-0 seq 5–9" in out.read_text(encoding="utf-8")
+    assert main(["trace", "show", str(file), "--picture", "sequence"]) == 0
+    assert capsys.readouterr().out.startswith("<svg ")
+    assert main(["trace", "show", str(file), "--picture", "sequence", "--verdict", "rejected"]) == 2
+    assert "none of the 3 rows" in capsys.readouterr().err
+    assert main(["trace", "show", str(file), "--picture", "sequence", "--follow"]) == 2
+
+
+def test_python_and_http_draw_what_a_broker_did() -> None:
+    from controlkit import ControlClient
+
+    with MockKafka(topics={"orders": 1}, control=True, trace="all") as kafka:
+        kafka.faults.add(faults.delay(api="Metadata", ms=1))
+        kafka.produce("orders", value=b"tea")
+        text = kafka.trace.picture("sequence")
+        control = ControlClient(kafka.control_url)
+        response = control.raw("GET", "/pictures/sequence?width=640")
+        assert response.headers["content-type"].startswith("image/svg+xml")
+        assert ET.fromstring(response.body).attrib["width"] == "640"
+        assert ET.fromstring(text).attrib["width"] == "1000"
+        marks = json.loads(control.raw("GET", "/pictures/sequence/marks?latest=1").body)
+        assert marks["first"] == marks["last"] > 0
+        refused = control.raw("GET", "/pictures/sequenze")
+        assert refused.status == 404
+        assert "did you mean 'sequence'" in refused.body
+        with pytest.raises(ValueError, match="did you mean 'sequence'"):
+            kafka.trace.picture("sequenze")
+
+
+def test_the_style_is_complete() -> None:
+    assert set(PICTURES) | {"overview"} == set(ALL)
+    assert STYLE.count("{") == STYLE.count("}")
