@@ -69,6 +69,10 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
         return "needs several log directories in KRaft (KIP-858)"
     if scenario.ran_on.startswith("cold_shares") and "ShareGroupHeartbeat" not in has:
         return "needs ShareGroupHeartbeat"
+    if has_kraft(version) and release < (3, 6) and scenario.ran_on == "secured_owners":
+        return "needs delegation tokens in KRaft (KAFKA-15219)"
+    if has_kraft(version) and release < (3, 5) and any("SCRAM-SHA" in str(row["step"]) for row in scenario.steps):
+        return "needs SCRAM in KRaft (KIP-900)"
     asked = Counter(row["step"]["api"] for row in scenario.steps if row["step"]["op"] in ("ask", "exchange"))
     if not scenario.telemetry and 2 * sum(asked[api] for api in asked.keys() - has) > len(scenario.steps):
         return f"needs {', '.join(sorted(asked.keys() - has))}"
@@ -132,6 +136,6 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
 def started(scenario: Scenario, version: str) -> Iterator[KafkaServer]:
     """A broker for a scenario, as old as the recorded one was."""
     with server_for(scenario, version) as server:
-        if scenario.ran_on == "expire_off_retention" and numbers(version) < (3, 6):
+        if scenario.ran_on == "expire_off_retention" and numbers(version) < (3, 8):
             time.sleep(RETENTION_AFTER)
         yield server

@@ -97,8 +97,11 @@ def _first(own: Release, key: int, oldest: int) -> int:
     return own.announced[key][0] if key in own.announced and own.read(key)[0] == oldest else oldest
 
 
-def unsupported_version(served: tuple[int, int] | None = None) -> ApiVersionsResponse:
-    """The response, in version 0, to a request in an unsupported version; `served` are the supported ones."""
+def unsupported_version(served: tuple[int, int] | None = None, *, tells: bool = True) -> ApiVersionsResponse:
+    """The response, in version 0, to a request in an unsupported version; `served` are the supported ones. `tells` says
+    whether the response names them."""
+    if not tells:
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
     oldest, newest = served or versions(API_VERSIONS)
     keys = [ApiVersion(api_key=API_VERSIONS, min_version=oldest, max_version=newest)]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)

@@ -52,13 +52,14 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
     """The partition, or None if it cannot be described here, and the response without producers."""
     response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
+    explains = exchange.cluster.configs.release.behaviour.explains_producers
     error = topic_name_error(topic)
-    if error is not None:
+    if explains and error is not None:
         response.error_code, response.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, error
         return None, response
     if topic not in exchange.cluster.topics:
         response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        response.error_message = "This server does not host this topic-partition."
+        response.error_message = "This server does not host this topic-partition." if explains else None
         return None, response
     partition = exchange.cluster.partition(topic, index)
     response.error_code = leader_error(partition, exchange.node_id, or_follower=True)

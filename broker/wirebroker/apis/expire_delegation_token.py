@@ -19,14 +19,19 @@ def handle(request: ExpireDelegationTokenRequest, exchange: Exchange) -> ExpireD
     if not is_allowed(exchange.connection.session):
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         return ExpireDelegationTokenResponse(error_code=refused, expiry_timestamp_ms=-1)
-    token, strict = found(bytes(request.hmac), exchange), exchange.cluster.configs.release.behaviour.strict_tokens
+    token, behaviour = found(bytes(request.hmac), exchange), exchange.cluster.configs.release.behaviour
     at_once = request.expiry_time_period_ms < 0
     if isinstance(token, TokenImage) and not may_renew(token, str(exchange.connection.session.principal)):
         token = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-    if isinstance(token, TokenImage) and not (at_once and strict) and has_expired(token, exchange.now):
+    if (
+        isinstance(token, TokenImage)
+        and not (at_once and behaviour.removes_expired_tokens)
+        and has_expired(token, exchange.now)
+    ):
         token = ErrorCode.DELEGATION_TOKEN_EXPIRED
     if isinstance(token, ErrorCode):
-        return ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0 if strict else -1)
+        return ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0 if behaviour.strict_tokens else -1)
     until = exchange.now if at_once else min(token.most_at, exchange.now + request.expiry_time_period_ms)
     exchange.cluster.alter_token(token.token_id, None if at_once else token._replace(expires_at=until))
-    return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=until)
+    told = until if behaviour.tells_removal or not at_once else request.expiry_time_period_ms
+    return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=told)

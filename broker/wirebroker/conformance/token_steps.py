@@ -57,7 +57,7 @@ def _ends(run: Run, step: Json, api: str, period: str) -> Json:
     before = run.broker.now()
     response = run.ask(api, step, 2, hmac=_secret(run, step), **{period: step["ms"]})
     error, ends = shown(response.error_code), response.expiry_timestamp_ms
-    if error != NO_ERROR:
+    if error != NO_ERROR or ends < 0:
         return {"error": error, "ends": ends}
     at_most = ends == run.tokens[step["name"]].most_at
     observed: Json = {"error": error, "ends_s": "at most" if at_most else (ends - before) // STEP_MS * STEP_MS // 1000}

@@ -589,7 +589,7 @@ class Partition:
         else:
             self._take(kept, now)
         if not self._settings.release.has_zookeeper:  # a controller in ZooKeeper elects the only replica again in its epoch
-            self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
+            self.new_leader_epoch(self.leader_epoch + (self.configs.behaviour.clean_restart_epochs if mode == "clean" else 1))
 
     def _take(self, kept: Kept, now: int) -> None:
         """Restore the state that the log has kept."""

@@ -488,7 +488,8 @@ class Engine:
             from wirebroker.apis.api_versions import unsupported_version
 
             exchange = self._exchange(connection, RequestHeader(key, 0, correlation_id, None, 0), now)
-            exchange.respond(unsupported_version(connection.versions[key]))
+            tells = self.cluster.configs.release.behaviour.tells_own_versions
+            exchange.respond(unsupported_version(connection.versions[key], tells=tells))
             return
         offered = connection.versions.get(key)
         if self.trace.verdicts:

@@ -29,6 +29,10 @@ class Behaviour:
     """Clients' metrics are also limited after they were decompressed."""
     types_client_metrics: bool = True
     """The settings of client metrics have types, defaults and synonyms."""
+    tells_own_versions: bool = True
+    """ApiVersions in an unknown version is answered with the versions of ApiVersions."""
+    explains_producers: bool = True
+    """An error of DescribeProducers has a message, and a topic's name is checked."""
     verifies_epochs: bool = True
     """A leader compares the epochs before it asks the coordinator about a transactional batch."""
     responds_to_cut_records: bool = True
@@ -75,6 +79,8 @@ class Behaviour:
     """Null record data is not answered at all, and not with UNKNOWN_SERVER_ERROR."""
     verifies_offset_commits: bool = True
     """TxnOffsetCommit asks the coordinator whether the group's partition belongs to the transaction."""
+    clean_restart_epochs: int = 2
+    """The number by which a leader epoch rises when the partition's only broker is restarted cleanly, in KRaft."""
     caps_min_in_sync: bool = True
     """No more in-sync replicas are required than a partition has replicas."""
     verifies_transactions: bool = True
@@ -126,7 +132,11 @@ class Behaviour:
     limits_mutations: bool = True
     """Quotas of mutations take effect."""
     strict_tokens: bool = True
-    """An expired delegation token can be removed before the broker removes it, and a renewal by 0 ms is one by the default."""
+    """The renewal of a delegation token by 0 ms is one by the default, and a refusal tells the time 0 instead of −1."""
+    removes_expired_tokens: bool = True
+    """An expired delegation token can be removed before the broker removes it."""
+    tells_removal: bool = True
+    """The removal of a delegation token tells the time of the removal, and not the requested period."""
     one_credential: bool = True
     """AlterUserScramCredentials names a user once, and not once for each mechanism."""
     has_quorum_loggers: bool = True
@@ -180,6 +190,7 @@ CHANGES: tuple[Change, ...] = (
     Change("4.3", "counts_from_start", False, "KIP-1226", "the lag of a share partition is known before acknowledgements"),
     Change("4.3", "limits_metrics", False, "seen", "decompressed metrics of clients are limited by telemetry.max.bytes"),
     Change("4.3", "refuses_null_names", False, "seen", "ShareFetch without a group or a member is 42 instead of −1"),
+    Change("4.1", "types_client_metrics", False, "KAFKA-17516", "the settings of client metrics have types and defaults"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
@@ -188,17 +199,23 @@ CHANGES: tuple[Change, ...] = (
     Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group is GROUP_ID_NOT_FOUND"),
     Change("4.0", "keeps_emptied_groups", False, "KIP-848", "a group without members outlives the deletion of its last offset"),
     Change("4.0", "forgives_clients", False, "seen", "after errors 76 and 117 a client may ask for its subscription at once"),
-    Change("4.0", "types_client_metrics", False, "KAFKA-17516", "the settings of client metrics have types and defaults"),
     Change("3.8", "foresees_null_records", False, "seen", "Produce without record data is not answered"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
     Change("3.7", "newest_resource", 8, "KIP-714", "client metrics have settings"),
     Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
     Change("3.7", "caps_min_in_sync", False, "KIP-966", "min.insync.replicas counts up to the number of replicas"),
     Change("3.7", "explains_fencing", True, "KIP-890", "the errors 47 and 49 of a transactional batch have no message"),
+    Change("3.7", "removes_expired_tokens", False, "seen", "an expired delegation token can still be removed"),
+    Change("3.7", "tells_removal", False, "seen", "the removal of a delegation token tells the time"),
+    Change("3.7", "names_unknown_operations", True, "seen", "an unknown operation on a logger is refused with −1"),
     Change("3.7", "checks_nonces", False, "CVE-2024-56128", "the last message of a client in SCRAM must repeat the nonces"),
     Change("3.6", "explains_fencing", False, "KIP-890", "the errors 47 and 49 of a transactional batch have a message"),
     Change("3.6", "verifies_transactions", False, "KIP-890", "transactional batches are verified: errors 47, 48 and 49"),
-    Change("3.6", "strict_tokens", False, "KAFKA-15219", "an expired delegation token can still be removed by its owner"),
+    Change(
+        "3.6", "strict_tokens", False, "KAFKA-15219", "a delegation token that is renewed by 0 ms lives for the default time"
+    ),
+    Change("3.6", "tells_removal", True, "seen", "the removal of a delegation token repeats the requested period"),
+    Change("3.6", "clean_restart_epochs", 3, "KAFKA-15021", "a clean restart raises the leader epoch by 2 instead of 3"),
     Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is taken"),
     Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
     Change("3.5", "positive_quotas", False, "seen", "a quota of 0, or too large for its type, is refused"),
@@ -208,9 +225,11 @@ CHANGES: tuple[Change, ...] = (
     Change("3.3", "one_credential", False, "KIP-833", "AlterUserScramCredentials refuses a user that is named twice"),
     Change("3.3", "strict_loggers", False, "KIP-833", "unknown loggers and levels are refused with 40 instead of 42"),
     Change("3.3", "has_quorum_loggers", False, "KIP-833", "brokers have the loggers of the quorum's controller"),
+    Change("3.3", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with 42"),
     Change("3.3", "ends_sessions", False, "seen", "a session ends with its credential, whatever connections.max.reauth.ms is"),
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
+    Change("3.0", "explains_producers", False, "seen", "errors of DescribeProducers have a message"),
     Change("3.0", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
     Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early is answered"),
     Change("2.7", "repeats_unknown_kinds", False, "seen", "responses about settings repeat a kind of resource that is unknown"),
@@ -218,6 +237,7 @@ CHANGES: tuple[Change, ...] = (
     Change("2.5", "names_records", False, "seen", "the response names each refused record with its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change("2.4", "takes_many_batches", True, "seen", "a Produce before version 3 with two compressed messages is refused"),
+    Change("2.4", "tells_own_versions", False, "KIP-511", "ApiVersions in an unknown version is answered with known versions"),
     Change("2.4", "explains_records", False, "KIP-467", "refused records have the error 87 and details, instead of 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state outlives the deletion of its records"),
     Change("2.3", "finds_topics_first", False, "seen", "Fetch before version 10 of an unknown topic is 3 instead of 76"),
