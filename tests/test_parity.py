@@ -18,6 +18,7 @@ from wirebroker.testing import states
 
 METHODS: dict[str, Callable[..., Any]] = {
     "GET /health": MockKafka.connection_count,
+    "GET /metrics": MockKafka.connection_count,
     "GET /faults": Faults.rules.fget,  # type: ignore[attr-defined]
     "POST /faults": Faults.add,
     "DELETE /faults": Faults.clear,

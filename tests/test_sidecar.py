@@ -31,6 +31,8 @@ def pod(manifest: dict[str, Any]) -> dict[str, Any]:
     deployment = manifest["Deployment"]["spec"]
     assert deployment["selector"]["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
     spec: dict[str, Any] = deployment["template"]["spec"]
+    scraped = int(deployment["template"]["metadata"]["annotations"]["prometheus.io/port"])
+    assert {"name": "control", "containerPort": scraped} in spec["initContainers"][0]["ports"]
     return spec
 
 

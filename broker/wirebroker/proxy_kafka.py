@@ -20,11 +20,13 @@ from wirebroker.net.listener import Address, parse_address
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.proxy.proxy import Proxy
+from wirebroker.testing import passing
 from wirebroker.testing.views import Faults, TraceView
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
     from wirebroker.testing.metric_points import MetricPoint
+    from wirebroker.testing.states import Group, Transaction
 
 RECHECK_S = 0.01
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -146,6 +148,15 @@ class ProxyKafka:
         host = self._running()[1]
         return self._call(lambda _: len(host.clients))
 
+    def groups(self) -> dict[str, Group]:
+        """The groups whose requests have passed, by their ids. The first call knows the lag only as far as batches have passed;
+        for a minute after each call every Fetch is read, too."""
+        return self._change(lambda proxy, _: passing.groups(proxy))
+
+    def transactions(self) -> dict[str, Transaction]:
+        """The transactional ids whose requests have passed, each with the state of its transaction."""
+        return self._change(lambda proxy, _: passing.transactions(proxy))
+
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
         """The metrics that clients have pushed to brokers (KIP-714), oldest first. Needs the extra telemetry.
 
@@ -173,7 +184,13 @@ class ProxyKafka:
 
     def _change(self, function: Callable[[Proxy, int], T]) -> T:
         """Run a function of the proxy and the time, and perform its effects."""
-        return self._call(lambda proxy: function(proxy, proxy.now))
+        clock = self._running()[1].clock
+
+        def run(proxy: Proxy) -> T:
+            proxy.set_time(clock.now())
+            return function(proxy, proxy.now)
+
+        return self._call(run)
 
     @property
     def _fault_seed(self) -> int:

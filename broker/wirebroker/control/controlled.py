@@ -4,7 +4,7 @@ loop."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
@@ -17,13 +17,14 @@ from wirebroker.engine.snapshots import Snapshot
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.pictures.kept import KeptRows
-from wirebroker.testing import states
+from wirebroker.testing import passing, states
 from wirebroker.testing.goals import Goal
 from wirebroker.testing.views import Machine
 from wirebroker.trace.kept_frames import KeptFrames
 from wirebroker.trace.recorder import Recorder
 
 if TYPE_CHECKING:
+    from wirebroker.common.exposition import Family
     from wirebroker.core.telemetry import Pushes
     from wirebroker.faults.rules import Rule
 
@@ -91,6 +92,18 @@ class Controlled:
     def connections(self) -> int:
         """The number of connected clients."""
         raise NotImplementedError
+
+    def groups(self) -> dict[str, states.Group]:
+        """The groups by their ids."""
+        raise NotImplementedError
+
+    def transactions(self) -> dict[str, states.Transaction]:
+        """The transactional ids, with the states of their transactions."""
+        raise NotImplementedError
+
+    def families(self) -> Iterable[Family]:
+        """Metrics for Prometheus beside those that brokers and proxies share."""
+        return ()
 
     @property
     def now(self) -> int:
@@ -168,6 +181,12 @@ class ControlledBroker(Controlled):
     @property
     def connections(self) -> int:
         return len(self.engine.connections)
+
+    def groups(self) -> dict[str, states.Group]:
+        return states.groups(self.engine)
+
+    def transactions(self) -> dict[str, states.Transaction]:
+        return states.transactions(self.engine)
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
         for topic in self.engine.cluster.topics.values():
@@ -286,6 +305,24 @@ class ControlledProxy(Controlled):
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
         return self.host.proxy.shadow.states()
+
+    def groups(self) -> dict[str, states.Group]:
+        self.set_time()
+        found = passing.groups(self.host.proxy)
+        self.host.flush()  # sets the alarm at which the interest ends
+        return found
+
+    def transactions(self) -> dict[str, states.Transaction]:
+        self.set_time()
+        found = passing.transactions(self.host.proxy)
+        self.host.flush()
+        return found
+
+    def families(self) -> Iterable[Family]:
+        self.set_time()
+        measured = self.host.proxy.measure()
+        self.host.flush()
+        return measured.families()
 
     def set_time(self) -> None:
         self.host.proxy.set_time(self.now)

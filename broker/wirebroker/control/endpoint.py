@@ -17,6 +17,7 @@ TOML = "application/toml"
 PCAPNG = "application/x-pcapng"
 EVENTS = "text/event-stream"
 SVG = "image/svg+xml"
+PROMETHEUS = "text/plain"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ TITLES = {
     "verdicts": "Verdicts", "explain": "What is wrong", "events": "The trace", "exchanges": "Bytes", "exports": "Exports",
     "pictures": "Pictures",
     "audit": "Audit", "state": "Producers, transactions, groups", "quotas": "Quotas",
-    "telemetry": "Metrics of clients",
+    "telemetry": "Metrics of clients", "metrics": "Metrics for Prometheus",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }

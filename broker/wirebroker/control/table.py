@@ -5,7 +5,7 @@ A proxy has the endpoints whose handlers take any `Controlled`.
 
 from __future__ import annotations
 
-from wirebroker.control.endpoint import EVENTS, JSON_LINES, PCAPNG, SVG, TOML, Endpoint
+from wirebroker.control.endpoint import EVENTS, JSON_LINES, PCAPNG, PROMETHEUS, SVG, TOML, Endpoint
 from wirebroker.control.endpoints import (
     audit,
     cluster,
@@ -14,6 +14,7 @@ from wirebroker.control.endpoints import (
     explain,
     exports,
     faults,
+    metrics,
     pictures,
     quotas,
     records,
@@ -41,6 +42,7 @@ TOO_LATE = {409: "the goal was not reached within the timeout", 503: "the broker
 
 ENDPOINTS = (
     Endpoint("GET", "/health", running.health),
+    Endpoint("GET", "/metrics", metrics.metrics, media=PROMETHEUS),
     # Faults
     Endpoint("GET", "/faults", faults.listed),
     Endpoint("POST", "/faults", faults.add, 201, problems=BAD_RULE),

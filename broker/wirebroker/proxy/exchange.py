@@ -9,10 +9,11 @@ from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import SIZE_BYTES, encode_request, encode_response
 from kafkawire.primitives import Buffer
+from kafkawire.registry import api_name
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Effect, Outcome, Respond
 from wirebroker.requests.exchange import AnyExchange
-from wirebroker.trace.recorder import Traced
+from wirebroker.trace.recorder import UNMEASURED, Stages, Traced, errors_in
 
 if TYPE_CHECKING:
     from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from wirebroker.proxy.addresses import Locate
     from wirebroker.proxy.directory import LearnedDirectory
     from wirebroker.proxy.logins import Logins
+    from wirebroker.proxy.metrics import Metrics
+    from wirebroker.proxy.passing import Passing
     from wirebroker.trace.recorder import Recorder
 
 
@@ -63,11 +66,15 @@ class ProxyParts(Protocol):
     """The largest size of a request whose client is not authenticated yet."""
     directory: LearnedDirectory
     logins: Logins
+    passing: Passing
+    """The transactions and groups that have passed."""
     plan: FaultPlan
     faults: FaultPlan | None
     """The plan, while it has a rule."""
     moment: Callable[[], int]
     """A clock in µs."""
+    metrics: Metrics | None
+    """The metrics of what passes, while somebody reads them."""
     effects: list[Effect | Forward]
 
     @property
@@ -77,6 +84,10 @@ class ProxyParts(Protocol):
     @property
     def now(self) -> int:
         """The time of the latest event, in ms since the epoch."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether the times of exchanges are taken."""
 
     def set_time(self, now: int) -> None:
         """Set the time of the event that follows, in ms since the epoch."""
@@ -181,6 +192,20 @@ class ForwardedExchange(AnyExchange):
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 
+    @property
+    def stages(self) -> Stages:
+        """µs held in the proxy, until the broker's response began, and until its last byte; or UNMEASURED."""
+        if self.moments is None or len(self.moments) < 4 or not self.moments[0]:
+            return UNMEASURED
+        received, forwarded, begun, whole = self.moments
+        held = forwarded - received + self.relay.proxy.moment() - whole
+        return held, begun - forwarded, whole - begun
+
+    @property
+    def sender(self) -> tuple[str, str | None, str]:
+        """The API, and who uses it: the client id and the principal."""
+        return api_name(self.api_key), self.client_id, str(self.connection.session.principal)
+
     def answered(self, response: Message, parts: list[Buffer]) -> None:
         """The broker's response has come; `parts` are its encoded form, which holds unless faults change the response."""
         if self.acts_on_response:
@@ -211,6 +236,8 @@ class ForwardedExchange(AnyExchange):
             return
         if proxy.trace.exchanges:
             proxy.trace.replied(self, response, parts)
+        if proxy.metrics is not None:
+            proxy.metrics.passed(*self.sender, errors_in(response), self.stages)
         if self.matches is not None and self.matches.wire:
             proxy.plan.send(parts, self)
         else:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
 
+from kafkawire.batches import BatchHeader
 from kafkawire.declare import Message
 from kafkawire.errors import WireError
 from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
@@ -21,7 +22,7 @@ from kafkawire.messages.end_txn import EndTxnResponse
 from kafkawire.messages.fetch import FetchResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
 from kafkawire.messages.metadata import MetadataResponse
-from kafkawire.messages.produce import ProduceRequest, ProduceResponse
+from kafkawire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, is_spoken
@@ -29,17 +30,23 @@ from wirebroker.core.purgatory import Timers
 from wirebroker.core.telemetry import Pushes, push_of
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
+from wirebroker.proxy.bounded import cut
 from wirebroker.proxy.directory import LearnedDirectory, LearnedLeaders
 from wirebroker.proxy.exchange import Forward, ForwardedExchange
+from wirebroker.proxy.interest import Interest
 from wirebroker.proxy.logins import LOGINS, Logins
+from wirebroker.proxy.metrics import NO_RESPONSE, Metrics
+from wirebroker.proxy.passing import COORDINATED, Passing
 from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_responses
 from wirebroker.proxy.relay import Relay
+from wirebroker.proxy.sender import Sender
 from wirebroker.proxy.shadow import Shadow
 from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Effect
 from wirebroker.requests.facts import facts_of
 from wirebroker.security.principals import ANONYMOUS, Principal
 from wirebroker.security.session import Session
+from wirebroker.trace.recorder import UNMEASURED
 
 FRAME_LIMIT = 256 * 1024 * 1024
 """The default limit on the size of a request, in bytes."""
@@ -47,10 +54,16 @@ STRANGERS_LIMIT = 512 * 1024
 """The largest request in bytes that is kept of a client that its broker may not know: Kafka's sasl.server.max.receive.size."""
 MOST_DESCRIBED = 100_000
 """The number of partitions remembered as already asked about with DescribeProducers."""
+SHOWING = COORDINATED | {FETCH}
+"""The APIs that show transactions and groups."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
 """The APIs that get shadow verdicts, or on which these depend."""
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
+MEASURED_MS = 600_000
+"""The time for which exchanges are measured after somebody has read the metrics."""
+WATCHED_MS = 60_000
+"""The time for which each Fetch is decoded after somebody has looked at groups or transactions."""
 METRICS_LIMIT = 16 * 1024 * 1024
 """The decompressed bytes of a push that are read at most."""
 
@@ -87,6 +100,17 @@ class Proxy:
         """Whether to ask brokers about producers that wrote before the proxy was there, and whether they serve a client."""
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
+        self.metrics: Metrics | None = None
+        """The metrics of what passes, while somebody reads them."""
+        self._measured = Metrics()
+        self._measuring = Interest(self.timers, MEASURED_MS, self._choose)
+        self.passing = Passing(self.directory, self.trace.passed)
+        self._watching = Interest(self.timers, WATCHED_MS, self._choose)
+        self._reads_all = False
+        """Whether every request is decoded."""
+        self._reads: frozenset[int] = frozenset()
+        """The APIs whose requests are decoded in any case."""
+        self._choose()
         self.relays: dict[Connection, Relay] = {}
         self._numbers = count(1)
 
@@ -129,6 +153,33 @@ class Proxy:
     def trace_at(self, level: str) -> None:
         """Set the level of the trace. Raises ValueError for a level that does not exist."""
         self.trace.set_level(level)
+        self._choose()
+
+    def _choose(self) -> None:
+        """Decide which requests are decoded."""
+        self.metrics = self._measured if self._measuring.on else None
+        self._reads_all = self.trace.exchanges or self._measuring.on
+        self._reads = ALWAYS_READ
+        if self.trace.verdicts:
+            self._reads |= JUDGED | COORDINATED
+        if self._watching.on:
+            self._reads |= {FETCH}
+
+    def measure(self) -> Metrics:
+        """The metrics of what passes. From the first call on exchanges are measured, until `MEASURED_MS` after the last one."""
+        self._measuring.renew(self.now)
+        return self._measured
+
+    def watch(self) -> Passing:
+        """The transactions and groups that have passed. Until `WATCHED_MS` after the last call each Fetch is decoded, too: it
+        shows how far groups lag."""
+        self._watching.renew(self.now)
+        return self.passing
+
+    @property
+    def measures(self) -> bool:
+        """Whether the times of exchanges are taken."""
+        return self._reads_all
 
     # Connections
 
@@ -172,15 +223,18 @@ class Proxy:
 
     def looks_at(self, key: int, version: int) -> bool:
         """Whether requests of this API in this version are decoded, or have a row because they cannot be."""
-        trace, faults = self.trace, self.faults
-        if trace.exchanges or (faults is not None and faults.concerns(key)) or key in ALWAYS_READ:
+        faults = self.faults
+        if self._reads_all or key in self._reads or (faults is not None and faults.concerns(key)):
             return True
-        return trace.verdicts and (key in JUDGED or not is_spoken(key, version))
+        return self.trace.verdicts and not is_spoken(key, version)
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
         """Learn names and producer ids from a response, and trace shadow verdicts."""
         if self.trace.verdicts and (ms := getattr(response, "throttle_time_ms", 0)) > 0:
             self.trace.held(exchange, ms)
+        if exchange.api_key in SHOWING and self.trace.verdicts:
+            sender = Sender(cut(exchange.client_id or ""), exchange.connection.client_host)
+            self.passing.observe(self.now, exchange.api_key, sender, exchange.request, response)
         if exchange.api_key in LOGINS:
             self.logins.passed(exchange.connection, exchange.request, response, self.now)
         elif isinstance(response, InitProducerIdResponse) and not response.error_code:
@@ -224,6 +278,18 @@ class Proxy:
         for topic, batch, part in batches_with_responses(exchange, response):
             judged = self.shadow.judged(topic, part.index, batch, part.error_code, part.base_offset, exchange.now)
             self.trace.compared(exchange, request.acks, topic, batch, part, judged)
+            if not part.error_code and (request.transactional_id or self._watching.on):
+                self._stored(exchange, request.transactional_id, topic, batch, part)
+
+    def _stored(
+        self, exchange: ForwardedExchange, transactional_id: str | None, topic: str, batch: BatchHeader,
+        part: PartitionProduceResponse,
+    ) -> None:  # fmt: skip
+        """A batch was stored, which moves the end of its partition, and may belong to a transaction."""
+        sender = Sender(cut(exchange.client_id or ""), exchange.connection.client_host)
+        if transactional_id and batch.is_transactional:
+            self.passing.wrote(self.now, sender, transactional_id, topic, batch, part.index)
+        self.passing.groups.written(topic, part.index, part.base_offset + max(batch.records_count, 0))
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
         """The question for the broker before this Produce: which producers wrote to partitions on which the broker may know a
@@ -256,6 +322,8 @@ class Proxy:
     def unanswered(self, exchange: ForwardedExchange) -> None:
         """The response to a request that the broker may have handled is lost."""
         request = exchange.request
+        if self.metrics is not None:
+            self.metrics.passed(*exchange.sender, (NO_RESPONSE,), UNMEASURED)
         if isinstance(request, ProduceRequest):
             for batch in facts_of(request, exchange).batches:
                 self.shadow.unanswered(batch.topic, batch.partition, batch.producer_id)

@@ -20,11 +20,13 @@ from kafkawire.primitives import Buffer
 from kafkawire.registry import api_name
 from wirebroker.proxy.denials import denials
 from wirebroker.proxy.exchange import ForwardedExchange
+from wirebroker.proxy.groups import PassingGroup
 from wirebroker.proxy.shadow import Judged
+from wirebroker.proxy.transactions import PassingTransaction, names
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import topic_label
 from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, cut, software_of, who
-from wirebroker.trace.rows import LeaderRow, Row, ShadowRow, compression_name
+from wirebroker.trace.rows import GroupRow, LeaderRow, Row, ShadowRow, TransactionRow, compression_name
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_LIMIT = -1.0
@@ -69,14 +71,25 @@ class ProxyRecorder(Recorder):
         if self.sinks:
             self._hand_out(_row(*raw))
 
+    def passed(self, changed: PassingTransaction | PassingGroup) -> None:
+        """Note that a transaction or a group has changed, as far as passing requests show it."""
+        if not self.changes:
+            return
+        row: TransactionRow | GroupRow
+        if isinstance(changed, PassingTransaction):
+            row = TransactionRow(
+                self._now(), changed.transactional_id, changed.producer_id, changed.producer_epoch, changed.state,
+                tuple(names(changed)),
+            )  # fmt: skip
+        else:
+            row = GroupRow(self._now(), changed.group_id, changed.state, changed.generation, len(changed.members))
+            if changed.traced == (row.state, row.generation, row.members):
+                return
+            changed.traced = row.state, row.generation, row.members
+        self._add(row)
+
     def _stages(self, exchange: TracedExchange) -> Stages:
-        if not isinstance(exchange, ForwardedExchange) or exchange.moments is None or len(exchange.moments) < 4:
-            return UNMEASURED
-        received, forwarded, begun, whole = exchange.moments
-        if not received:
-            return UNMEASURED
-        held = forwarded - received + exchange.relay.proxy.moment() - whole
-        return held, begun - forwarded, whole - begun
+        return exchange.stages if isinstance(exchange, ForwardedExchange) else UNMEASURED
 
     def _made(self, entry: Any) -> Row:
         return _row(*entry) if isinstance(entry, tuple) else super()._made(entry)

@@ -40,6 +40,7 @@ from kafkawire.frames import (
 )
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.describe_producers import DescribeProducersResponse
+from kafkawire.messages.fetch import FetchResponse
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import Buffer, read_uvarint
@@ -58,6 +59,7 @@ from wirebroker.proxy.directory import TEACHING
 from wirebroker.proxy.exchange import ForwardedExchange, Mutes, ProxyParts
 from wirebroker.requests.connection import CLOSED, OPEN, SILENT, Connection
 from wirebroker.requests.effects import Respond
+from wirebroker.trace.recorder import UNMEASURED
 
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 """Bytes of a request up to its correlation id."""
@@ -385,7 +387,7 @@ class Relay:
         Returns whether the next request may follow.
         """
         proxy = self.proxy
-        moments = [proxy.moment()] if proxy.trace.exchanges else None
+        moments = [proxy.moment()] if proxy.measures else None
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(whole, SIZE_BYTES)
         if proxy.trace.verdicts and key != API_VERSIONS and not is_spoken(key, version):
             proxy.trace.unsupported(self.connection, whole[SIZE_BYTES:], *spoken(key))
@@ -416,6 +418,8 @@ class Relay:
             if self._may_ask and isinstance(request, ProduceRequest) and self.proxy.trace.verdicts:
                 self._ask(exchange)
             self._awaited.append(Awaited(exchange.correlation_id, exchange.api_key, exchange.version, exchange))
+        elif self.proxy.metrics is not None:
+            self.proxy.metrics.passed(*exchange.sender, (), UNMEASURED)
         self.proxy.forward(self.connection, whole)
 
     def _ask(self, exchange: ForwardedExchange) -> None:
@@ -519,6 +523,8 @@ class Relay:
             proxy.learned(response)
         parts: list[Buffer] = encode_response(awaited.correlation_id, response, version) if changed else [frame]
         if exchange is None:
+            if isinstance(response, FetchResponse) and proxy.trace.verdicts:
+                proxy.passing.groups.read(response)
             self._send(parts)
             return
         exchange.version = version

@@ -11,13 +11,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kafkawire.codec import decode
-from kafkawire.errors import ProtocolError
-from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kafkawire.primitives import format_uuid
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.classic import Group as ClassicGroup
-from wirebroker.core.groups.consumer_group import CONSUMER, ConsumerGroup
+from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.consumer_member import ConsumerMember
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.share_group import ShareGroup
@@ -29,6 +26,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.quotas import CLIENT_ID, IP, USER
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
 from wirebroker.engine.engine import Engine
+from wirebroker.requests.assignments import assigned
 from wirebroker.testing.operations import DEFAULT
 
 
@@ -99,7 +97,11 @@ class Transaction(StateView):
     timeout_ms: int
     started: int
     updated: int
-    partitions: Annotated[list[Partitions], Meta(description="the offsets in the open transaction")]
+    partitions: Annotated[
+        list[Partitions], Meta(description="of the open transaction; in a proxy −1 is an unknown one of __consumer_offsets")
+    ]  # fmt: skip
+    client_id: Annotated[str, Meta(description='a proxy: the client that used it last; a broker: ""')] = ""
+    client_host: Annotated[str, Meta(description="where this client is")] = ""
 
 
 class Member(StateView):
@@ -110,8 +112,11 @@ class Member(StateView):
     client_id: str
     client_host: str
     assignment: Annotated[
-        list[Partitions] | None, Meta(description="null if the broker cannot read the assignment")
+        list[Partitions] | None, Meta(description="null if the assignment cannot be read, or is not known")
     ]  # fmt: skip
+    heartbeat: Annotated[
+        int, Meta(description="a proxy: when the broker last confirmed the member, in ms since the epoch; a broker: −1")
+    ] = -1  # fmt: skip
 
 
 class Offset(StateView):
@@ -124,6 +129,7 @@ class Offset(StateView):
     metadata: str
     time: Annotated[int, Meta(description="the time of the commit, in ms since the epoch")]
     pending: Annotated[bool, Meta(description="whether the commit waits for the end of a transaction")]
+    lag: Annotated[int, Meta(description="the offsets between the commit and the high watermark, −1 if it is not known")] = -1
 
 
 class Group(StateView):
@@ -220,14 +226,8 @@ def _group(held: AnyGroup, engine: Engine) -> Group:
 
 def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
     """Returns the partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
-    if held.protocol_type != CONSUMER or not assignment:
-        return None if assignment else []
-    try:
-        version = min(max(int.from_bytes(assignment[:2], "big", signed=True), 0), 3)
-        read, _ = decode(ConsumerProtocolAssignment, memoryview(assignment), version, 2)
-    except ProtocolError:
-        return None
-    return [Partitions(each.topic, sorted(each.partitions)) for each in read.assigned_partitions]
+    found = assigned(assignment, held.protocol_type)
+    return None if found is None else [Partitions(topic, indexes) for topic, indexes in found.items()]
 
 
 def _consumer(member: ConsumerMember, engine: Engine) -> Member:
@@ -276,6 +276,19 @@ def _offsets(group_id: str, engine: Engine) -> list[Offset]:
     found = [(where, committed, False) for where, committed in store.of(group_id).items()]
     found += [(where, committed, True) for where, committed in store.pending_of(group_id)]
     return [
-        Offset(*where, committed.offset, committed.leader_epoch, committed.metadata, committed.time, pending)
+        Offset(
+            *where,
+            committed.offset,
+            committed.leader_epoch,
+            committed.metadata,
+            committed.time,
+            pending,
+            _lag(engine, *where, committed.offset),
+        )
         for where, committed, pending in found
     ]
+
+
+def _lag(engine: Engine, topic: str, index: int, committed: int) -> int:
+    partition = engine.cluster.partition(topic, index)
+    return -1 if partition is None else max(partition.high_watermark - committed, 0)

@@ -148,28 +148,28 @@ def all_producers(controlled: Controlled, query: Limited) -> AllProducers:
     return AllProducers(shown, len(found) - len(shown))
 
 
-def transactions(controlled: ControlledBroker) -> Transactions:
-    """Returns every transactional id, with the state of its transaction."""
-    return Transactions(list(states.transactions(controlled.engine).values()))
+def transactions(controlled: Controlled) -> Transactions:
+    """Returns every transactional id, with the state of its transaction. A proxy knows those whose requests have passed."""
+    return Transactions(list(controlled.transactions().values()))
 
 
-def transaction(controlled: ControlledBroker, transactional_id: str) -> Transaction:
+def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
     """Returns a transactional id, with the state of its transaction."""
-    known = states.transactions(controlled.engine)
+    known = controlled.transactions()
     if transactional_id not in known:
         advice = did_you_mean(transactional_id, known)
         raise Problem(404, f"there is no transactional id {transactional_id!r}{advice}", "transactional_id")
     return known[transactional_id]
 
 
-def groups(controlled: ControlledBroker) -> Groups:
-    """Returns every group, with its members and committed offsets."""
-    return Groups(list(states.groups(controlled.engine).values()))
+def groups(controlled: Controlled) -> Groups:
+    """Returns every group, with its members and committed offsets. A proxy knows those whose requests have passed."""
+    return Groups(list(controlled.groups().values()))
 
 
-def group(controlled: ControlledBroker, group_id: str) -> Group:
+def group(controlled: Controlled, group_id: str) -> Group:
     """Returns a group, with its members and committed offsets."""
-    known = states.groups(controlled.engine)
+    known = controlled.groups()
     if group_id not in known:
         raise Problem(404, f"there is no group {group_id!r}{did_you_mean(group_id, known)}", "group_id")
     return known[group_id]

@@ -1,14 +1,16 @@
 // Groups: members, generations, and rebalances as they happen.
 
+import { commands, quoted } from "../commands.js";
 import { empty, h, table, time } from "../dom.js";
 import { Walk } from "../feed.js";
 import { values } from "../fields.js";
 
+const TOOLS = { classic: "kafka-consumer-groups.sh", consumer: "kafka-consumer-groups.sh", share: "kafka-share-groups.sh", streams: "kafka-streams-groups.sh" };
 const MOST = 200; // changes, and groups of a proxy, that are shown
 
 export function open({ feed, ask }) {
   const element = h("div", { class: "pad" });
-  let held = [], changes, groups;
+  let held = [], changes, groups, servers = "";
   const walk = new Walk(feed, () => { changes = []; groups = new Map(); }, visit);
 
   function visit(row) {
@@ -31,13 +33,18 @@ export function open({ feed, ask }) {
 
   function draw() {
     const parts = [];
-    if (held.length) parts.push(h("h2", {}, "groups"), table(["group", "state", "generation", "members", "committed"], held.map((each) => [h("code", {}, each.group_id), each.state, each.generation,
-      each.members.map((one) => h("span", { class: "box", title: one.member_id }, one.client_id)), each.offsets.map((one) => h("span", { class: "box" }, `${one.topic}-${one.partition} at ${one.offset}`))])));
+    if (held.length) parts.push(h("h2", {}, "groups"), table(["group", "type", "state", "generation", "members", "committed, and lag"], held.map((each) => [h("code", {}, each.group_id), each.type, each.state, each.generation,
+      each.members.map((one) => h("span", { class: "box", title: one.member_id }, `${one.client_id} at ${one.client_host}${assigned(one)}`)), each.offsets.map((one) => h("span", { class: one.lag > 0 ? "box warn" : "box" }, `${one.topic}-${one.partition} at ${one.offset}${one.lag >= 0 ? `, lag ${one.lag}` : ""}${one.pending ? ", pending" : ""}`))])));
+    if (held.length) parts.push(commands("commands that look at a group, and remove a member that is stuck", held.slice(0, 3).flatMap((each) => [
+      `${TOOLS[each.type] ?? TOOLS.classic} --bootstrap-server ${servers} --describe --members --group=${quoted(each.group_id)}`,
+      ...(each.type === "classic" && each.members.length ? [`python -m kafka.admin --bootstrap-servers ${servers} groups remove-members --group-id=${quoted(each.group_id)} --member-id=${quoted(each.members[0].member_id)}`] : []),
+    ]), "Kafka's own tools remove no member; kafka-python does, from classic groups. A client that still runs joins again: stop it, its host is above."));
     if (changes.length) parts.push(h("h2", {}, "as they changed, newest first"), table(["time", "group", "state", "generation", "members"], changes.toReversed().map((row) => [time(row.time), h("code", {}, row.group), row.state, row.generation, row.members])));
     if (groups.size) parts.push(h("h2", {}, "asked through this proxy"), table(["group", "requests", "errors"], [...groups].map(([group, found]) => [h("code", {}, group), boxes(found.apis, ""), boxes(found.errors, "bad")])));
     element.replaceChildren(...(parts.length ? parts : [empty("No group yet. A consumer with a group.id appears here when it joins.")]));
   }
 
+  const assigned = (member) => (member.assignment?.length ? `: ${member.assignment.flatMap((one) => one.partitions.map((index) => `${one.topic}-${index}`)).join(", ")}` : "");
   const boxes = (counts, kind) => [...counts].map(([name, count]) => h("span", { class: `box ${kind}` }, `${name} ×${count}`));
-  return { element, walk, draw, async poll() { if (feed.run.of === "broker") held = (await ask("GET", "groups")).groups; return held; } };
+  return { element, walk, draw, async poll() { held = (await ask("GET", "groups")).groups; servers ||= (await ask("GET", "health")).bootstrap_servers; return held; } };
 }

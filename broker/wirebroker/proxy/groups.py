@@ -1,0 +1,454 @@
+"""Groups as passing requests show them: members, assignments, heartbeats, commits and lag. A proxy has no coordinator.
+
+Only what a broker has confirmed counts. A member that no heartbeat has confirmed for its session timeout counts as gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafkawire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkawire.messages.fetch import FetchResponse
+from kafkawire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kafkawire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kafkawire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kafkawire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kafkawire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkawire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from wirebroker.proxy.bounded import Bounded, cut
+from wirebroker.proxy.directory import LearnedDirectory
+from wirebroker.proxy.sender import Sender
+from wirebroker.proxy.transactions import ENDED_BY_BROKER
+from wirebroker.requests.assignments import assigned
+
+EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
+    "Empty",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Reconciling",
+)
+ASSIGNING, NOT_READY = "Assigning", "NotReady"
+LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
+"""Statuses in a streams group's heartbeat: its topics are missing or have the wrong partitions; the assignment comes later."""
+MOST_GROUPS = 1_000
+"""The groups that are remembered; the one that was quiet for longest is forgotten first."""
+MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000
+"""Members and offsets that are remembered, of all groups together."""
+COUNTED_EACH = 1_000
+"""How many members and offsets are added before all are counted again."""
+MOST_PARTITIONS = 100_000
+"""The partitions whose ends are remembered."""
+MOST_ASSIGNED = 10_000
+"""The partitions of a member that are remembered."""
+SESSION_TIMEOUT_MS = 45_000
+"""The session timeout that brokers set for the members of groups with heartbeats of their own, unless they are configured."""
+NONE, LATEST = -1, -1
+DEAD = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH))
+"""The errors of a heartbeat whose member is not, or no longer, in the group."""
+_NEW_TYPES = {
+    ConsumerGroupHeartbeatRequest: ("consumer", "consumer"), ShareGroupHeartbeatRequest: ("share", "share"),
+    StreamsGroupHeartbeatRequest: ("streams", "streams"),
+}  # fmt: skip
+"""The types of groups that the broker assigns to, with their protocol types."""
+
+Assignment = dict[str, list[int]]
+Where = tuple[str, int]
+
+
+@dataclass(slots=True)
+class PassingMember:
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    sender: Sender
+    session_timeout_ms: int
+    heartbeat: int
+    """when the broker last confirmed it, in ms since the epoch"""
+    epoch: int = NONE
+    """the generation or the epoch that it has confirmed"""
+    assignment: Assignment | None = None
+    """None if it is not known"""
+    tasks: dict[str, list[int]] = field(default_factory=dict)
+    """in a streams group the active tasks, by subtopology"""
+
+
+@dataclass(slots=True)
+class PassingOffset:
+    """A committed offset; `pending` if a transaction has yet to commit it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    time: int
+
+
+@dataclass(slots=True)
+class PassingGroup:
+    """A group."""
+
+    group_id: str
+    kind: str = "classic"
+    state: str = EMPTY
+    generation: int = NONE
+    protocol_type: str = ""
+    protocol: str = ""
+    leader: str | None = None
+    members: dict[str, PassingMember] = field(default_factory=dict)
+    offsets: dict[Where, PassingOffset] = field(default_factory=dict)
+    pending: dict[tuple[str, Where], PassingOffset] = field(default_factory=dict)
+    """By the transactional id and the partition."""
+    traced: tuple[str, int, int] | None = None
+    """The state, generation and number of members in the latest row of the trace."""
+    sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The topics that each subtopology of a streams group reads."""
+
+
+class PassingGroups:
+    """The groups that requests and responses have shown. `directory` knows the names of topics."""
+
+    def __init__(self, directory: LearnedDirectory) -> None:
+        self._directory = directory
+        self._held: Bounded[str, PassingGroup] = Bounded(MOST_GROUPS)
+        self._ends: Bounded[Where, int] = Bounded(MOST_PARTITIONS)
+        """The high watermark of each partition, as far as it is known."""
+        self._in_transactions: Bounded[str, set[str]] = Bounded(MOST_GROUPS)
+        """The groups for which a transactional id has written offsets that are pending."""
+        self._added = 0
+        """How much was added since memory was last counted."""
+
+    def at(self, now: int) -> Iterator[PassingGroup]:
+        """The groups at this time, without the members whose sessions have ended since."""
+        for group in self._held.values():
+            for member_id in [each.member_id for each in group.members.values() if _is_over(each, now)]:
+                self._gone(group, member_id)
+            yield group
+
+    def end_of(self, where: Where) -> int:
+        """The offset that the partition's next record gets, −1 if it is not known."""
+        found = self._ends.get(where)
+        return NONE if found is None else found
+
+    # Classic groups
+
+    def joined(self, now: int, sender: Sender, request: JoinGroupRequest, response: JoinGroupResponse) -> PassingGroup | None:
+        """A member has joined a generation."""
+        if response.error_code:
+            return None
+        group = self._known(request.group_id)
+        if response.generation_id > group.generation or group.kind != "classic":
+            group.kind, group.generation, group.state = "classic", response.generation_id, COMPLETING
+        group.protocol_type, group.protocol = cut(request.protocol_type), cut(response.protocol_name or "")
+        group.leader = cut(response.leader) or None
+        member = self._member(group, response.member_id, now, sender, request.group_instance_id)
+        if member.epoch != response.generation_id:
+            member.assignment = {}
+        member.session_timeout_ms, member.epoch = request.session_timeout_ms, response.generation_id
+        if response.members:  # the leader learns who is in the generation
+            present = {cut(each.member_id) for each in response.members}
+            for member_id in [each for each in group.members if each not in present]:
+                del group.members[member_id]
+        return group
+
+    def synced(self, now: int, sender: Sender, request: SyncGroupRequest, response: SyncGroupResponse) -> PassingGroup | None:
+        """A member has its assignment."""
+        if response.error_code:
+            return self._refused(request.group_id, request.member_id, response.error_code)
+        group = self._known(request.group_id)
+        member = self._member(group, request.member_id, now, sender, request.group_instance_id)
+        member.epoch, member.assignment = request.generation_id, _assigned(bytes(response.assignment), group.protocol_type)
+        if request.generation_id >= group.generation:
+            group.generation, group.state = request.generation_id, STABLE
+        return group
+
+    def heard(self, now: int, sender: Sender, request: HeartbeatRequest, response: HeartbeatResponse) -> PassingGroup | None:
+        """A member has sent a heartbeat."""
+        if response.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            return self._refused(request.group_id, request.member_id, response.error_code)
+        group = self._known(request.group_id)
+        self._member(group, request.member_id, now, sender, request.group_instance_id).epoch = request.generation_id
+        group.generation = max(group.generation, request.generation_id)
+        if response.error_code:
+            group.state = PREPARING
+        elif request.generation_id == group.generation and group.state != COMPLETING:
+            group.state = STABLE
+        return group
+
+    def left(self, now: int, sender: Sender, request: LeaveGroupRequest, response: LeaveGroupResponse) -> PassingGroup | None:
+        """Members have left, by themselves or removed by a tool."""
+        if response.error_code or (group := self._held.get(cut(request.group_id))) is None:
+            return None
+        gone = [(each.member_id, each.group_instance_id) for each in response.members if not each.error_code]
+        for member_id, instance_id in gone or [(request.member_id, None)]:
+            named = [
+                each.member_id for each in group.members.values()
+                if each.member_id == cut(member_id) or (instance_id and each.instance_id == instance_id)
+            ]  # fmt: skip
+            for each in named:
+                self._gone(group, each)
+        if group.members:
+            group.state = PREPARING
+        return group
+
+    # Groups that the broker assigns to: KIP-848, KIP-932, KIP-1071
+
+    def beaten(
+        self, now: int, sender: Sender,
+        request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest | StreamsGroupHeartbeatRequest,
+        response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse,
+    ) -> PassingGroup | None:  # fmt: skip
+        """A member of a consumer, share or streams group has sent a heartbeat."""
+        if response.error_code:
+            return self._refused(request.group_id, request.member_id, response.error_code)
+        group = self._known(request.group_id)
+        group.kind, group.protocol_type = _NEW_TYPES[type(request)]
+        group.leader = None
+        member_id = response.member_id or request.member_id
+        if response.member_epoch < 0:
+            self._gone(group, cut(member_id))
+            return group
+        instance_id = None if isinstance(request, ShareGroupHeartbeatRequest) else request.instance_id
+        member = self._member(group, member_id, now, sender, instance_id)
+        member.epoch = response.member_epoch
+        if isinstance(request, ConsumerGroupHeartbeatRequest) and request.server_assignor:
+            group.protocol = cut(request.server_assignor)
+        if isinstance(request, StreamsGroupHeartbeatRequest) and isinstance(response, StreamsGroupHeartbeatResponse):
+            _streams_tasks(group, member, request, response)
+        elif not isinstance(response, StreamsGroupHeartbeatResponse) and response.assignment is not None:
+            member.assignment = self._named(response.assignment.topic_partitions)
+        group.generation = max(group.generation, response.member_epoch)
+        agree = all(each.epoch == group.generation for each in group.members.values())
+        group.state = STABLE if agree else RECONCILING
+        if isinstance(response, StreamsGroupHeartbeatResponse):
+            told = {each.status_code for each in response.status or ()}
+            group.state = NOT_READY if told & LACKS_TOPICS else ASSIGNING if ASSIGNMENT_DELAYED in told else group.state
+        return group
+
+    def _named(self, parts: Iterable[Any]) -> Assignment:
+        """An assignment by topic ids, with names where they are known."""
+        made: Assignment = {}
+        left = MOST_ASSIGNED
+        for part in parts:
+            name = self._directory.topic_name(part.topic_id) or part.topic_id.hex()
+            made[name] = sorted(part.partitions)[:left]
+            left -= len(made[name])
+        return made
+
+    # Offsets
+
+    def committed(
+        self, now: int, sender: Sender, request: OffsetCommitRequest, response: OffsetCommitResponse
+    ) -> PassingGroup | None:  # fmt: skip
+        """Offsets have been committed."""
+        taken = _taken(response, self._directory)
+        found = {where: each for where, each in self._offsets(request, now) if where in taken}
+        if not found:
+            return None
+        group = self._known(request.group_id)
+        group.offsets |= found
+        self._count(len(found))
+        member = group.members.get(cut(request.member_id))
+        if member is not None and group.kind == "classic":
+            member.heartbeat = now  # a commit renews the session, too
+        return group
+
+    def committed_in_transaction(
+        self, now: int, sender: Sender, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
+    ) -> PassingGroup | None:  # fmt: skip
+        """Offsets have been written in a transaction; they count when it commits."""
+        taken = _taken(response, self._directory)
+        found = {where: each for where, each in self._offsets(request, now) if where in taken}
+        if not found:
+            return None
+        group = self._known(request.group_id)
+        transactional_id = cut(request.transactional_id)
+        group.pending |= {(transactional_id, where): each for where, each in found.items()}
+        self._in_transactions.get_or_make(transactional_id, set).add(group.group_id)
+        self._count(len(found))
+        return group
+
+    def transaction_ended(self, request: EndTxnRequest, response: EndTxnResponse) -> None:
+        """A transaction has ended: its offsets count, or they are gone."""
+        if response.error_code and response.error_code not in ENDED_BY_BROKER:
+            return
+        transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
+        for group_id in self._in_transactions.pop(transactional_id) or ():
+            if (group := self._held.get(group_id)) is not None:
+                for key in [each for each in group.pending if each[0] == transactional_id]:
+                    offset = group.pending.pop(key)
+                    if counts:
+                        group.offsets[key[1]] = offset
+
+    def fetched(self, now: int, sender: Sender, request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
+        """A member has asked for committed offsets: the response shows those that were committed before the proxy was there."""
+        for topic in response.topics:
+            self._found(request.group_id, topic.name, topic.partitions)
+        for group in response.groups:
+            for part in group.topics:
+                self._found(group.group_id, part.name or self._directory.topic_name(part.topic_id) or "", part.partitions)
+
+    def _found(
+        self, group_id: str, topic: str, partitions: Sequence[OffsetFetchResponsePartition | OffsetFetchResponsePartitions]
+    ) -> None:  # fmt: skip
+        for each in partitions:
+            if group_id and topic and not each.error_code and each.committed_offset >= 0:
+                offset = PassingOffset(each.committed_offset, each.committed_leader_epoch, cut(each.metadata or ""), NONE)
+                self._known(group_id).offsets.setdefault((topic, each.partition_index), offset)
+                self._count(1)
+
+    def offsets_deleted(self, now: int, sender: Sender, request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> None:
+        """Offsets have been deleted."""
+        group = self._held.get(cut(request.group_id))
+        for topic in response.topics if group is not None and not response.error_code else ():
+            for each in topic.partitions:
+                if not each.error_code and group is not None:
+                    group.offsets.pop((topic.name, each.partition_index), None)
+
+    def deleted(self, now: int, sender: Sender, request: DeleteGroupsRequest, response: DeleteGroupsResponse) -> None:
+        """Groups have been deleted."""
+        for each in response.results:
+            if not each.error_code:
+                self._held.pop(cut(each.group_id))
+
+    def _offsets(
+        self, request: OffsetCommitRequest | TxnOffsetCommitRequest, now: int
+    ) -> Iterator[tuple[Where, PassingOffset]]:  # fmt: skip
+        for topic in request.topics:
+            name = topic.name or self._directory.topic_name(topic.topic_id)
+            for each in topic.partitions if name else ():
+                offset = PassingOffset(
+                    each.committed_offset, each.committed_leader_epoch, cut(each.committed_metadata or ""), now
+                )
+                yield (name or "", each.partition_index), offset
+
+    # The ends of partitions
+
+    def read(self, response: FetchResponse) -> None:
+        """A Fetch shows high watermarks."""
+        for topic in response.responses:
+            name = topic.topic or self._directory.topic_name(topic.topic_id)
+            for each in topic.partitions if name else ():
+                if not each.error_code and each.high_watermark >= 0:
+                    self._ends.put((name or "", each.partition_index), each.high_watermark)
+
+    def written(self, topic: str, partition: int, end: int) -> None:
+        """A batch that ends before this offset was stored."""
+        if end > self.end_of((topic, partition)):
+            self._ends.put((topic, partition), end)
+
+    def listed(self, now: int, sender: Sender, request: ListOffsetsRequest, response: ListOffsetsResponse) -> None:
+        """Somebody has asked for the ends of partitions."""
+        if request.isolation_level:
+            return
+        asked = {
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+            if each.timestamp == LATEST
+        }
+        for topic in response.topics:
+            for each in topic.partitions:
+                where = topic.name, each.partition_index
+                if where in asked and not each.error_code and each.offset >= 0:
+                    self._ends.put(where, each.offset)
+
+    # What is remembered
+
+    def _known(self, group_id: str) -> PassingGroup:
+        name = cut(group_id)
+        return self._held.get_or_make(name, lambda: PassingGroup(name))
+
+    def _member(self, group: PassingGroup, member_id: str, now: int, sender: Sender, instance_id: str | None) -> PassingMember:
+        name = cut(member_id)
+        member = group.members.get(name)
+        if member is None:
+            if instance_id:  # a static member has a new id after its restart
+                for other in [each.member_id for each in group.members.values() if each.instance_id == cut(instance_id)]:
+                    del group.members[other]
+            member = group.members[name] = PassingMember(
+                name, instance_id and cut(instance_id), sender, SESSION_TIMEOUT_MS, now
+            )
+            self._count(1)
+        member.heartbeat, member.sender = now, sender
+        return member
+
+    def _gone(self, group: PassingGroup, member_id: str) -> None:
+        if group.members.pop(member_id, None) is not None and not group.members:
+            group.state = EMPTY
+            if group.kind == "classic":  # the coordinator begins a generation without members
+                group.generation, group.protocol, group.leader = group.generation + 1, "", None
+
+    def _refused(self, group_id: str, member_id: str, error: int) -> PassingGroup | None:
+        group = self._held.get(cut(group_id))
+        if group is None or error not in DEAD or cut(member_id) not in group.members:
+            return None
+        self._gone(group, cut(member_id))
+        return group
+
+    def _count(self, added: int) -> None:
+        """Keep memory within its limits; all is counted once in a while."""
+        self._added += added
+        if self._added >= COUNTED_EACH:
+            self._added = 0
+            self._make_room(MOST_MEMBERS, lambda each: len(each.members))
+            self._make_room(MOST_OFFSETS, lambda each: len(each.offsets) + len(each.pending))
+
+    def _make_room(self, most: int, size: Callable[[PassingGroup], int]) -> None:
+        """Forget the groups that were quiet for longest, until the others have no more than `most` members or offsets. A group
+        that has more alone is forgotten, too."""
+        total = sum(map(size, self._held.values()))
+        for name in list(self._held) if total > most else ():
+            if total <= most:
+                return
+            forgotten = self._held.pop(name)
+            total -= size(forgotten) if forgotten is not None else 0
+
+
+def _is_over(member: PassingMember, now: int) -> bool:
+    return now - member.heartbeat > member.session_timeout_ms
+
+
+def _assigned(assignment: bytes, protocol_type: str) -> Assignment | None:
+    """The partitions in the assignment of a classic member, as many as are remembered."""
+    found = assigned(assignment, protocol_type)
+    return found and {topic: indexes[:MOST_ASSIGNED] for topic, indexes in islice(found.items(), MOST_ASSIGNED)}
+
+
+def _taken(response: OffsetCommitResponse | TxnOffsetCommitResponse, directory: LearnedDirectory) -> set[Where]:
+    """The partitions whose offsets the broker has taken."""
+    return {
+        (topic.name or directory.topic_name(topic.topic_id) or "", each.partition_index)
+        for topic in response.topics for each in topic.partitions if not each.error_code
+    }  # fmt: skip
+
+
+def _streams_tasks(
+    group: PassingGroup, member: PassingMember, request: StreamsGroupHeartbeatRequest, response: StreamsGroupHeartbeatResponse
+) -> None:
+    """Follow the tasks of a member. Its assignment is the partitions that its active tasks read."""
+    if request.topology is not None:
+        group.sources = {
+            each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
+            for each in request.topology.subtopologies[:MOST_ASSIGNED]
+        }
+    if response.active_tasks is not None:
+        member.tasks = {each.subtopology_id: sorted(each.partitions)[:MOST_ASSIGNED] for each in response.active_tasks}
+    reads: Mapping[str, tuple[str, ...]] = group.sources
+    member.assignment = {topic: indexes for task, indexes in member.tasks.items() for topic in reads.get(task, ())}

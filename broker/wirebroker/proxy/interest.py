@@ -1,0 +1,32 @@
+"""Somebody's interest in something that costs time: it lasts for a while after each look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wirebroker.core.purgatory import Timers
+
+
+class Interest:
+    """On from a look until `ms` after the last one. `changed` is called when it goes on or off."""
+
+    def __init__(self, timers: Timers, ms: int, changed: Callable[[], None]) -> None:
+        self.on = False
+        self._timers, self._ms, self._changed = timers, ms, changed
+        self._last = 0
+
+    def renew(self, now: int) -> None:
+        """Somebody looks."""
+        self._last = now
+        if not self.on:
+            self.on = True
+            self._changed()
+            self._timers.at(now + self._ms, self._end)
+
+    def _end(self, now: int) -> None:
+        until = self._last + self._ms
+        if now < until:
+            self._timers.at(until, self._end)
+        else:
+            self.on = False
+            self._changed()

@@ -1,0 +1,148 @@
+"""Transactions as passing requests show them. A proxy has no coordinator, so it folds what clients and brokers say.
+
+    Empty ──▶ Ongoing ──▶ CompleteCommit, CompleteAbort ──▶ Ongoing …
+
+Only what a broker has confirmed counts. A transaction that lives longer than its own timeout counts as aborted after
+`ABORTS_WITHIN_MS` more, because that is when its coordinator aborts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from wirebroker.proxy.bounded import Bounded, cut
+from wirebroker.proxy.sender import UNKNOWN, Sender
+
+EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "CompleteAbort"
+MOST_IDS = 10_000
+"""The transactional ids that are remembered; the one that was quiet for longest is forgotten first."""
+MOST_PARTITIONS = 1_000
+"""The partitions of a transaction that are remembered."""
+ABORTS_WITHIN_MS = 10_000
+"""How long a coordinator may take to notice a timeout: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+NONE = -1
+OFFSETS_TOPIC, UNKNOWN_PARTITION = "__consumer_offsets", -1
+"""A transaction with offsets of a group has a partition of this topic. Its index is not known to a proxy."""
+ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
+"""The errors of an EndTxn whose transaction the coordinator has aborted, after a timeout or for another producer."""
+
+
+@dataclass(slots=True)
+class PassingTransaction:
+    """A transactional id. Times are ms since the epoch, −1 for none."""
+
+    transactional_id: str
+    state: str = EMPTY
+    producer_id: int = NONE
+    producer_epoch: int = NONE
+    timeout_ms: int = NONE
+    started: int = NONE
+    updated: int = NONE
+    partitions: set[tuple[str, int]] = field(default_factory=set)
+    sender: Sender = UNKNOWN
+    """Who used it last."""
+
+
+class PassingTransactions:
+    """The transactions that requests and responses have shown."""
+
+    def __init__(self) -> None:
+        self._held: Bounded[str, PassingTransaction] = Bounded(MOST_IDS)
+
+    def __iter__(self) -> Iterator[PassingTransaction]:
+        return iter(self._held.values())
+
+    def at(self, now: int) -> Iterator[PassingTransaction]:
+        """The transactional ids at this time, those with an open transaction also if it has timed out since."""
+        for each in self:
+            if each.state == ONGOING and 0 < each.timeout_ms < now - each.started - ABORTS_WITHIN_MS:
+                self._end(each, ABORTED, each.updated)
+            yield each
+
+    def initialised(
+        self, now: int, sender: Sender, request: InitProducerIdRequest, response: InitProducerIdResponse
+    ) -> PassingTransaction | None:  # fmt: skip
+        """A producer has begun. That ends the transaction of the producer before it."""
+        if request.transactional_id is None or response.error_code:
+            return None
+        each = self._known(request.transactional_id, sender)
+        each.producer_id, each.producer_epoch = response.producer_id, response.producer_epoch
+        each.timeout_ms = request.transaction_timeout_ms
+        if not (request.keep_prepared_txn and response.ongoing_txn_producer_id >= 0):
+            self._end(each, EMPTY, now)
+        return each
+
+    def added(
+        self, now: int, sender: Sender, request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
+    ) -> PassingTransaction | None:  # fmt: skip
+        """A producer has added partitions. Batches of several transactions come from brokers, which do not pass here."""
+        added = [
+            (topic.name, each.partition_index)
+            for topic in response.results_by_topic_v3_and_below for each in topic.results_by_partition
+            if not each.partition_error_code
+        ]  # fmt: skip
+        of = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+        return self.written(now, sender, request.v3_and_below_transactional_id, of, added)
+
+    def offsets_added(
+        self, now: int, sender: Sender, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
+    ) -> PassingTransaction | None:  # fmt: skip
+        """A producer has added a group, whose offsets it is going to commit."""
+        if response.error_code:
+            return None
+        of = request.producer_id, request.producer_epoch
+        return self.written(now, sender, request.transactional_id, of, [(OFFSETS_TOPIC, UNKNOWN_PARTITION)])
+
+    def written(
+        self, now: int, sender: Sender, transactional_id: str, of: tuple[int, int], partitions: Iterable[tuple[str, int]]
+    ) -> PassingTransaction | None:  # fmt: skip
+        """A producer has added partitions to its transaction, explicitly or because it wrote to them (KIP-890)."""
+        partitions = list(partitions)
+        if not transactional_id or not partitions:
+            return None
+        each = self._known(transactional_id, sender)
+        each.producer_id, each.producer_epoch = of
+        if each.state != ONGOING:
+            each.state, each.started = ONGOING, now
+        elif each.partitions.issuperset(partitions):
+            return None
+        each.updated = now
+        each.partitions.update(partitions[: max(MOST_PARTITIONS - len(each.partitions), 0)])
+        return each
+
+    def ended(
+        self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse
+    ) -> PassingTransaction | None:  # fmt: skip
+        """A producer has ended its transaction, or has learned that it is over."""
+        if response.error_code and response.error_code not in ENDED_BY_BROKER:
+            return None
+        each = self._known(request.transactional_id, sender)
+        if response.error_code:
+            if (each.producer_id, each.producer_epoch) != (request.producer_id, request.producer_epoch):
+                return None  # a fenced producer; the transaction belongs to another
+        elif response.producer_id >= 0:
+            each.producer_id, each.producer_epoch = response.producer_id, response.producer_epoch
+        self._end(each, COMMITTED if request.committed and not response.error_code else ABORTED, now)
+        return each
+
+    def _known(self, transactional_id: str, sender: Sender) -> PassingTransaction:
+        name = cut(transactional_id)
+        each = self._held.get_or_make(name, lambda: PassingTransaction(name))
+        each.sender = sender
+        return each
+
+    def _end(self, each: PassingTransaction, state: str, now: int) -> None:
+        each.state, each.started, each.updated = state, NONE, now
+        each.partitions = set()
+
+
+def names(transaction: PassingTransaction) -> Iterator[str]:
+    """The partitions of a transaction, as rows of the trace name them."""
+    for topic, index in sorted(transaction.partitions):
+        yield topic if index < 0 else f"{topic}-{index}"

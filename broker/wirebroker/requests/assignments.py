@@ -1,0 +1,21 @@
+"""Assignments of classic groups, which the members' leader writes and brokers pass on unread."""
+
+from __future__ import annotations
+
+from kafkawire.codec import decode
+from kafkawire.errors import ProtocolError
+from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+
+CONSUMER = "consumer"
+
+
+def assigned(assignment: bytes, protocol_type: str | None) -> dict[str, list[int]] | None:
+    """Returns the partitions of a member by topic, or None if the assignment has not the form that Kafka's consumers write."""
+    if protocol_type != CONSUMER or not assignment:
+        return None if assignment else {}
+    try:
+        version = min(max(int.from_bytes(assignment[:2], "big", signed=True), 0), 3)
+        read, _ = decode(ConsumerProtocolAssignment, memoryview(assignment), version, 2)
+    except ProtocolError:
+        return None
+    return {each.topic: sorted(each.partitions) for each in read.assigned_partitions}
