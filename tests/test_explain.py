@@ -17,7 +17,7 @@ from actors import ClassicMember, Reader, TransactionalProducer
 from dialogue import ANY_RESPONSE, Dialogue, accepted, tagged
 from kafkawire.frames import SIZE
 from kafkawire.messages.metadata import MetadataRequest
-from requesting import find_coordinator, offset_fetch, plain, produce_request
+from requesting import fetch, find_coordinator, offset_fetch, plain, produce_request
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
@@ -26,7 +26,7 @@ from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
 from wirebroker.trace.recorder import RING
-from wirebroker.trace.rows import ReplyRow, RunRow
+from wirebroker.trace.rows import FetchRow, ReplyRow, RunRow
 from wirekit import ask_in_vain, batch, client
 
 NAME = "wirebroker-conformance"
@@ -347,6 +347,19 @@ def test_a_record_that_nobody_gets_past(staged: Callable[..., Stage]) -> None:
         reader.fetch(offset=1)
         reader.fetch(offset=2)
     stage.in_both("poison_record", "group team", "orders-0 from offset 1", "4 times", "reads on to 2")
+
+
+def test_a_fetch_session_is_followed(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    joined(stage)
+    Dialogue(stage.proxy) >> tagged("x") << accepted(at=0)
+    wire = client(stage.proxy)
+    session = wire.request(fetch(0, session_epoch=0), 12).session_id
+    for epoch in range(1, 5):
+        wire.request(plain("Fetch", max_wait_ms=0, session_id=session, session_epoch=epoch), 12)
+    fetched = stage.proxy.trace.where("event=fetch")
+    assert [row.offset for row in fetched if isinstance(row, FetchRow)] == [0] * len(fetched)
+    assert len(fetched) > 1
 
 
 def joined(stage: Stage) -> ClassicMember:

@@ -247,7 +247,7 @@ class PoisonRecords(Detector):
             self._fetched(number, row)
 
     def _is_member(self, row: FetchRow) -> bool:
-        return len(self._groups.get(client_of(row)) or ()) == 1
+        return row.offset >= 0 and len(self._groups.get(client_of(row)) or ()) == 1
 
     def _fetched(self, number: int, row: FetchRow) -> None:
         position = self._positions[client_of(row), row.topic, row.partition]

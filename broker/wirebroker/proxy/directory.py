@@ -11,12 +11,13 @@ from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import KEYS
-from wirebroker.requests.parts import NOT_ABOUT, named
+from wirebroker.requests.parts import NOT_ABOUT
 
 TEACHING = frozenset((KEYS["Metadata"], KEYS["CreateTopics"], KEYS["DescribeTopicPartitions"]))
 """The APIs whose responses name topics and their ids."""
 MOST_SESSIONS = 10_000
 """Fetch sessions that are remembered; brokers keep 1,000 each."""
+UNKNOWN_OFFSET = -1
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
 MOST_LEADERS = 100_000
@@ -52,7 +53,8 @@ class LearnedDirectory:
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
-        self._sessions: dict[Session, set[tuple[str, int]]] = {}
+        self._sessions: dict[Session, dict[tuple[str, int], int]] = {}
+        """The partitions of fetch sessions, each with the offset that was asked for last."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
@@ -72,6 +74,10 @@ class LearnedDirectory:
             return ()
         return tuple(self._sessions.get((node_id, request.session_id), ()))
 
+    def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
+        """The offset that a Fetch reads from without naming it, because its session holds it; −1 if it is not known."""
+        return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
+
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
         """Nothing: a proxy does not know the offsets that a group has committed."""
         return ()
@@ -89,11 +95,14 @@ class LearnedDirectory:
         if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
             self._sessions.pop((node_id, request.session_id), None)
             return
-        held = self._sessions.setdefault((node_id, response.session_id), set())
+        held = self._sessions.setdefault((node_id, response.session_id), {})
         if request.session_epoch == INITIAL_EPOCH:
             held.clear()
-        held.update((topic, index) for topic, index in named(request, self) if index is not None)
-        held.difference_update(self._forgotten(request))
+        for topic in request.topics:
+            if name := topic.topic or self._names.get(topic.topic_id, ""):
+                held.update({(name, each.partition): each.fetch_offset for each in topic.partitions})
+        for forgotten in self._forgotten(request):
+            held.pop(forgotten, None)
         if len(self._sessions) > MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
 

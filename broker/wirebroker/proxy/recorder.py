@@ -28,7 +28,6 @@ from wirebroker.requests.parts import topic_label
 from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, cut, software_of, who
 from wirebroker.trace.rows import GroupRow, LeaderRow, Row, ShadowRow, TransactionRow, compression_name
 
-UNKNOWN_OFFSET = -1
 UNKNOWN_LIMIT = -1.0
 
 
@@ -98,6 +97,7 @@ class ProxyRecorder(Recorder):
         """Note each partition of a response to a Fetch."""
         request = exchange.request
         assert isinstance(request, FetchRequest)
+        directory = exchange.directory
         wanted = {
             (topic_label(topic, exchange.directory), each.partition): each.fetch_offset
             for topic in request.topics for each in topic.partitions
@@ -105,7 +105,8 @@ class ProxyRecorder(Recorder):
         for topic in response.responses:
             name = topic_label(topic, exchange.directory)
             for data in topic.partitions:
-                offset = wanted.get((name, data.partition_index), UNKNOWN_OFFSET)
+                place = name, data.partition_index
+                offset = wanted[place] if place in wanted else directory.session_offset(request, exchange.node_id, *place)
                 self.fetched(exchange, name, offset, bool(request.isolation_level), data)
 
 
