@@ -263,6 +263,20 @@ def test_a_member_whose_heartbeats_stop(staged: Callable[..., Stage]) -> None:
     stage.in_both("rejoins", "group team", "was removed", "UNKNOWN_MEMBER_ID", "twice")
 
 
+def test_a_member_of_a_consumer_group_that_is_removed_twice(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    client(stage.proxy).request(find_coordinator("team"), 4)
+    wire = client(stage.proxy)
+    who = {"group_id": "team", "member_id": "m"}
+    joins = {"member_epoch": 0, "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"], "topic_partitions": []}
+    for _ in range(2):
+        epoch = wire.request(plain("ConsumerGroupHeartbeat", **who, **joins), 1).member_epoch
+        stage.later(100)
+        late = plain("ConsumerGroupHeartbeat", **who, member_epoch=epoch, topic_partitions=None)
+        assert wire.request(late, 1).error_code == 25
+    stage.in_both("rejoins", "group team", "was removed", "UNKNOWN_MEMBER_ID", "twice")
+
+
 def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     stage = staged()
     stage.kafka.faults.add(faults.error(15, api="FindCoordinator"))

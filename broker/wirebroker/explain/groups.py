@@ -76,12 +76,16 @@ class Rejoins(Detector):
             member.left[place] = number, row
             if len(member.left) > NAMED:
                 member.left.pop(next(iter(member.left)))
-        elif row.api in OF_MEMBERS and not row.errors and place in member.left:
-            member.evidence.add(*member.left.pop(place))
-            member.by_itself += 1
-            reason = str(details.get("reason", "")) or str(member.evidence.rows[-1].row.details.get("reason", ""))  # type: ignore[attr-defined]
-            if reason:
-                member.reasons[reason] = None
+        elif row.api in OF_MEMBERS and not row.errors:
+            member.removed.pop(str(details.get("member_id", "")), None)  # a member of KIP-848 comes back with its id
+            if place in member.left:
+                self._came_back(member, number, row, member.left.pop(place))
+
+    def _came_back(self, member: _Member, number: int, row: ReplyRow, left: tuple[int, ReplyRow]) -> None:
+        member.evidence.add(*left)
+        member.by_itself += 1
+        if reason := str(row.details.get("reason", "") or left[1].details.get("reason", "")):
+            member.reasons[reason] = None
 
     def findings(self, now: int) -> Iterator[Finding]:
         """The clients that came back more than once."""
