@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import MINUTE, Client, at, between, capital, client_of, equal, ms, times
+from wirebroker.explain.words import MINUTE, Client, at, between, capital, client_of, equal, ms, number_in, times
 from wirebroker.trace.rows import FetchRow, ReplyRow, Row, ShareRow
 from wirebroker.trace.selection import groups_of
 
@@ -60,9 +60,8 @@ class Rejoins(Detector):
 
     def _take(self, member: _Member, number: int, row: ReplyRow) -> None:
         place, details = row.connection, row.details
-        member.session_timeout = int(details.get("session_timeout_ms", member.session_timeout))
-        if int(details.get("rebalance_timeout_ms", -1)) > 0:
-            member.poll_interval = int(details["rebalance_timeout_ms"])
+        member.session_timeout = number_in(details, "session_timeout_ms", member.session_timeout)
+        member.poll_interval = max(number_in(details, "rebalance_timeout_ms"), 0) or member.poll_interval
         gone = REMOVED & set(row.errors)
         if gone:
             known = str(details.get("member_id", ""))
@@ -118,7 +117,7 @@ class Rejoins(Detector):
 def _leaves(row: ReplyRow) -> bool:
     if row.errors:
         return False
-    return row.api == "LeaveGroup" or (row.api in HEARTBEATS and int(row.details.get("member_epoch", 0)) <= LEAVES)
+    return row.api == "LeaveGroup" or (row.api in HEARTBEATS and number_in(row.details, "member_epoch") <= LEAVES)
 
 
 # Commits

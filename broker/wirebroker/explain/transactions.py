@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import SECOND, Client, at, client_of, equal, ms
+from wirebroker.explain.words import SECOND, Client, at, client_of, equal, ms, number_in
 from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow, Row, TransactionRow
 from wirebroker.trace.selection import transactions_of
 
@@ -22,6 +22,8 @@ IDLE = 5 * SECOND
 STUCK = 15 * SECOND
 """ms for which a last stable offset stands still before an unknown transaction is a finding."""
 NAMED = 8
+MOST_WRITERS = 100
+MOST_ENDED = 100
 NOBODY = Client("", "", "")
 Partition = tuple[str, int]
 
@@ -88,6 +90,8 @@ class Transactions(Detector):
         self._known: Known[str, _Transaction] = Known(_Transaction)
         self._names: Known[int, list[str]] = Known(list)
         """The transactional id of a producer id, in a list of one."""
+        self._writers: Known[Partition, dict[str, None]] = Known(dict)
+        """The transactional ids that have written to a partition, the latest last."""
         self._ended: list[_Ended] = []
         self._stable: Known[Partition, _Stable] = Known(_Stable)
 
@@ -120,7 +124,7 @@ class Transactions(Detector):
         if row.api == "InitProducerId" and not row.errors:
             known.end()
             known.client, known.producer_id, known.producer_epoch = client_of(row), row.producer_id, row.producer_epoch
-            known.timeout = int(row.details.get("transaction_timeout_ms", 0))
+            known.timeout = number_in(row.details, "transaction_timeout_ms")
             self._names[row.producer_id][:] = [name]
         elif row.api == "EndTxn" and not row.errors:
             known.end()
@@ -147,8 +151,14 @@ class Transactions(Detector):
             return
         known.client = client_of(row)
         self._goes_on(known, number, row, row.time)
-        if len(known.partitions) < NAMED:
-            known.partitions[row.topic, row.partition] = None
+        place = row.topic, row.partition
+        if place not in known.partitions and len(known.partitions) < NAMED:
+            known.partitions[place] = None
+            writers = self._writers[place]
+            writers.pop(name, None)
+            writers[name] = None
+            if len(writers) > MOST_WRITERS:
+                writers.pop(next(iter(writers)))
 
     def _failed(self, known: _Transaction, name: str, number: int, row: Row, error: str) -> None:
         """An error after the timeout: the coordinator has aborted the transaction, and raised the epoch."""
@@ -161,7 +171,7 @@ class Transactions(Detector):
 
     def _note(self, name: str, known: _Transaction, noticed: int, error: str) -> None:
         ended = _Ended(name, known.client, known.timeout, known.began, noticed, error, known.evidence)
-        if len(self._ended) < 100:
+        if len(self._ended) < MOST_ENDED:
             self._ended.append(ended)
 
     def _changed(self, number: int, row: TransactionRow) -> None:
@@ -183,8 +193,9 @@ class Transactions(Detector):
             stable.offset, stable.since, stable.evidence = row.last_stable_offset, row.time, Evidence()
         stable.end = row.high_watermark
         stable.evidence.add(number, row)
-        for known in self._known.values():
-            if known.began and place in known.partitions:
+        for name in self._writers.get(place) or ():
+            known = self._known.get(name)
+            if known is not None and known.began and place in known.partitions:
                 known.waiting += 1
                 if known.waiting <= 2:
                     known.evidence.add(number, row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from wirebroker.trace.layout import time_of_day
@@ -64,6 +65,12 @@ def at(time: int) -> str:
 def between(first: int, last: int) -> str:
     """When it was: at a time, or between two."""
     return f"at {at(first)}" if last - first < SECOND else f"between {at(first)} and {at(last)}"
+
+
+def number_in(details: Mapping[str, str | int], name: str, default: int = 0) -> int:
+    """The number of this name in the details of a row, or the default if there is none."""
+    value = details.get(name)
+    return value if isinstance(value, int) else default
 
 
 def equal(field: str, value: object) -> str:
