@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +14,11 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from actors import ClassicMember, TransactionalProducer
 from kafkawire.printable import printable
 from requesting import produce_request
 from test_filters import FOUND, FOUND_BY_ITS_BATCH, MATCHED, ROWS
-from wirebroker import MockKafka, faults
+from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.control.endpoints.events import ALWAYS
 from wirebroker.trace.brief import brief
@@ -373,3 +375,23 @@ def test_what_is_wrong_is_told_with_its_rows(page: Page, kafka: MockKafka) -> No
     page.locator("#view p a").click()
     expect(page.locator("#where")).to_have_value(f'api=Produce client="{HOSTILE}" error=NOT_ENOUGH_REPLICAS')
     expect(page.locator(".row")).to_have_count(25)
+
+
+def test_a_proxy_shows_open_transactions_and_groups_with_commands_that_are_safe_to_paste(page: Page, kafka: MockKafka) -> None:
+    kafka.warm()
+    with ProxyKafka(upstream=kafka.bootstrap_servers, control=True, trace="changes") as proxy:
+        name = "--all'; x"
+        member = ClassicMember(proxy, group=name)
+        member.join()
+        member.sync()
+        producer = TransactionalProducer(proxy, "till")
+        producer.init()
+        producer.send("tea")
+        producer.send_offsets(name, 0)
+        page.goto(f"{proxy.control_url}/live/#/transactions")
+        expect(page.locator("pre")).to_contain_text("forceTerminateTransaction --transactionalId=till")
+        expect(page.locator("td", has_text="aborted after 60 s")).to_be_visible()
+        page.goto(f"{proxy.control_url}/live/#/groups")
+        expect(page.locator(".box", has_text="orders-0 at 0, lag")).to_contain_text("pending")
+        shown = page.locator("pre").inner_text().splitlines()
+        assert [shlex.split(line)[-1] for line in shown] == [f"--group={name}", f"--member-id={member.member}"]

@@ -15,13 +15,15 @@ from actors import ClassicMember, Member, TransactionalProducer
 from controlkit import ControlClient
 from kafkawire.declare import from_plain
 from kafkawire.messages.metadata import MetadataRequest
-from kafkawire.registry import FETCH, KEYS, response_class
+from kafkawire.registry import FETCH, KEYS, api_name, request_class, response_class
 from requesting import plain
 from test_streams_groups import App
+from wire.random_messages import Maker, versions_of
 from wirebroker import MockKafka, ProxyKafka
 from wirebroker.proxy import groups as groups_module
 from wirebroker.proxy.directory import LearnedDirectory
 from wirebroker.proxy.groups import PassingGroups
+from wirebroker.proxy.passing import COORDINATED, Passing
 from wirebroker.proxy.proxy import WATCHED_MS, Proxy
 from wirebroker.proxy.sender import UNKNOWN
 from wirebroker.proxy.transactions import ABORTS_WITHIN_MS, PassingTransactions
@@ -262,3 +264,18 @@ def test_nothing_is_decoded_for_nobody() -> None:
     assert not proxy.looks_at(FETCH, 12)
     proxy.trace_at("off")
     assert not proxy.looks_at(KEYS["Heartbeat"], 4)
+
+
+@pytest.mark.parametrize("api", sorted([*COORDINATED, FETCH]), ids=api_name)
+def test_whatever_a_broker_confirms_is_folded_without_an_error(api: int) -> None:
+    maker, passing, changes = Maker(api), Passing(LearnedDirectory(), lambda changed: changes.append(changed)), []  # type: ignore[var-annotated]
+    for version in (*versions_of(request_class(api)),) * 30:
+        request, response = maker.message(request_class(api), version), maker.message(response_class(api), version)
+        for field in ("error_code", "member_epoch"):
+            if hasattr(response, field) and maker.random.random() < 0.8:
+                setattr(response, field, maker.random.choice((0, 25, 27)) if field == "error_code" else 1)
+        passing.observe(1, api, UNKNOWN, request, response)
+    for group in passing.groups.at(2):
+        for member in group.members.values():
+            assert member.heartbeat == 1
+    list(passing.transactions.at(2**40))

@@ -34,7 +34,7 @@ export function open({ feed, ask }) {
   function draw() {
     const parts = [];
     if (held.length) parts.push(h("h2", {}, "groups"), table(["group", "type", "state", "generation", "members", "committed, and lag"], held.map((each) => [h("code", {}, each.group_id), each.type, each.state, each.generation,
-      each.members.map((one) => h("span", { class: "box", title: one.member_id }, `${one.client_id} at ${one.client_host}${assigned(one)}`)), each.offsets.map((one) => h("span", { class: one.lag > 0 ? "box warn" : "box" }, `${one.topic}-${one.partition} at ${one.offset}${one.lag >= 0 ? `, lag ${one.lag}` : ""}${one.pending ? ", pending" : ""}`))])));
+      each.members.map((one) => h("span", { class: "box", title: one.member_id }, `${one.client_id} at ${one.client_host.replace(/^\//, "")}${assigned(one)}`)), each.offsets.map((one) => h("span", { class: one.lag > 0 ? "box warn" : "box" }, `${one.topic}-${one.partition} at ${one.offset}${one.lag >= 0 ? `, lag ${one.lag}` : ""}${one.pending ? ", pending" : ""}`))])));
     if (held.length) parts.push(commands("commands that look at a group, and remove a member that is stuck", held.slice(0, 3).flatMap((each) => [
       `${TOOLS[each.type] ?? TOOLS.classic} --bootstrap-server ${servers} --describe --members --group=${quoted(each.group_id)}`,
       ...(each.type === "classic" && each.members.length ? [`python -m kafka.admin --bootstrap-servers ${servers} groups remove-members --group-id=${quoted(each.group_id)} --member-id=${quoted(each.members[0].member_id)}`] : []),

@@ -8,7 +8,7 @@ const MOST = 200; // changes that are shown
 
 export function open({ feed, ask }) {
   const element = h("div", { class: "pad" });
-  let held = [], changes, servers = "";
+  let held = [], changes, servers = "", now = 0;
   const walk = new Walk(feed, () => { changes = []; }, (row) => {
     if (row.event !== "transaction") return false;
     changes.push(row);
@@ -19,7 +19,6 @@ export function open({ feed, ask }) {
   function draw() {
     const parts = [];
     if (held.length) {
-      const now = feed.rows.at(-1)?.time ?? 0;
       parts.push(h("h2", {}, "transactional ids"), table(["id", "state", "producer id / epoch", "open for", "partitions", "client"], held.map((each) => [h("code", {}, each.transactional_id), h("span", { class: each.state === "Ongoing" ? "note" : each.state.startsWith("Prepare") ? "warn" : "" }, each.state),
         `${each.producer_id} / ${each.producer_epoch}`, each.state === "Ongoing" && each.started >= 0 ? `${Math.max(now - each.started, 0) / 1000} s, ${each.timeout_ms >= 0 ? `aborted after ${each.timeout_ms / 1000} s` : "with an unknown timeout"}` : "",
         each.partitions.flatMap((one) => one.partitions.map((index) => (index < 0 ? one.topic : `${one.topic}-${index}`))).join(", "), [each.client_id, each.client_host].filter(Boolean).join(" at ")])));
@@ -32,5 +31,5 @@ export function open({ feed, ask }) {
     element.replaceChildren(...parts);
   }
 
-  return { element, walk, draw, async poll() { held = (await ask("GET", "transactions")).transactions; servers ||= (await ask("GET", "health")).bootstrap_servers; return [held, held.some((each) => each.state === "Ongoing") && feed.rows.at(-1)?.time]; } };
+  return { element, walk, draw, async poll() { held = (await ask("GET", "transactions")).transactions; ({ now, bootstrap_servers: servers } = await ask("GET", "health")); return [held, held.some((each) => each.state === "Ongoing") && now]; } };
 }
