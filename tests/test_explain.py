@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
@@ -25,6 +26,7 @@ from wirebroker.explain.findings import KINDS, Finding
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
+from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING
 from wirebroker.trace.rows import FetchRow, ReplyRow, RunRow
 from wirekit import ask_in_vain, batch, client
@@ -488,6 +490,27 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in (path, tmp_path / "absent", "http://127.0.0.1:1", "ftp://x"):
         assert main(["explain", str(wrong)]) == 2
         assert str(wrong) in capsys.readouterr().err
+
+
+def test_names_that_clients_have_chosen_are_harmless(
+    staged: Callable[..., Stage], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage, hostile = staged(), "$(reboot)\x1b[31m'\"; \u202e"
+    till = TransactionalProducer(stage.proxy, hostile)
+    till.init()
+    till.send("sale")
+    till.wire.close()
+    stage.proxy.wait_until(lambda: bool(stage.proxy.trace.where("change=closed")))
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(row.as_json() + "\n" for row in stage.proxy.trace.events()), encoding="utf-8")
+    assert main(["explain", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    copied = next(text for text in out.splitlines() if "show more" in text).partition("wirebroker ")[2]
+    words = shlex.split(copied)
+    assert parsed(words[-1]).has(stage.proxy.trace.events("reply")[0])
+    assert "--transactional-id '$(reboot)" in out
 
 
 def test_a_running_control_tells_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import Client, between, capital, client_of, equal, ms, times
+from wirebroker.explain.words import Client, between, capital, client_of, equal, ms, shell, times
 from wirebroker.trace.rows import AuthenticationRow, AuthorizationRow, ConnectionRow, ReplyRow, Row, ThrottleRow, UnsupportedRow
 
 TLS = "SSL"
@@ -137,10 +137,10 @@ class Denials(Detector):
             why = row.reason if isinstance(row, AuthorizationRow) else ""
             sentence = f"{principal} was denied {operation} on {kind} {name} {times(evidence.count)} {_when(evidence)} ({why})."
             option = {"TOPIC": "--topic", "GROUP": "--group", "TRANSACTIONAL_ID": "--transactional-id"}.get(kind)
-            resource = f"{option} {name}" if option else "--cluster"
+            resource = f"{option} {shell(name)}" if option else "--cluster"
             yield Finding(
                 "denied", sentence, "no ACL allows it, or an ACL denies it",
-                f"kafka-acls.sh --list {resource}; to allow it: kafka-acls.sh --add --allow-principal {principal} "
+                f"kafka-acls.sh --list {resource}; to allow it: kafka-acls.sh --add --allow-principal {shell(principal)} "
                 f"--operation {operation} {resource}",
                 f"event=authorization {equal('principal', principal)}", evidence, evidence.count,
             )  # fmt: skip
@@ -220,9 +220,8 @@ class Throttling(Detector):
                 f"told to wait {ms(found.total)} in all, at most {ms(found.longest)}, for {apis}."
             )
             user = client.principal.partition(":")[2]
-            entity = (
-                f"--entity-type users --entity-name {user}" if user not in ("ANONYMOUS", "", "?") else "--entity-type clients"
-            )
+            named = user not in ("ANONYMOUS", "", "?")
+            entity = f"--entity-type users --entity-name {shell(user)}" if named else "--entity-type clients"
             yield Finding(
                 "throttled", sentence,
                 "the client sends or reads more than its quota allows; latency grows, and no request fails",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import MINUTE, Client, at, between, capital, client_of, equal, ms, number_in, times
+from wirebroker.explain.words import MINUTE, Client, at, between, capital, client_of, equal, ms, number_in, shell, times
 from wirebroker.trace.rows import FetchRow, ReplyRow, Row, ShareRow
 from wirebroker.trace.selection import groups_of
 
@@ -302,6 +302,7 @@ class PoisonRecords(Detector):
             "poison_record", sentence,
             f"the application fails on the record at {offset} or soon after it, and starts again from the committed offset",
             f"the application's log for {topic}-{partition}@{offset} (a deserializer, a constraint); skip it with "
-            f"kafka-consumer-groups.sh --reset-offsets --group {group} --topic {topic}:{partition} --to-offset {offset + 1}",
+            f"kafka-consumer-groups.sh --reset-offsets --group {shell(group)} --topic {shell(topic)}:{partition} "
+            f"--to-offset {offset + 1}",
             f"event=fetch {equal('topic', topic)} partition={partition} {client.chosen}", evidence, evidence.count,
         )  # fmt: skip

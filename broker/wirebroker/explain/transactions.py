@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import SECOND, Client, at, client_of, equal, ms, number_in
+from wirebroker.explain.words import SECOND, Client, at, client_of, equal, ms, number_in, shell
 from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow, Row, TransactionRow
 from wirebroker.trace.selection import transactions_of
 
@@ -257,7 +257,7 @@ def _open(name: str, known: _Transaction, now: int) -> Finding:
     return Finding(
         "open_transaction", sentence,
         "the application died, or got an exception and went on without abortTransaction()",
-        f"the application's handling of exceptions; kafka-transactions.sh describe --transactional-id {name}",
+        f"the application's handling of exceptions; kafka-transactions.sh describe --transactional-id {shell(name)}",
         equal("transaction", name), known.evidence, now - known.began,
     )  # fmt: skip
 
@@ -270,6 +270,6 @@ def _unknown(place: Partition, stable: _Stable) -> Finding:
     )
     return Finding(
         "open_transaction", sentence, "its producer died or hangs; if no timeout ends it, its coordinator has forgotten it",
-        f"kafka-transactions.sh find-hanging --topic {place[0]} --partition {place[1]}, and then abort",
+        f"kafka-transactions.sh find-hanging --topic {shell(place[0])} --partition {place[1]}, and then abort",
         f"event=fetch {equal('topic', place[0])} partition={place[1]}", stable.evidence, stable.evidence.span,
     )  # fmt: skip

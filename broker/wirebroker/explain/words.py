@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -73,11 +74,17 @@ def number_in(details: Mapping[str, str | int], name: str, default: int = 0) -> 
     return value if isinstance(value, int) else default
 
 
+def shell(name: str) -> str:
+    """A name that a client has chosen, as a word of a command that people copy."""
+    return shlex.quote(name)
+
+
 def equal(field: str, value: object) -> str:
     """The filter for rows whose field has this value."""
     text = str(value)
-    if '"' in text:  # a filter cannot quote it
-        return f'{field}~"{max(text.split(chr(34)), key=len)}"'
+    if '"' in text or not text.isprintable():  # a filter cannot quote the one, nobody can type the other
+        typed = "".join(each if each.isprintable() and each != '"' else "\n" for each in text)
+        return f'{field}~"{max(typed.splitlines(), key=len, default="")}"'
     return f"{field}={text}" if text and all(each.isalnum() or each in "-_.:/" for each in text) else f'{field}="{text}"'
 
 
