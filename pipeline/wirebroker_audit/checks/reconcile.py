@@ -1,7 +1,8 @@
 """The stored records against the application's journal: lost records, further copies, and records whose sending failed.
 
-A journal names a record by topic, key and value. Most names occur once in the journal and once in the log, and SQL matches
-those; only the others are matched one by one.
+A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. One shuffle of two
+64-bit hashes a row finds these names; only the rows of other names are read again, and only names that occur on both sides are
+matched one by one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
@@ -43,32 +44,57 @@ def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted:
     `units` are the visible records with their `value_hash`. `hidden` are the records of transactions that were aborted or are
     open. `deleted` has the number of offsets that retention or compaction removed from each partition.
     """
-    stored, wanted = _named(units), _named(intended)
-    trivial = _trivial(stored, wanted)
-    open_names = wanted.join(trivial, ["name"], "left_anti")
-    matched = settled(_matched(stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names))
-    unnamed = stored.join(wanted.select("name").distinct(), ["name"], "left_anti").drop("name")
-    lost = _lost(matched.where("outcome = 'missing'"), _named(hidden), deleted)
-    return Reconciled(unnamed, matched.where("outcome = 'beyond'"), united([lost, _unacknowledged(matched)]))
+    stored, wanted = _hashed(units), _hashed(intended)
+    odd = settled(_odd(stored, wanted))
+    both, absent, unnamed = (odd.where(which).select("hash") for which in (
+        "wanted > 0 AND stored > 0", "wanted > 0 AND stored = 0", "wanted = 0"))  # fmt: skip
+    stored_twice = _named(stored.join(both, ["hash"], "left_semi"))
+    matched = settled(_matched(stored_twice, _named(wanted.join(both, ["hash"], "left_semi"))))
+    missing = united([matched.where("outcome = 'missing'"), _missing(_named(wanted.join(absent, ["hash"], "left_semi")))])
+    lost = _lost(missing, _named(hidden), deleted)
+    rest = stored.join(unnamed, ["hash"], "left_semi").drop("hash")
+    return Reconciled(rest, matched.where("outcome = 'beyond'"), united([lost, _unacknowledged(matched)]))
+
+
+def _hashed(rows: DataFrame) -> DataFrame:
+    """Adds a hash of each row's name. `check` and, for the odd ones, the `name` itself tell apart names with the same hash."""
+    return rows.withColumn("hash", sf.xxhash64(*NAME))
+
+
+def _odd(stored: DataFrame, wanted: DataFrame) -> DataFrame:
+    """Returns the hashes of names that do not occur once in the journal and once in the log, on a matching partition and
+    without a failure of sending; with the numbers of rows that are `stored` and `wanted`."""
+    names = ("hash", "check", "partition", "acknowledged", "stored")
+    check = sf.xxhash64("value_hash", "topic", "key", sf.lit(1))
+    there = stored.withColumns({"check": check, "acknowledged": sf.lit(True), "stored": sf.lit(1)}).select(*names)
+    meant = wanted.withColumns({"check": check, "stored": sf.lit(0)}).select(*names)
+    counted = (
+        united([there, meant])
+        .groupBy("hash")
+        .agg(
+            sf.sum("stored").alias("stored"), sf.count(sf.lit(1)).alias("rows"),
+            sf.min("acknowledged").alias("acknowledged"),
+            *(sf.min(name).alias(f"least_{name}") for name in ("check", "partition")),
+            *(sf.max(name).alias(f"most_{name}") for name in ("check", "partition")),
+        )
+        .withColumn("wanted", sf.col("rows") - sf.col("stored"))
+    )  # fmt: skip
+    alike = (ROW.least_check == ROW.most_check) & (ROW.least_partition == ROW.most_partition)
+    well = (ROW.wanted == 1) & (ROW.stored == 1) & alike & ROW.acknowledged
+    return counted.where(~well).select("hash", "stored", "wanted")
 
 
 def _named(rows: DataFrame) -> DataFrame:
     parts = (sf.col("topic"), sf.coalesce(sf.hex("key"), sf.lit("-")), sf.coalesce("value_hash", sf.lit("-")))
-    return rows.withColumn("name", sf.concat_ws(":", *parts))
+    return rows.withColumn("name", sf.concat_ws(":", *parts)).drop("hash")
 
 
-def _trivial(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """Returns the names that occur once in the journal and once in the log, on a matching partition, if sending did not
-    fail."""
-    once = wanted.groupBy("name").agg(
-        sf.count(sf.lit(1)).alias("wanted"),
-        sf.max("partition").alias("meant"),
-        sf.min("acknowledged").alias("acknowledged"),
-    )
-    there = stored.groupBy("name").agg(sf.count(sf.lit(1)).alias("stored"), sf.max("partition").alias("partition"))
-    fits = sf.col("meant").isNull() | (sf.col("meant") == sf.col("partition"))
-    well = (sf.col("wanted") == 1) & (sf.col("stored") == 1) & fits & sf.coalesce("acknowledged", sf.lit(True))
-    return once.join(there, ["name"]).where(well).select("name")
+def _missing(wanted: DataFrame) -> DataFrame:
+    """Returns the intended records whose names are not stored at all, with their `copy`; records whose sending failed are
+    not missing."""
+    copy = sf.row_number().over(Window.partitionBy("name").orderBy("partition", "producer")) - 1
+    absent = wanted.where(sf.coalesce("acknowledged", sf.lit(True))).withColumn("copy", copy)
+    return absent.withColumn("outcome", sf.lit("missing"))
 
 
 def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -80,7 +81,7 @@ def settled(rows: DataFrame) -> DataFrame:
             few = limited._jdf.collectAsList()
         if few.size() <= FEW:
             return _relation(spark, few, java.schema())
-    held = rows.localCheckpoint()
+    held = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)  # in the heap, a few million rows are its end
     few = held._jdf.takeAsList(FEW + 1)
     return held if few.size() > FEW else _relation(spark, few, java.schema())
 
