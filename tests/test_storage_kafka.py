@@ -181,7 +181,7 @@ def speak(dialogue: Dialogue) -> int:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Iterator[MockKafka]:
-    with MockKafka(data=tmp_path / "data", configs=SETTINGS) as kafka:
+    with MockKafka(profile="kafka-4.3", data=tmp_path / "data", configs=SETTINGS) as kafka:
         yield kafka
 
 
@@ -240,7 +240,7 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
         logs = tmp_path / "kafka" / "logs"
         copy = shutil.copytree(logs, tmp_path / "copy")
 
-        with MockKafka(data=copy, configs=SETTINGS) as ours:
+        with MockKafka(profile="kafka-4.3", data=copy, configs=SETTINGS) as ours:
             wire = client(ours)
             assert everything(wire) == before
             assert committed(wire, "plain") == 4
