@@ -37,7 +37,7 @@ from kafkawire.batches import (
 )
 from kafkawire.compression import GZIP, NAMES, TooLarge, compress
 from kafkawire.errors import ProtocolError
-from kafkawire.record_patterns import Walked
+from kafkawire.record_columns import Walked
 from kafkawire.record_walk import walk_in_order, walk_records
 from kafkawire.varints import read_varint, write_varint
 from wirekit import NOW, batch
@@ -293,7 +293,6 @@ def test_the_quick_walk_finds_the_damage_that_a_slow_one_does(rows: list[Any], d
 def in_small_pieces() -> Iterator[None]:
     """A body of a few hundred bytes is walked like a body of many megabytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafkawire.record_patterns._MOST_AT_ONCE", 2)
         patch.setattr("kafkawire.record_walk._WINDOW", 100)
         yield
 

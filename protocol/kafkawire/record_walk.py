@@ -1,9 +1,9 @@
 """Walks over a batch's records without making objects of them: are they well formed, and what is the latest timestamp?
 
 Compiled to machine code, a walk looks at each record in some ten nanoseconds. In Python it takes nearly a microsecond, so there
-`record_patterns` first looks for runs of records of one shape, which the regular expression engine checks as fast.
+`record_columns` first looks for runs of records of one shape, and checks a whole run at once.
 
-A large body is matched and copied in pieces, because a match and a copy keep all other threads waiting.
+A large body is copied in pieces: a piece stays in the processor's cache, and a copy keeps all other threads waiting.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkawire.errors import ProtocolError
-from kafkawire.record_patterns import Shape, Walked, find_run, latest_run, note
+from kafkawire.record_columns import Lengths, Shape, Walked, latest_runs, remember, shape_of
 from kafkawire.varints import read_varint
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # an int that compiled code keeps in a register; it is not there when this runs as Python
 
 _ONE_BY_ONE = 32
-"""How many records are walked one by one in Python before the shape of the next one is looked up."""
+"""How many records are walked one by one in Python before a run is looked for."""
+_SHORT_RUN = 8
+"""After a run of fewer records, the next ones are walked one by one."""
 _WINDOW = 1 << 16
-"""Bytes of the body that are copied at once, to be walked one by one: so few stay in the processor's cache."""
+"""Bytes of the body that are copied at once: so few stay in the processor's cache."""
 _new: Final[Any] = tuple.__new__
 
 
@@ -30,9 +32,9 @@ def walk_records(body: memoryview, count: int) -> Walked:
     if _COMPILED:
         walked, _ = walk_in_order(body, count)
         return walked
-    if (found := latest_run(body, count)) is not None:
+    if len(body) <= _WINDOW and (found := latest_runs(body, count)) is not None:
         return found
-    return _walk(body, count, numbers=False).result()
+    return _walk(body, count).result()
 
 
 def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
@@ -42,7 +44,7 @@ def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
         walked, stop, low, high, keyless, ordered = _walk_each(raw, 0, 0, count)
         if walked == count and stop == len(raw):
             return _new(Walked, (high, low, keyless)), ordered
-    walk = _walk(body, count, numbers=True)
+    walk = _walk(body, count)
     return walk.result(), walk.ordered
 
 
@@ -73,11 +75,32 @@ class _Walk:
                 self._see(low, high, keyless)
                 self.ordered = self.ordered and ordered
             elif base + len(self._raw) < self._end and (self.pos > base or not self._raw):
-                self._base = self.pos
-                self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
+                self._copy()
             else:
                 _, stop, delta, keyless, number = _parse(self._body, self.pos, self._end)
                 self.passed(stop, 1, delta, delta, keyless, number == self._walked)
+
+    def run(self, shape: Shape, most: int) -> int:
+        """Walk the next records at once, at most `most`, as far as they have this shape. Returns how many there were."""
+        passed, size = 0, shape.size
+        while passed < most:
+            if (self._base + len(self._raw) - self.pos) // size < min(most - passed, 2):
+                self._copy()
+            start = self.pos - self._base
+            whole = min(most - passed, (len(self._raw) - start) // size)
+            found = shape.run(self._raw, start, whole, self._walked) if whole else None
+            if found is None:
+                break
+            records, low, high, ordered = found
+            self.passed(self.pos + records * size, records, low, high, shape.null_key, ordered)
+            passed += records
+            if records < whole:
+                break
+        return passed
+
+    def _copy(self) -> None:
+        self._base = self.pos
+        self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
         """Note that these records, which end at `stop`, have been walked in another way."""
@@ -102,39 +125,40 @@ class _Walk:
         return walked
 
 
-def _walk(body: memoryview, count: int, *, numbers: bool) -> _Walk:
-    """Walk `count` records. `numbers` asks whether they are numbered in order."""
+def _walk(body: memoryview, count: int) -> _Walk:
     walk = _Walk(body)
     try:
         if _COMPILED:
             walk.go_on(count)
         else:
-            _walk_runs(walk, body, count, numbers)
+            _walk_runs(walk, body, count)
     except IndexError as damage:
         raise ProtocolError("a record runs past the end of its batch") from damage
     return walk
 
 
-def _walk_runs(walk: _Walk, body: memoryview, count: int, numbers: bool) -> None:
-    """Walk the records to the end: a run of one shape by the shape's pattern if the pattern matches at least two records,
-    else a few records one by one."""
+def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
+    """Walk the records to the end: as many records of one shape as there are at once, other records one by one."""
     end = len(body)
-    number = 0
-    """How many records have been walked; also the number that the next one should have."""
-    while number < count:
+    runs: list[tuple[Shape, int]] = []
+    left = count
+    while left:
         start = walk.pos
-        shape, stop, delta, keyless, numbered = _parse(body, start, end)
-        run = find_run(shape, body, start, number, count, numbers) if shape is not None else None
-        if run is not None:
-            stop, records, low, high, ordered = run
-            walk.passed(stop, records, low, high, keyless, ordered)
+        lengths, stop, delta, keyless, number = _parse(body, start, end)
+        likely = lengths is not None and (stop == end or body[stop] == body[start])  # the next record may be as long
+        shape = shape_of(lengths) if likely and lengths is not None else None
+        records = walk.run(shape, left) if shape is not None else 0
+        if not records:
+            walk.passed(stop, 1, delta, delta, keyless, number == count - left)
+        left -= records or 1
+        if shape is not None and (records >= _SHORT_RUN or not left):
+            runs.append((shape, records))
         else:
-            walk.passed(stop, 1, delta, delta, keyless, numbered == number)
-            records = min(count - number, _ONE_BY_ONE)
-            walk.go_on(records - 1)
-            if shape is not None and walk.pos - stop == shape[0] * (records - 1) and records > 1:
-                note(shape)
-        number += records
+            mixed = min(left, _ONE_BY_ONE)
+            walk.go_on(mixed)
+            left -= mixed
+    if runs and sum(records for _, records in runs) == count:
+        remember(runs)
 
 
 def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it runs for every record
@@ -242,8 +266,8 @@ def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
     return pos
 
 
-def _parse(body: memoryview, start: int, end: int) -> tuple[Shape | None, int, int, bool, int]:
-    """One record in full: its shape (None with headers), where it stops, its timestamp delta, if it has no key, its number."""
+def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int, int, bool, int]:
+    """One record: its lengths (None with headers), where it stops, its timestamp delta, if it has no key, its number."""
     size, at = read_varint(body, start)
     stop = at + size
     if size < 0 or stop > end:
@@ -261,8 +285,8 @@ def _parse(body: memoryview, start: int, end: int) -> tuple[Shape | None, int, i
         pos = _skip_headers(body, pos, stop, headers)
     if pos != stop:
         raise ProtocolError(f"a record of {size} bytes holds {pos - at}")
-    shape = None if headers else (stop - start, offset_at - at - 1, key_at - offset_at, key, value)
-    return shape, stop, delta, key < 0, number
+    lengths = None if headers else (stop - start, offset_at - at - 1, key_at - offset_at, key, value)
+    return lengths, stop, delta, key < 0, number
 
 
 def _skip_headers(body: memoryview, pos: int, stop: int, headers: int) -> int:

@@ -38,7 +38,7 @@ from kafkawire.batches import (
 from kafkawire.compression import NAMES, ZSTD, CodecMissing, Room, TooLarge, compress
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.primitives import Buffer
-from kafkawire.record_patterns import Walked
+from kafkawire.record_columns import Walked
 from kafkawire.record_walk import walk_in_order, walk_records
 from kafkawire.varints import read_varint
 from wirebroker.core.configs import TopicConfigs

@@ -1,0 +1,225 @@
+"""Runs of records of one shape, for a walk in Python.
+
+Producers mostly send records of one shape, with the same lengths. In a run of such records the bytes at one place of each
+record are a column, a slice whose step is the size of a record. Python cuts and compares a whole column in the time in which it
+reads three varints. So a run is checked by its columns; the other records are walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kafkawire.varints import read_varint, write_varint
+
+_ODD = bytes(range(1, 256, 2))
+_LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
+"""The bytes that end a varint, and those that do not."""
+_ONE_BYTE = bytes(number << 1 for number in range(1 << 6))
+"""The varints of the numbers that take one byte, by number."""
+_LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
+"""The first bytes of the numbers' varints in two bytes, by number."""
+_HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
+_NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
+"""The columns of the offset deltas 0, 1, 2 …, by the size of their varints."""
+_MOST_SHAPES = 256
+_MOST_RUNS = 4
+_new: Any = tuple.__new__
+
+Lengths = tuple[int, int, int, int, int]
+"""The size of a record, of its timestamp delta and of its offset delta, and the lengths of its key and its value."""
+Found = tuple[int, int, int, bool]
+"""A run: its number of records, their smallest and largest timestamp delta, and whether they are numbered in order."""
+Columns = Sequence[tuple[slice, bytes]]
+"""Columns of a run, each with the bytes that belong there."""
+
+
+class Walked(NamedTuple):
+    """The result of a walk: the largest and smallest timestamp delta, in ms, and whether some record has no key."""
+
+    max_delta: int
+    min_delta: int
+    null_key: bool
+
+
+class Shape:
+    """What records with the same lengths have in common."""
+
+    __slots__ = (
+        "_delta_at", "_delta_size", "_expected", "_fixed", "_number_at", "_number_size", "null_key", "size",
+    )  # fmt: skip
+
+    def __init__(self, lengths: Lengths) -> None:
+        """Raises ValueError if a length of such a record is not written as short as it can be."""
+        self.size, self._delta_size, self._number_size, key, value = lengths
+        self.null_key = key < 0
+        keys, values = _varint(key), _varint(value)
+        inside = 1 + self._delta_size + self._number_size + len(keys) + max(key, 0) + len(values) + max(value, 0) + 1
+        sizes = _varint(inside)
+        if len(sizes) + inside != self.size:
+            raise ValueError("a length takes more bytes than it needs")
+        self._delta_at = len(sizes) + 1  # after the attributes; no bit of them is defined
+        self._number_at = self._delta_at + self._delta_size
+        key_at = self._number_at + self._number_size
+        value_at = key_at + len(keys) + max(key, 0)
+        fixed = ((0, sizes), (key_at, keys), (value_at, values), (self.size - 1, b"\0"))  # the last: no headers
+        self._fixed = tuple((at + i, varint[i : i + 1]) for at, varint in fixed for i in range(len(varint)))
+        self._expected: tuple[tuple[int, int, int], Columns, slice, bytes, tuple[int, int]] = (
+            (0, 0, 0), (), slice(0), b"", (0, 0)
+        )  # fmt: skip
+        """The place of the last run, its columns, and its timestamp deltas: the next run is likely to have the same."""
+
+    def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
+        """Returns the run of at most `most` records from `start` on, the first of which should have the number `first`.
+
+        Returns None if no record of this shape begins there. `raw` has that many bytes.
+        """
+        deltas = self.whole_run(raw, start, most, first)
+        if deltas is not None:
+            return most, *deltas, True
+        records = self._matching(raw, start, most)
+        stop = start + records * self.size
+        deltas = self._deltas(raw, start, stop) if records else None
+        return None if deltas is None else (records, *deltas, self._numbered(raw, start, stop, first))
+
+    def whole_run(self, raw: bytes, start: int, records: int, first: int) -> tuple[int, int] | None:
+        """Returns the smallest and largest timestamp delta if all these records have this shape and the numbers from `first`
+        on. Numbers of more than two bytes are not recognised."""
+        place, columns, deltas_at, deltas_before, deltas = self._expected
+        if place != (start, records, first):
+            columns, deltas_at = self._columns(start, records, first)
+            deltas_before = b""
+        for cut, column in columns:
+            if raw[cut] != column:
+                return None
+        column = raw[deltas_at]
+        if column == deltas_before and self._delta_size == 1:
+            return deltas
+        found = self._deltas(raw, start, start + records * self.size)
+        if found is not None:  # in one step, because several threads may walk at the same time
+            self._expected = (start, records, first), columns, deltas_at, column, found
+        return found
+
+    def _columns(self, start: int, records: int, first: int) -> tuple[Columns, slice]:
+        """Where the columns of this run are, with the bytes that belong there, and where that of the timestamp deltas is."""
+        numbers = enumerate(_NUMBERS.get(self._number_size, (b"",)), self._number_at)
+        columns = [(at, byte * records) for at, byte in self._fixed]
+        columns += [(at, column[first : first + records]) for at, column in numbers]
+        stop = start + records * self.size
+        return [(slice(start + at, stop, self.size), column) for at, column in columns], slice(
+            start + self._delta_at, stop, self.size
+        )
+
+    def _matching(self, raw: bytes, start: int, records: int) -> int:
+        """Returns how many records of this shape follow each other, at most `records`."""
+        size = self.size
+        varints = *_varint_places(self._delta_at, self._delta_size), *_varint_places(self._number_at, self._number_size)
+        for at, allowed in (*self._fixed, *varints):
+            column = raw[start + at : start + records * size : size]
+            records -= len(column.lstrip(allowed))
+            if not records:
+                break
+        return records
+
+    def _deltas(self, raw: bytes, start: int, stop: int) -> tuple[int, int] | None:
+        """The smallest and largest timestamp delta, or None if they do not take as many bytes as in this shape."""
+        at, size = start + self._delta_at, self.size
+        if self._delta_size == 1:
+            column = raw[at:stop:size]
+            if not column.isascii():
+                return None
+            if len(column.translate(None, _ODD)) == len(column):  # none of them negative
+                return min(column) >> 1, max(column) >> 1
+            columns = [column]
+        else:
+            columns = [raw[at + i : stop : size] for i in range(self._delta_size)]
+            if not columns[-1].isascii() or any(column.translate(None, _NOT_LAST) for column in columns[:-1]):
+                return None
+        digits = list(zip(*reversed(columns), strict=True))
+        if len(columns[0].translate(None, _ODD)) == len(columns[0]):
+            digits = [min(digits), max(digits)]
+        deltas = [read_varint(bytes(reversed(each)), 0)[0] for each in digits]
+        return min(deltas), max(deltas)
+
+    def _numbered(self, raw: bytes, start: int, stop: int, first: int) -> bool:
+        """Tells whether the records that have matched are numbered `first`, `first` + 1 …"""
+        positions = range(start + self._number_at, stop, self.size)
+        return all(read_varint(raw, position)[0] == number for number, position in enumerate(positions, first))
+
+
+class _Latest(NamedTuple):
+    """The runs of the body that was walked last: those in `head`, each with its number of records, and the rest, which begins
+    at `start` with record `first`. `still` is the result if all timestamps are the base timestamp."""
+
+    head: tuple[tuple[Shape, int], ...]
+    start: int
+    first: int
+    last: Shape
+    still: Walked
+
+
+_shapes: dict[Lengths, Shape | None] = {}
+_latest: list[_Latest | None] = [None]
+
+
+def shape_of(lengths: Lengths) -> Shape | None:
+    """The shape of records with these lengths; None if one of the lengths is not written as short as it can be."""
+    try:
+        return _shapes[lengths]
+    except KeyError:
+        pass
+    try:
+        shape = Shape(lengths)
+    except ValueError:
+        shape = None
+    if len(_shapes) >= _MOST_SHAPES:
+        _shapes.clear()
+    _shapes[lengths] = shape
+    return shape
+
+
+def remember(runs: Sequence[tuple[Shape, int]]) -> None:
+    """The records of a body are these runs, and the next body is likely to have the same."""
+    if len(runs) <= _MOST_RUNS:
+        *head, (last, _) = runs
+        start, first = sum(shape.size * records for shape, records in head), sum(records for _, records in head)
+        _latest[0] = _Latest(tuple(head), start, first, last, Walked(0, 0, any(shape.null_key for shape, _ in runs)))
+
+
+def latest_runs(body: memoryview, count: int) -> Walked | None:
+    """Walks all records if they have the shapes of the body that was walked last; otherwise returns None.
+
+    Records of one length need two shapes if there are more than 64 of them: a larger offset delta takes a second byte.
+    """
+    latest = _latest[0]
+    if latest is None:
+        return None
+    head, start, first, last, still = latest
+    if first >= count or len(body) - start != (count - first) * last.size:
+        return None
+    raw = body.tobytes()
+    deltas = last.whole_run(raw, start, count - first, first)
+    if deltas is None:
+        return None
+    low, high = deltas
+    if head:
+        start = first = 0
+        for shape, records in head:
+            deltas = shape.whole_run(raw, start, records, first)
+            if deltas is None:
+                return None
+            low, high = min(low, deltas[0]), max(high, deltas[1])
+            start += shape.size * records
+            first += records
+    return _new(Walked, (high, low, still.null_key)) if low or high else still
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    write_varint(out, number)
+    return bytes(out)
+
+
+def _varint_places(at: int, size: int) -> list[tuple[int, bytes]]:
+    """The places in a record of a varint of this size, with the bytes that may be there."""
+    return [*((at + i, _NOT_LAST) for i in range(size - 1)), (at + size - 1, _LAST)]
