@@ -13,7 +13,7 @@ from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, PRODUCE, api_name
 from wirebroker.core.quotas import PRODUCE as PRODUCER_BYTE_RATE
-from wirebroker.requests.connection import Connection, Muted
+from wirebroker.requests.connection import OPEN, Connection, Muted
 from wirebroker.requests.effects import Effect, Outcome, Respond
 from wirebroker.requests.exchange import AnyExchange
 
@@ -174,7 +174,9 @@ class Exchange(AnyExchange):
     def passed(self, response: Message) -> Message | None:
         """Returns the response after faults and the interceptor, or None if it is not sent now. The request no longer
         waits."""
-        self.unpark()
+        connection = self.connection
+        if connection.parked is self:  # `unpark`, without a call
+            connection.parked = None
         if self.access is not None:
             response = self.access.joined(response)
         if self.matches is not None:
@@ -188,7 +190,7 @@ class Exchange(AnyExchange):
             from wirebroker.requests.errors import throttle
 
             throttle(response, self.version, wait)
-        return response if self.responds else None
+        return response if connection.state is OPEN else None
 
     def _measure(self) -> None:
         """Count the request, now that it is answered."""

@@ -175,12 +175,12 @@ class Fetch:
         self.cluster = exchange.engine.cluster
         self.node_id = exchange.connection.node_id
         self.committed = request.isolation_level == 1
-        self._tells_stable = self.committed or exchange.cluster.configs.release.behaviour.tells_last_stable_offset
+        self._tells_stable = self.committed or self.cluster.configs.release.behaviour.tells_last_stable_offset
         self._rack = self._rack_of_consumer() if request.rack_id else ""
         if self.cluster.quotas.on and not from_follower(request):
             self.room = exchange.engine.throttle.room(exchange)
             request.min_bytes = min(request.min_bytes, self.room)
-        self._follower = max(request.replica_id, request.replica_state.replica_id)
+        self._follower = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
         """The id of the follower; −1 for a consumer."""
         self._readable: dict[str, bool] | None = {} if exchange.access is not None else None
         """Whether the client may read a topic; None without an authorizer."""
@@ -300,8 +300,9 @@ class Fetch:
         self, requested: FetchPartition, partition: Partition, left: int, at_least_one: bool
     ) -> tuple[PartitionData, int]:
         seen = partition.seen_at(self.node_id)
+        high_watermark = seen.high_watermark
         data = PartitionData(
-            partition_index=requested.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
+            partition_index=requested.partition, error_code=ErrorCode.NONE, high_watermark=high_watermark,
             last_stable_offset=seen.last_stable_offset if self._tells_stable else -1, log_start_offset=seen.log_start_offset,
             aborted_transactions=[] if self.committed else None, records=NO_BYTES,
             diverging_epoch=NO_EPOCH, current_leader=NO_LEADER, snapshot_id=NO_SNAPSHOT,
@@ -317,12 +318,12 @@ class Fetch:
                 data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=min(end, seen.log_end_offset))
                 data.aborted_transactions = None
                 return data, 0
-        if not known or offset > seen.log_end_offset:
+        if not known or (offset > high_watermark and offset > seen.log_end_offset):
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             data.aborted_transactions = None
             return data, 0
-        visible = seen.last_stable_offset if self.committed else seen.high_watermark
+        visible = data.last_stable_offset if self.committed else high_watermark
         limit = min(left, requested.partition_max_bytes)
         try:
             found = partition.log.read(offset, visible, limit, at_least_one)
