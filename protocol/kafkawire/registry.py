@@ -59,8 +59,8 @@ def spoken(key: int) -> tuple[int, int]:
 
 def is_spoken(key: int, version: int) -> bool:
     """Whether Kafka 4.3.1 reads requests of this API in this version."""
-    oldest, newest = spoken(key)
-    return oldest <= version <= newest
+    api = APIS.get(key)
+    return api is not None and api.oldest <= version <= api.newest
 
 
 def request_header_version(key: int, version: int) -> int:

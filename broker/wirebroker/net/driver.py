@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wirebroker.capture.recording import Capture
     from wirebroker.common.lasting import Rotation
     from wirebroker.core.configs import BrokerConfigs
+    from wirebroker.core.purgatory import Timers
     from wirebroker.net.storage_jobs import StorageJobs
     from wirebroker.requests.connection import Connection
     from wirebroker.trace.recorder import Recorder
@@ -64,13 +65,12 @@ class Driven(Protocol):
 
     effects: list[Any]
     """The effects to perform, in order."""
+    timers: Timers
+    """They say when to tick next."""
 
     @property
     def trace(self) -> Recorder:
         """Its trace."""
-
-    def deadline(self) -> int | None:
-        """Returns when to tick next, in ms since the epoch, or None if nothing waits."""
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
         """Run the timers that are due; with `enough`, until that is true."""
@@ -316,7 +316,7 @@ class Driver(Generic[C]):
             self._perform(effects)
             if storage_jobs is not None and machine.effects:
                 storage_jobs.check()
-        if machine.deadline() != self.alarm_at:
+        if machine.timers.deadline() != self.alarm_at:
             self.arm()
 
     def changed(self) -> None:
@@ -408,7 +408,7 @@ class Driver(Generic[C]):
 
     def arm(self) -> None:
         """Set the alarm for the machine's next deadline."""
-        self._set_alarm(self.machine.deadline())
+        self._set_alarm(self.machine.timers.deadline())
 
     def _set_alarm(self, deadline: int | None, runs: bool = True) -> None:
         """Call `_wake` at the deadline; `runs` says whether the clock reaches it by itself."""

@@ -424,7 +424,8 @@ class ClientSide(ClientConnection):
         except Exception:
             host.failed(self.connection)
         host.flush()
-        self.balance()
+        if not self.is_steady:
+            self.balance()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -460,6 +461,14 @@ class ClientSide(ClientConnection):
         except Exception:
             self._host.failed(self.connection)
         self.balance()
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether both ends read and nothing waits, so that `balance` and `balance_broker` would change nothing."""
+        broker = self._broker
+        if broker is None or not (self._reading and broker._reading and self._line is None and self.relay.is_idle):
+            return False
+        return not (self.congested or broker.congested or self.reserved or broker.reserved)
 
     def balance(self) -> None:
         """Read from the client unless its next request has to wait, or the broker does not read."""
@@ -553,8 +562,8 @@ class BrokerSide(Side):
         except Exception:
             host.failed(client.connection)
         host.flush()
-        client.balance_broker()
-        if client.has_more:
+        if not client.is_steady:
+            client.balance_broker()
             client.balance()
 
     def pause_writing(self) -> None:

@@ -10,7 +10,7 @@ from kafkawire.errors import EncodeError
 from kafkawire.frames import SIZE_BYTES, encode_request, encode_response
 from kafkawire.primitives import Buffer
 from kafkawire.registry import api_name
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import OPEN, Connection
 from wirebroker.requests.effects import Effect, Outcome, Respond
 from wirebroker.requests.exchange import AnyExchange
 from wirebroker.trace.recorder import UNMEASURED, Stages, Traced, errors_in
@@ -184,11 +184,11 @@ class ForwardedExchange(AnyExchange):
             self.request = request
             changed = encode_request(self.correlation_id, self.client_id, request, self.version)
             self.relay.forward(memoryview(changed), self)
-        if self.acts_on_response and self.relay.awaits(self):
+        if self.matches is not None and self.acts_on_response and self.relay.awaits(self):
             self.park()
 
     def note_moment(self, index: int) -> None:
-        """The exchange has reached this moment, which is in `moments`."""
+        """The exchange has reached this moment, if `moments` are measured."""
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 
@@ -208,7 +208,7 @@ class ForwardedExchange(AnyExchange):
 
     def answered(self, response: Message, parts: list[Buffer]) -> None:
         """The broker's response has come; `parts` are its encoded form, which holds unless faults change the response."""
-        if self.acts_on_response:
+        if self.matches is not None and self.acts_on_response:
             self.respond(response)
         else:
             self._send(response, parts)
@@ -230,9 +230,10 @@ class ForwardedExchange(AnyExchange):
             self.close(f"its response cannot be encoded: {wrong}")
 
     def _send(self, response: Message, parts: list[Buffer]) -> None:
-        proxy = self.relay.proxy
-        self.unpark()
-        if not self.responds:
+        proxy, connection = self.relay.proxy, self.connection
+        if connection.parked is self:  # `unpark`, without a call
+            connection.parked = None
+        if connection.state is not OPEN:
             return
         if proxy.trace.exchanges:
             proxy.trace.replied(self, response, parts)
@@ -241,7 +242,7 @@ class ForwardedExchange(AnyExchange):
         if self.matches is not None and self.matches.wire:
             proxy.plan.send(parts, self)
         else:
-            proxy.effects.append(Respond(self.connection, parts))
+            proxy.effects.append(Respond(connection, parts))
 
     def left(self) -> None:
         """The client has gone: no rule matches the response that the client waited for."""

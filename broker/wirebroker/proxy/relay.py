@@ -185,6 +185,14 @@ class Relay:
         """Whether bytes of the client have arrived that are not forwarded yet."""
         return bool(self._client.tail)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits: no bytes of either side, and the client's next request neither."""
+        return (
+            not (self._client.tail or self._broker.tail or self.flow is not PASSING or self.connection.parked is not None)
+            and self.connection.state is not CLOSED
+        )
+
     def awaits(self, exchange: ForwardedExchange) -> bool:
         """Whether the broker owes the response to this request."""
         return bool(self._awaited) and self._awaited[-1].exchange is exchange
@@ -315,9 +323,9 @@ class Relay:
         if len(data) < SIZE_BYTES:
             return REQUEST_START, ""
         size = frame_end(data)
-        if refused := self._refused(data, size):
-            return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # a broker answers first
-        if size < REQUEST_START:
+        if not REQUEST_START <= size <= self.proxy.frame_limit:
+            if refused := self._refused(data, size):
+                return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # a broker answers first
             return self._pass_token(data, size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
 
@@ -413,7 +421,8 @@ class Relay:
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
         """Send a request, with its size, to the broker."""
         request = exchange.request
-        exchange.note_moment(1)
+        if exchange.moments is not None:
+            exchange.note_moment(1)
         if not (isinstance(request, ProduceRequest) and request.acks == 0):
             if self._may_ask and isinstance(request, ProduceRequest) and self.proxy.trace.verdicts:
                 self._ask(exchange)
@@ -487,7 +496,7 @@ class Relay:
             return 0, ""
         if size > RESPONSE_LIMIT:
             return 0, f"the broker announced a response of {size} bytes; the proxy reads up to {RESPONSE_LIMIT}"
-        if awaited.exchange is not None:
+        if awaited.exchange is not None and awaited.exchange.moments is not None:
             awaited.exchange.note_moment(2)
         return (size if len(data) < size else 0), ""
 
@@ -502,7 +511,7 @@ class Relay:
     def _response(self, awaited: Awaited, frame: memoryview) -> None:
         """Look at a response, replace the addresses in it, and pass it on."""
         key, version, exchange = awaited.key, awaited.version, awaited.exchange
-        if exchange is not None:
+        if exchange is not None and exchange.moments is not None:
             exchange.note_moment(3)
         try:
             version = written_version(frame[SIZE_BYTES:], key, version)

@@ -16,7 +16,19 @@ from typing import Literal, NamedTuple
 
 from kafkawire.batches import TRANSACTIONAL, BatchHeader
 from kafkawire.errors import ErrorCode, error_name
-from wirebroker.core.producers import Accept, Duplicate, Reject, Verdict, advance, epoch_of, explain, judge, last_offset, unpack
+from wirebroker.core.producers import (
+    Accept,
+    Duplicate,
+    Reject,
+    Verdict,
+    advance,
+    advance_in_order,
+    epoch_of,
+    explain,
+    judge,
+    last_offset,
+    unpack,
+)
 from wirebroker.core.profile import Rules
 
 LARGEST_OFFSET = 2**63 - 1
@@ -202,6 +214,8 @@ class Shadow:
             return Judged(None, None, "rejected" if code else "accepted", None)
         key = topic, partition, batch.producer_id
         known = self._states.get(key)
+        if known is not None and not code and (judged := self._next(key, known, batch, base_offset)) is not None:
+            return judged
         verdict = self._verdict(known, batch, base_offset)
         outcome = _outcome(known, verdict, code, base_offset)
         agrees = None if outlived else _agreement(verdict, outcome, code)
@@ -209,6 +223,19 @@ class Shadow:
         latest = self._latest.get(batch.producer_id, -1)
         fenced_by = latest if batch.producer_epoch < latest else -1
         return Judged(verdict, known.state if known else None, outcome, agrees, fenced_by, outlived)
+
+    def _next(self, key: Key, known: _Known, batch: BatchHeader, base_offset: int) -> Judged | None:
+        """The shortcut for the next batch of a producer whose window has passed, which the broker has stored."""
+        _, _, producer_id = key
+        if not known.whole or batch.producer_epoch < self._latest.get(producer_id, -1):
+            return None
+        epoch, sequence, delta, before = batch.producer_epoch, batch.base_sequence, batch.last_offset_delta, known.state
+        state = advance_in_order(before, epoch, sequence, delta, base_offset, 0, KAFKA.window)
+        if state is None:
+            return None
+        known.state = state
+        self._states.move_to_end(key)
+        return Judged(Accept(base_offset, "next"), before, "accepted", agrees=True)
 
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
         """The verdict, or None if too little has passed for one."""
