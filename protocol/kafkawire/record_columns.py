@@ -22,6 +22,7 @@ _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
 """The columns of the offset deltas 0, 1, 2 …, by the size of their varints."""
+_LARGEST = {size: len(columns[0]) - 1 for size, columns in _NUMBERS.items()}
 _MOST_SHAPES = 256
 _MOST_RUNS = 4
 _new: Any = tuple.__new__
@@ -74,9 +75,10 @@ class Shape:
 
         Returns None if no record of this shape begins there. `raw` has that many bytes.
         """
-        deltas = self.whole_run(raw, start, most, first)
+        numbered = min(most, max(_LARGEST.get(self._number_size, 0) + 1 - first, 1))  # a larger number would take another byte
+        deltas = self.whole_run(raw, start, numbered, first)
         if deltas is not None:
-            return most, *deltas, True
+            return numbered, *deltas, True
         records = self._matching(raw, start, most)
         stop = start + records * self.size
         deltas = self._deltas(raw, start, stop) if records else None

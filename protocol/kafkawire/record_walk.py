@@ -44,6 +44,8 @@ def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
         walked, stop, low, high, keyless, ordered = _walk_each(raw, 0, 0, count)
         if walked == count and stop == len(raw):
             return _new(Walked, (high, low, keyless)), ordered
+    if not _COMPILED and len(body) <= _WINDOW and (found := latest_runs(body, count)) is not None:
+        return found, True
     walk = _walk(body, count)
     return walk.result(), walk.ordered
 
