@@ -181,7 +181,7 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
     add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events of --trace-level "
         "(repeatable)")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
-        help="each level adds events: verdicts and faults; connections and, in a broker, changes of state; responses and "
+        help="each level adds events: verdicts and faults; connections and changes of state; responses and "
         "fetched batches; requests (%(default)s)")  # fmt: skip
     add("--capture", metavar="FILE.pcapng",
         help="write all requests and responses into this file for Wireshark, with the verdicts as comments")  # fmt: skip
