@@ -65,6 +65,8 @@ WRITTEN = {
     LIVE: {LIVE, CURRENT},
 }
 """The files of a report and of the live form. A folder with any other file is not replaced."""
+DESCRIPTION = "spark.job.description"
+"""The local property that Spark's page shows as the description of a job."""
 WORK = ".work"
 """The folder for intermediate tables; it is not part of the report."""
 _RULES = StructType([StructField(name, StringType()) for name in ("topic", "kind", "chosen")])
@@ -198,15 +200,23 @@ Stage = Callable[[str], None]
 
 
 def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: None) -> Result:
-    """Run the audit and write the report; `stage` receives the name of each stage. Raises CannotAudit."""
+    """Run the audit and write the report; `stage` receives the name of each stage, which describes Spark's jobs, too. Raises
+    CannotAudit."""
+
+    def described(name: str) -> None:
+        spark.sparkContext.setJobDescription(f"wirebroker audit: {name}")
+        stage(name)
+
     try:
         request.check()
-        stage("listing partitions")
+        described("listing partitions")
         request, origin = _without_skipped(spark, request)
         with _whole_or_nothing(request.out.resolve()) as folder:
-            return _Audit(spark, request, origin, folder, stage).run()
+            return _Audit(spark, request, origin, folder, described).run()
     except REFUSALS as refused:
         raise CannotAudit(str(refused)) from refused
+    finally:
+        spark.sparkContext.setLocalProperty(DESCRIPTION, None)  # type: ignore[arg-type]
 
 
 def _without_skipped(spark: SparkSession, request: Request) -> tuple[Request, Origin]:

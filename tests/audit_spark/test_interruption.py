@@ -12,14 +12,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import make_directory
-from wirebroker_audit.job import _whole_or_nothing
+from wirebroker_audit.job import DESCRIPTION, Request, _whole_or_nothing, audit
 from wirebroker_audit.spark.interruption import Interruption
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def in_java(what: Callable[[], None]) -> Callable[[], None]:
@@ -165,3 +169,16 @@ def test_wherever_it_is_killed_there_is_no_half_report(steps: int, tmp_path: Pat
     with _whole_or_nothing(out):
         pass
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+def test_sparks_jobs_are_described_by_their_stage(spark: SparkSession, tmp_path: Path) -> None:
+    make_directory(tmp_path / "logs", seed=1, partitions=1)
+    said: list[tuple[str, str | None]] = []
+
+    def stage(name: str) -> None:
+        said.append((f"wirebroker audit: {name}", spark.sparkContext.getLocalProperty(DESCRIPTION)))
+
+    audit(spark, Request(tmp_path / "out", tmp_path / "logs"), stage)
+    assert len(said) > 3
+    assert [wanted for wanted, _ in said] == [told for _, told in said]
+    assert spark.sparkContext.getLocalProperty(DESCRIPTION) is None
