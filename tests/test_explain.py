@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import trustme
@@ -22,7 +22,7 @@ from requesting import fetch, find_coordinator, offset_fetch, plain, produce_req
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
-from wirebroker.explain.findings import KINDS, Finding
+from wirebroker.explain.findings import KINDS, Finding, Kind
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
@@ -530,4 +530,18 @@ def test_a_running_control_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_kind_has_a_test() -> None:
-    assert len(KINDS) == 15
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f'"{kind}"' not in source] == []
+    assert set(KINDS) == set(get_args(Kind))
+
+
+def test_traces_of_earlier_versions_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace.jsonl"
+    reply = {
+        "event": "reply", "time": 1_800_000_000_000, "node": 1, "connection": 1, "client_id": "old", "software": "",
+        "version": 9, "correlation_id": 1, "api": "Produce", "bytes": 57, "latency": 0, "errors": ["NOT_ENOUGH_REPLICAS"],
+        "about": ["orders-0"],
+    }  # fmt: skip
+    path.write_text(f"{json.dumps(reply)}\n" * 20, encoding="utf-8")
+    assert main(["explain", str(path)]) == 1
+    assert "Client 'old' got NOT_ENOUGH_REPLICAS from Produce for orders-0 20 times" in capsys.readouterr().out

@@ -42,7 +42,7 @@ class _Transaction:
     active: int = 0
     """the time of its latest request"""
     closed: int = 0
-    """when the producer's connection closed"""
+    """when the last connection of the producer closed"""
     aborted: int = 0
     """when the coordinator aborted it by itself"""
     connections: set[int] = field(default_factory=set)
@@ -115,7 +115,10 @@ class Transactions(Detector):
             self._changed(number, row)
         elif isinstance(row, ConnectionRow) and row.change == "closed":
             for known in self._known.values():
-                if known.began and row.connection in known.connections:
+                if row.connection not in known.connections:
+                    continue
+                known.connections.discard(row.connection)
+                if known.began and not known.connections:
                     known.closed = row.time
                     known.evidence.add(number, row)
 
