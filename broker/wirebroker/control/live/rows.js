@@ -18,7 +18,7 @@ export function rowOf(values, id, { columns, accepted }) {
 }
 
 /** The verdict on a batch that was stored as it should be, of the 13 fields of its header. */
-function produced({ id, time, node, connection, client_id, software, version, correlation_id, acks, topic, partition, base_offset, rule, header }, accepted) {
+function produced({ id, time, node, connection, client_id, software, version, correlation_id, acks, topic, partition, base_offset, rule, header, principal, client_host }, accepted) {
   const [, length, , , , attributes, delta, , , producer_id, producer_epoch, base, count] = header;
   const idempotent = producer_id >= 0;
   const first_sequence = idempotent ? base : -1;
@@ -29,7 +29,7 @@ function produced({ id, time, node, connection, client_id, software, version, co
   const words = { came, who, are: base === last || (!idempotent && base < 0) ? "is" : "are" };
   const stored = base_offset >= 0 ? `stored at offset ${base_offset}` : "accepted";
   return {
-    id, event: "produce", time, node, connection, client_id, software, version, correlation_id, acks, topic, partition, producer_id, producer_epoch,
+    id, event: "produce", time, node, connection, client_id, software, principal, client_host, version, correlation_id, acks, topic, partition, producer_id, producer_epoch,
     first_sequence, last_sequence, records: Math.max(count, 0), bytes: length + 12, compression: CODECS[attributes & 7] ?? "?",
     transactional: (attributes & 16) !== 0, verdict: "accepted", rule, code: 0, error: "NONE", base_offset,
     note: idempotent && acks !== -1 ? `idempotent with acks=${acks}` : "",
@@ -40,6 +40,12 @@ function produced({ id, time, node, connection, client_id, software, version, co
 /** The row in words: the topic or group, the request, the outcome in a word, and the rest. */
 export function partsOf(row) {
   return row.parts ?? WORDS[row.event](row);
+}
+
+/** What a response names: a coordinator, and how long a quota holds the client. */
+function remarks({ details, throttle_time_ms, waited, latency }) {
+  const throttled = throttle_time_ms > 0 ? `throttled for ${throttle_time_ms} ms` : "";
+  return [details.coordinator, throttled, waited > 0 && latency > waited ? `${waited} ms of it waited` : ""].filter(Boolean).join(", ");
 }
 
 const WORDS = {
@@ -57,7 +63,7 @@ const WORDS = {
   reply(row) {
     const middle = spread(`${row.api} v${row.version}`, `${row.latency} ms ${thousands(row.bytes)} B`);
     const stages = row.upstream_us < 0 ? "" : `broker ${thousands(row.upstream_us)} µs, transfer ${thousands(row.transfer_us)}, proxy ${thousands(row.proxy_us)}`;
-    const rest = [row.errors.join(", "), more(row.about), stages].filter(Boolean).join("  ");
+    const rest = [row.errors.join(", "), row.messages.join(", "), more(row.about), remarks(row), stages].filter(Boolean).join("  ");
     return [row.about[0] ?? "", middle, row.errors.length ? "error" : "answered", rest];
   },
   fetch(row) {
