@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -16,15 +19,22 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from actors import ClassicMember, TransactionalProducer
 from kafkawire.printable import printable
-from requesting import produce_request
+from requesting import fetch, plain, produce_request
 from test_filters import FOUND, FOUND_BY_ITS_BATCH, MATCHED, ROWS
 from wirebroker import MockKafka, ProxyKafka, faults
+from wirebroker.capture.session import Session
 from wirebroker.client.wire import Connection, address_of
+from wirebroker.commands.cli import main
 from wirebroker.control.endpoints.events import ALWAYS
+from wirebroker.control.saved_file import SavedFile
+from wirebroker.control.server import Control, control_of_file, control_of_proxy
+from wirebroker.net.thread import LoopThread
 from wirebroker.trace.brief import brief
 from wirebroker.trace.filters import parsed
-from wirebroker.trace.rows import ReplyRow
-from wirekit import batch
+from wirebroker.trace.folds import Fold, folded
+from wirebroker.trace.layout import time_of_day
+from wirebroker.trace.rows import ReplyRow, Row
+from wirekit import NOW, batch
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -395,3 +405,257 @@ def test_a_proxy_shows_open_transactions_and_groups_with_commands_that_are_safe_
         expect(page.locator(".box", has_text="orders-0 at 0, lag")).to_contain_text("pending")
         shown = page.locator("pre").inner_text().splitlines()
         assert [shlex.split(line)[-1] for line in shown] == [f"--group={name}", f"--member-id={member.member}"]
+
+
+def test_escape_takes_the_filter_away_with_its_text(page: Page, kafka: MockKafka) -> None:
+    send(kafka, 0)
+    show(page, kafka, "exchanges", where="verdict=rejected")
+    expect(page.locator(".row")).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    expect(page.locator("#where")).to_have_value("")
+    expect(page.locator(".row").first).to_be_visible()
+    assert "where" not in page.url
+
+
+def test_a_filter_that_no_row_meets_is_told_from_a_broker_without_rows(page: Page, kafka: MockKafka) -> None:
+    with MockKafka(control=True) as idle:
+        show(page, idle, "exchanges")
+        expect(page.locator(".empty")).to_contain_text("No row yet. Point a client at the broker")
+    send(kafka, 0)
+    show(page, kafka, "exchanges", where="topic=ordres api=Produce")
+    expect(page.locator(".empty")).to_contain_text("rows meets the filter topic=ordres api=Produce")
+    page.get_by_role("link", name="topic=orders api=Produce").click()
+    expect(page.locator(".row").first).to_be_visible()
+
+
+def test_rows_of_a_proxy_that_starts_again_stay_and_a_dead_broker_is_named(page: Page) -> None:
+    with MockKafka(topics={"orders": 1}) as broker:
+        with ProxyKafka(upstream=broker.bootstrap_servers, control=True, trace="exchanges") as proxy:
+            address = address_of(proxy.control_url.removeprefix("http://"))
+            send_to(proxy, 0)
+            page.goto(f"{proxy.control_url}/live/#/exchanges?where=event=shadow")
+            expect(page.locator(".row")).to_have_count(1)
+        expect(page.locator("#problem")).to_contain_text(f"Nothing has answered at 127.0.0.1:{address[1]} since")
+        expect(page.locator(".row")).to_have_count(1)
+        with ProxyKafka(upstream=broker.bootstrap_servers, trace="exchanges") as proxy:
+            control_at(proxy, address)
+            expect(page.locator("#problem")).to_be_empty()
+            send_to(proxy, 1, 2)
+            expect(page.locator(".row")).to_have_count(3)
+            page.locator(".row").last.click()
+            expect(page.locator("aside")).to_contain_text("stored at offset 2")
+            broker.stop()
+            send_in_vain(proxy)
+            expect(page.locator("#problem")).to_contain_text("cannot be reached: Connection refused")
+            expect(page.locator(".row")).to_have_count(3)
+
+
+def send_to(proxy: ProxyKafka, *sequences: int) -> None:
+    connection = Connection(address_of(proxy.bootstrap_servers))
+    for sequence in sequences:
+        connection.request(produce_request("orders", batch(sequence, 1, pid=7, epoch=0)), 9)
+    connection.close()
+
+
+def send_in_vain(proxy: ProxyKafka) -> None:
+    with pytest.raises(ConnectionError):
+        send_to(proxy, 3)
+
+
+def control_at(proxy: ProxyKafka, address: tuple[str, int]) -> None:
+    """Open a proxy's control at this address."""
+    thread, host = proxy._running()
+    proxy._control = proxy._call(lambda _: control_of_proxy(host))
+    thread.await_(proxy._control.listen(*address))
+
+
+def test_clients_are_named_in_rows_and_what_is_chosen_can_be_copied(page: Page, kafka: MockKafka) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    show(page, kafka, "exchanges")
+    expect(page.locator("#state")).to_contain_text("broker")
+    send(kafka, 0, client_id="billing")
+    row = page.locator(".row", has_text="answered").last
+    expect(row.locator(".i")).to_have_text("billing")
+    expect(page.locator(".captions")).to_contain_text("client")
+    row.click()
+    expect(row.locator(".n")).to_contain_text("ms 57 B")
+    assert row.locator(".n").evaluate("cell => cell.scrollWidth <= cell.clientWidth"), "the latency is cut"
+
+    def copied(name: str, which: int = 0) -> str:
+        page.get_by_role("button", name=name).nth(which).click()
+        expect(page.get_by_role("button", name="copied")).to_be_visible()
+        text: str = page.evaluate("navigator.clipboard.readText()")
+        expect(page.get_by_role("button", name="copied")).to_have_count(0)
+        return text
+
+    assert json.loads(copied("copy row"))["client_id"] == "billing"
+    for which, shown in ((0, "Produce v9 request"), (1, "Produce v9 answer")):
+        assert bytes.fromhex(copied("copy hex", which))
+        command = shlex.split(copied("copy command", which))
+        assert command[:2] == ["wirebroker", "decode"]
+        out = io.StringIO()
+        with redirect_stdout(out):
+            assert main(command[1:]) == 0
+        assert out.getvalue().startswith(shown)
+
+
+def test_bytes_are_kept_without_a_reader_if_there_is_a_capture(page: Page, tmp_path: Path) -> None:
+    with MockKafka(topics={"orders": 1}, control=True, trace="exchanges", capture=tmp_path / "a.pcapng") as kafka:
+        send(kafka, 0)
+        show(page, kafka, "exchanges")
+        page.locator(".row", has_text="answered").last.click()
+        expect(page.locator("aside .field", has_text="transactional_id")).to_be_visible()
+
+
+def test_rows_that_repeat_are_one_line_until_it_is_opened(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "exchanges", where="api=Fetch")
+    connection = Connection(address_of(kafka.bootstrap_servers), client_id="reader")
+    for _ in range(20):
+        connection.request(fetch(0), 12)
+    folded = page.locator(".row.folded")
+    expect(folded).to_contain_text("19 × Fetch")
+    expect(folded).to_contain_text("0 errors")
+    expect(page.locator(".row")).to_have_count(3)
+    folded.click()
+    expect(page.locator(".row")).to_have_count(41)
+    folded.click()
+    expect(page.locator(".row")).to_have_count(3)
+    page.keyboard.press("f")
+    expect(page.locator(".row")).to_have_count(40)
+    expect(folded).to_have_count(0)
+
+
+def test_the_page_folds_as_python_does(page: Page, kafka: MockKafka) -> None:
+    connection = Connection(address_of(kafka.bootstrap_servers), client_id="reader")
+    for number in range(30):
+        connection.request(fetch(0), 12)
+        connection.request(plain("Metadata", topics=[{"name": "orders"}]), 8)
+        if number % 9 == 8:
+            send(kafka, number, 5000, producer_id=number)
+    rows = kafka.trace.events()
+    found = [(0, *each.words()) if isinstance(each, Fold) else (rows.index(each), "", "") for each in folded(rows)]
+    page.goto(f"{kafka.control_url}/live/")
+    made = page.evaluate(
+        "async (rows) => { const { Lines, Fold } = await import('/live/folds.js'); const lines = new Lines();"
+        " rows.forEach((row, id) => lines.add({ ...row, id }));"
+        " return lines.entries.map((each) => [each.id, ...(each instanceof Fold ? each.words() : ['', ''])]); }",
+        [json.loads(row.as_json()) for row in rows],
+    )
+    assert [each[1:] for each in made] == [list(each[1:]) for each in found]
+    assert sum(bool(each[1]) for each in made) >= 3
+
+
+def test_a_wide_screen_and_a_phone_show_everything(browser: Browser, kafka: MockKafka) -> None:
+    send(kafka, 0, client_id="billing")
+    for width in (400, 1200, 2200):
+        page = browser.new_page(viewport={"width": width, "height": 800})
+        show(page, kafka, "clients")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        right = page.locator("tbody").evaluate("body => body.getBoundingClientRect().right")
+        assert width * 0.9 < right <= width
+        assert page.evaluate("[...document.querySelectorAll('td')].every((cell) => cell.scrollWidth <= cell.clientWidth + 1)")
+        page.close()
+
+
+# Saved files
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
+    """Serves a file, and returns the address of its page."""
+    with ExitStack() as after:
+
+        def serve(path: Path) -> str:
+            thread = LoopThread()
+            after.callback(thread.stop)
+
+            async def start() -> Control:
+                control = control_of_file(SavedFile(path))
+                await control.listen("127.0.0.1", 0)
+                return control
+
+            control = thread.await_(start())
+            after.callback(lambda: thread.await_(control.close()))
+            return f"{control.url}/live/"
+
+        yield serve
+
+
+def large(path: Path, rows: int) -> Path:
+    """A trace in which the 70,001st row is an error."""
+    with path.open("w") as file:
+        for number in range(rows):
+            errors = ("NOT_COORDINATOR",) if number == 70_000 else ()
+            row = ReplyRow(NOW + number, 1, 1, "reader", "", "Fetch", 12, number, 57, 0, errors, ("orders-0",))
+            file.write(row.as_json() + "\n")
+    return path
+
+
+def test_a_capture_opens_with_its_bytes_and_is_exported(page: Page, tmp_path: Path, saved: Callable[[Path], str]) -> None:
+    with MockKafka(topics={"orders": 2}, capture=tmp_path / "a.pcapng") as kafka:
+        send(kafka, 0, 1, 1, 7, client_id="billing")
+    page.goto(saved(tmp_path / "a.pcapng"))
+    expect(page.locator("#file")).to_contain_text("a.pcapng: ")
+    page.locator(".row", has_text="OUT_OF_ORDER").first.click()
+    expect(page.locator("aside .field", has_text="transactional_id")).to_be_visible()
+    page.locator("aside .field", has_text="acks").hover()
+    expect(page.locator(".hex .marked")).to_have_text(["ff", "ff"])
+    expect(page.locator("aside .field", has_text="error_code 45")).to_be_visible()
+    expect(page.locator("aside .bad")).to_have_count(0)
+    page.fill("#where", "verdict=duplicate")
+    expect(page.locator(".row")).to_have_count(1)
+
+    def exported(name: str) -> bytes:
+        page.get_by_text("export", exact=True).click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).click()
+        return download.value.path().read_bytes()
+
+    assert [json.loads(line)["verdict"] for line in exported("JSON lines").splitlines()] == ["duplicate"]
+    (tmp_path / "b.pcapng").write_bytes(exported("pcapng"))
+    assert b"duplicate of offset 1" in (tmp_path / "b.pcapng").read_bytes()
+    rows: list[Row] = []
+    Session(rows.append).read(io.BytesIO((tmp_path / "b.pcapng").read_bytes()))
+    assert [row.api for row in rows if isinstance(row, ReplyRow)] == ["Produce"]
+    assert b"produce" in exported("scenario")
+
+
+def test_a_large_trace_is_shown_in_windows_and_searched_as_a_whole(
+    page: Page, tmp_path: Path, saved: Callable[[Path], str]
+) -> None:
+    address = saved(large(tmp_path / "large.jsonl", 120_000))
+    page.goto(address + "#/exchanges?fold=no")
+    expect(page.locator("#state")).to_have_text("50,000 of 120,000 rows are loaded")
+    expect(page.locator(".row").first).to_contain_text("#1")
+    page.get_by_role("button", name="later rows").click()
+    expect(page.locator("#state")).to_have_text("50,000 of 120,000 rows are loaded")
+    expect(page.locator(".row .t").first).to_have_text(time_of_day(NOW + 50_000))
+    page.fill("#where", "error=NOT_COORDINATOR")
+    expect(page.locator(".row")).to_have_count(1)
+    expect(page.locator("#file")).to_contain_text("120,000 rows, 1 meet the filter")
+    page.locator(".row").click()
+    expect(page.locator("aside h2")).to_have_text("reply 70001")
+    page.wait_for_url("**row=70001*")
+    page.goto("about:blank")
+    page.goto(f"{address}#/exchanges?row=70001")
+    expect(page.locator("aside h2")).to_have_text("reply 70001")
+    page.locator("#file svg").click(position={"x": 3, "y": 10})
+    expect(page.locator(".row .t").first).to_have_text(time_of_day(NOW))
+
+
+def test_a_file_that_is_dropped_opens_on_a_page_of_its_own(page: Page, kafka: MockKafka, tmp_path: Path) -> None:
+    show(page, kafka, "exchanges")
+    page.locator("#open input").set_input_files(large(tmp_path / "dropped.jsonl", 100))
+    page.wait_for_url("**/saved/1/live/**")
+    expect(page.locator("#state")).to_have_text("100 of 100 rows are loaded")
+    expect(page.locator("#file")).to_contain_text("dropped.jsonl: 100 rows")
+    show(page, kafka, "exchanges")
+    (tmp_path / "empty.jsonl").write_text("")
+    page.locator("#open input").set_input_files(tmp_path / "empty.jsonl")
+    expect(page.locator("#wrong")).to_have_text("empty.jsonl: empty.jsonl is empty: nothing was traced")
+    (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8\xff" + bytes(1000) + b"\n<img src=x onerror=alert(1)>\n")
+    page.locator("#open input").set_input_files(tmp_path / "photo.jpg")
+    expect(page.locator("#file")).to_contain_text("photo.jpg")
+    expect(page.locator(".empty")).to_have_text("The file has no row that can be read.")

@@ -35,6 +35,8 @@ class Packet(NamedTuple):
     """The type of its first header, one of tcpdump's LINKTYPE_ numbers."""
     data: bytes
     comments: tuple[str, ...] = ()
+    at: int = 0
+    """The position of `data` in the file."""
 
 
 def is_capture(first: bytes) -> bool:
@@ -102,7 +104,7 @@ def _pcap(file: BinaryIO, first: bytes) -> Iterator[Packet]:
         seconds, fraction, size, _ = struct.unpack(order + "4I", record)
         if size > LARGEST:
             raise DamagedCapture(f"byte {at}: a packet of {size} bytes is not possible")
-        yield Packet(seconds * 1_000_000 + fraction // units, link, _exactly(file, size, at + 16))
+        yield Packet(seconds * 1_000_000 + fraction // units, link, _exactly(file, size, at + 16), (), at + 16)
         at += 16 + size
 
 
@@ -175,17 +177,17 @@ class _Pcapng:
             if size > len(body) - 20:
                 raise DamagedCapture(f"byte {self._at}: a packet of {size} bytes in a block of {len(body)}")
             comments = [value for code, value in self._options(body, 20 + size + -size % 4) if code == COMMENT]
-            yield self._packet(interface, high << 32 | low, body[20 : 20 + size], comments)
+            yield self._packet(interface, high << 32 | low, body[20 : 20 + size], comments, self._at + 28)
         elif kind == SIMPLE:
             (size,) = self._unpack("I", body)
-            yield self._packet(0, 0, body[4 : 4 + size], [])
+            yield self._packet(0, 0, body[4 : 4 + size], [], self._at + 12)
 
-    def _packet(self, interface: int, time: int, data: bytes, comments: list[bytes]) -> Packet:
+    def _packet(self, interface: int, time: int, data: bytes, comments: list[bytes], at: int) -> Packet:
         if interface >= len(self._interfaces):
             raise DamagedCapture(f"byte {self._at}: a packet of interface {interface}, which the file does not describe")
         held = self._interfaces[interface]
         texts = tuple(each.decode(errors="replace") for each in comments)
-        return Packet(time * 1_000_000 // held.units, held.link, data, texts)
+        return Packet(time * 1_000_000 // held.units, held.link, data, texts, at)
 
     def _options(self, body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         while at + 4 <= len(body):

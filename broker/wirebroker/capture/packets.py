@@ -33,6 +33,8 @@ class Segment(NamedTuple):
     acknowledged: int
     flags: int
     payload: bytes
+    at: int = 0
+    """The position of the payload in the file of the capture."""
 
 
 # Reading
@@ -89,8 +91,9 @@ def _segment(packet: Packet, at: int) -> Segment | None:
     else:
         return None
     source, target, sequence, acknowledged = struct.unpack_from(">HHII", data, begin)
-    payload = data[begin + (data[begin + 12] >> 4) * 4 : end]
-    return Segment(packet.time, (hosts[0], source), (hosts[1], target), sequence, acknowledged, data[begin + 13], payload)
+    start = begin + (data[begin + 12] >> 4) * 4
+    ends = (hosts[0], source), (hosts[1], target)
+    return Segment(packet.time, *ends, sequence, acknowledged, data[begin + 13], data[start:end], packet.at + start)
 
 
 def _after_extensions(data: bytes, at: int, kind: int) -> int | None:

@@ -5,6 +5,7 @@ next whole frame.
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -25,13 +26,18 @@ from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row
 
+Places = tuple[tuple[int, int], ...]
+"""Parts of a file, in order: their positions and lengths."""
+MOST_ASKED = 10_000
 HEADER = 14
 """Bytes of a request up to its client id."""
 LARGEST_FRAME = 1 << 28
 LONGEST_CLIENT_ID = 1000
 UNKNOWN_NODE = -1
 TLS = (b"\x16\x03", b"\x17\x03")
-INSTEAD = ": `wirebroker proxy --tls-cert … --upstream-tls-ca … --capture FILE` writes what it encrypts and decrypts"
+INSTEAD = (
+    ": a proxy between client and broker can write a capture in plaintext (wirebroker proxy --upstream-tls-ca … --capture FILE)"
+)
 LOOPBACK = {"localhost": "127.0.0.1"}
 
 
@@ -67,6 +73,10 @@ class Session:
         self._nodes: dict[Endpoint, int] = {}
         self._conversations: dict[Stream, _Conversation] = {}
         self._packets, self._encrypted, self._seen = 0, 0, 0
+        self.places: tuple[Places, Places] = (), ()
+        """Where the file has the request and the response of the `reply` row that is made now."""
+        self.place = ""
+        """The client's host and the listener of its connection."""
 
     @property
     def is_empty(self) -> bool:
@@ -125,7 +135,7 @@ class Session:
         listener = "{}:{}".format(*stream.server)
         relay = self._proxy.connect(node_id, first.sender[0], listener, first.time // 1000)
         self._seen += 1
-        made = self._conversations[stream] = _Conversation(relay)
+        made = self._conversations[stream] = _Conversation(relay, self)
         return made
 
     def _node(self, host: str, port: int, node_id: int) -> Endpoint:
@@ -167,20 +177,28 @@ class Observer(Proxy):
 class _Conversation:
     """One connection: its frames, and the relay that gets them."""
 
-    def __init__(self, relay: Relay) -> None:
-        self.relay = relay
+    def __init__(self, relay: Relay, session: Session) -> None:
+        self.relay, self._session = relay, session
         self._requests = _Frames(is_request)
         self._responses = _Frames(self._is_response)
+        self._asked: OrderedDict[int, Places] = OrderedDict()
+        """Where the file has the requests that may still be answered, by their correlation ids."""
 
     def take(self, piece: Piece) -> None:
         """Give the relay the frames that these bytes complete."""
         relay, now = self.relay, piece.time // 1000
         if piece.sender == piece.stream.client:
-            for frame in self._requests.take(piece):
+            for frame, places in self._requests.take(piece):
+                if len(frame) >= HEADER:
+                    self._asked[SIZE.unpack_from(frame, 8)[0]] = places
+                    if len(self._asked) > MOST_ASKED:
+                        self._asked.popitem(last=False)
                 relay.from_client(memoryview(frame), now)
         else:
-            for frame in self._responses.take(piece):
+            for frame, places in self._responses.take(piece):
                 if self._is_response(frame, False):
+                    self._session.places = self._asked.pop(SIZE.unpack_from(frame, SIZE_BYTES)[0], ()), places
+                    self._session.place = f"{relay.connection.client_host} {relay.connection.listener}"
                     relay.proxy.set_time(now)
                     relay.from_broker(memoryview(frame), now)
 
@@ -198,22 +216,39 @@ class _Frames:
         self._begins = begins
         self._frames = FrameReader(LARGEST_FRAME, least=1)
         self._lost = False
+        self._places: deque[tuple[int, int]] = deque()
+        """The positions of bytes whose frame is not complete yet."""
 
-    def take(self, piece: Piece) -> Iterator[bytes]:
-        """The whole frames, each with its size."""
+    def take(self, piece: Piece) -> Iterator[tuple[bytes, Places]]:
+        """The whole frames, each with its size, and where the file has them."""
         if piece.after_gap:
-            self._frames.keep(b"")
-            self._lost = True
+            self._lose()
         if self._lost and not self._begins(piece.data, True):
             return
         self._lost = False
         self._frames.feed(piece.data)
+        self._places.append((piece.at, len(piece.data)))
         try:
             while (frame := self._frames.next()) is not None:
-                yield frame
+                yield frame, self._places_of(len(frame))
         except ProtocolError:
-            self._frames.keep(b"")
-            self._lost = True
+            self._lose()
+
+    def _lose(self) -> None:
+        self._frames.keep(b"")
+        self._places.clear()
+        self._lost = True
+
+    def _places_of(self, size: int) -> Places:
+        """Where the file has the next bytes."""
+        found: list[tuple[int, int]] = []
+        while size > 0 and self._places:
+            at, length = self._places.popleft()
+            found.append((at, min(length, size)))
+            if length > size:
+                self._places.appendleft((at + size, length - size))
+            size -= length
+        return tuple(found)
 
 
 def _is_size(data: bytes | bytearray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from wirebroker.capture.packets import ACK, FIN, RST, SYN, Endpoint, Segment
 
 MOST_HELD = 256
 """The number of waiting segments from which the segment before them counts as missing from the capture."""
+MOST_ENDED = 1000
+"""The number of connections that are remembered after their end."""
 _HALF, _ALL = 1 << 31, (1 << 32) - 1
 
 
@@ -21,6 +24,8 @@ class Piece(NamedTuple):
     after_gap: bool
     """Whether bytes before these are missing from the capture."""
     time: int
+    at: int = 0
+    """The position of the bytes in the file of the capture."""
 
 
 class Ended(NamedTuple):
@@ -51,11 +56,11 @@ class Stream:
         """The bytes that this segment completes."""
         if segment.flags & SYN:
             self.client = segment.target if segment.flags & ACK else segment.source
-        for data, after_gap in self.sides[segment.source].take(segment):
-            yield Piece(self, segment.source, data, after_gap, segment.time)
+        for data, after_gap, at in self.sides[segment.source].take(segment):
+            yield Piece(self, segment.source, data, after_gap, segment.time, at)
         if segment.flags & ACK:
-            for data, after_gap in self.sides[segment.target].acknowledge(segment.acknowledged):
-                yield Piece(self, segment.target, data, after_gap, segment.time)
+            for data, after_gap, at in self.sides[segment.target].acknowledge(segment.acknowledged):
+                yield Piece(self, segment.target, data, after_gap, segment.time, at)
         if segment.flags & (FIN | RST) and not self.closed:
             self.closed = bool(segment.flags & RST) or all(each.ended for each in self.sides.values())
             if self.closed:
@@ -64,8 +69,12 @@ class Stream:
     def rest(self, time: int) -> Iterator[Piece]:
         """The bytes that waited for segments that never came."""
         for end, side in self.sides.items():
-            for data, after_gap in side.give_up():
-                yield Piece(self, end, data, after_gap, time)
+            for data, after_gap, at in side.give_up():
+                yield Piece(self, end, data, after_gap, time, at)
+
+
+Passed = tuple[bytes, bool, int]
+"""Bytes that are complete, whether bytes before them are missing, and their position in the file."""
 
 
 class _Side:
@@ -73,11 +82,11 @@ class _Side:
 
     def __init__(self) -> None:
         self._next: int | None = None
-        self._held: dict[int, bytes] = {}
+        self._held: dict[int, tuple[bytes, int]] = {}
         self._acknowledged: int | None = None
         self.ended = False
 
-    def take(self, segment: Segment) -> Iterator[tuple[bytes, bool]]:
+    def take(self, segment: Segment) -> Iterator[Passed]:
         """Yields the bytes that are complete now, and whether bytes are missing before them."""
         sequence = segment.sequence
         if segment.flags & SYN:
@@ -87,18 +96,18 @@ class _Side:
             return
         if self._next is None:
             self._next = sequence
-            yield from self._pass(sequence, segment.payload, True)
+            yield from self._pass(sequence, segment.payload, segment.at, True)
             return
         if 0 < self._ahead(sequence) < _HALF:
-            if len(segment.payload) > len(self._held.get(sequence, b"")):
-                self._held[sequence] = segment.payload
+            if sequence not in self._held or len(segment.payload) > len(self._held[sequence][0]):
+                self._held[sequence] = segment.payload, segment.at
             if len(self._held) > MOST_HELD or self._is_received(sequence):
                 yield from self.give_up()
             return
-        yield from self._pass(sequence, segment.payload, False)
+        yield from self._pass(sequence, segment.payload, segment.at, False)
         yield from self._held_ones()
 
-    def acknowledge(self, acknowledged: int) -> Iterator[tuple[bytes, bool]]:
+    def acknowledge(self, acknowledged: int) -> Iterator[Passed]:
         """The other side has received everything up to here, so bytes that have not come yet are missing from the capture."""
         if self._acknowledged is None or 0 < (acknowledged - self._acknowledged) & _ALL < _HALF:
             self._acknowledged = acknowledged
@@ -109,29 +118,29 @@ class _Side:
         """Whether the other side has acknowledged everything before this."""
         return self._acknowledged is not None and (self._acknowledged - sequence) & _ALL < _HALF
 
-    def give_up(self) -> Iterator[tuple[bytes, bool]]:
+    def give_up(self) -> Iterator[Passed]:
         """The bytes that came after an open gap."""
         while self._held and self._next is not None:
             nearest = min(self._held, key=self._ahead)
             self._next = nearest
-            yield from self._pass(nearest, self._held.pop(nearest), True)
+            yield from self._pass(nearest, *self._held.pop(nearest), True)
             yield from self._held_ones()
 
-    def _held_ones(self) -> Iterator[tuple[bytes, bool]]:
+    def _held_ones(self) -> Iterator[Passed]:
         """Yields the held bytes that now follow, and drops bytes that have already passed."""
         while ready := [each for each in self._held if self._ahead(each) == 0 or self._ahead(each) >= _HALF]:
             for sequence in ready:
-                yield from self._pass(sequence, self._held.pop(sequence), False)
+                yield from self._pass(sequence, *self._held.pop(sequence), False)
 
     def _ahead(self, sequence: int) -> int:
         return (sequence - (self._next or 0)) & _ALL
 
-    def _pass(self, sequence: int, data: bytes, after_gap: bool) -> Iterator[tuple[bytes, bool]]:
+    def _pass(self, sequence: int, data: bytes, at: int, after_gap: bool) -> Iterator[Passed]:
         """The part of these bytes that has not passed before."""
         passed = ((self._next or 0) - sequence) & _ALL
         if passed < len(data):
             self._next = (sequence + len(data)) & _ALL
-            yield data[passed:], after_gap
+            yield data[passed:], after_gap, at + passed
 
 
 class Streams:
@@ -139,6 +148,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._streams: dict[tuple[Endpoint, Endpoint], Stream] = {}
+        self._ended: deque[tuple[Endpoint, Endpoint]] = deque()
         self._time = 0
 
     def take(self, segment: Segment) -> Iterator[Piece | Ended]:
@@ -148,7 +158,18 @@ class Streams:
         stream = self._streams.get((first, second))
         if stream is None or (stream.closed and segment.flags & SYN and not segment.flags & ACK):
             stream = self._streams[first, second] = Stream(segment)
-        yield from stream.take(segment)
+        for event in stream.take(segment):
+            yield event
+            if isinstance(event, Ended):
+                self._forget_after((first, second))
+
+    def _forget_after(self, ended: tuple[Endpoint, Endpoint]) -> None:
+        """A connection is over. Late segments of the latest ones are still recognised."""
+        self._ended.append(ended)
+        if len(self._ended) > MOST_ENDED:
+            oldest = self._ended.popleft()
+            if oldest in self._streams and self._streams[oldest].closed:
+                del self._streams[oldest]
 
     def rest(self) -> Iterator[Piece]:
         """The bytes that waited for segments missing in the capture."""

@@ -361,6 +361,10 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--out", type=_named, metavar="FILE", help="with --picture: write to this file, and not to standard output")
     add("--of", default="", metavar="NAME", help="with --picture: the partition, group or producer to draw")
     add("--width", type=whole_number, default=1000, metavar="PX", help="the width of the picture (%(default)s)")
+    add("--fold", action=argparse.BooleanOptionalAction, help="show requests that repeat without an "
+        "error as one line (so on a terminal)")  # fmt: skip
+    add("--page", action="store_true", help="show the file on the live page, also a large one (needs the extra control)")
+    add("--control", type=_named, metavar="H:P", help="with --page: where; a port alone is on 127.0.0.1 (any free port)")
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")
 

@@ -19,11 +19,13 @@ from kafkawire.printable import printable
 from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
+from wirebroker.commands.page import show
 from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.pictures.drawing import MOST_LINES, Wish, draw
 from wirebroker.pictures.marks import svg
 from wirebroker.trace.filters import API_OF, parsed
+from wirebroker.trace.folds import Fold, folded
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_line
 from wirebroker.trace.selection import NAMES, Subject, topics_of
@@ -39,6 +41,8 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as resources:
         try:
             selection = Selection(options)
+            if options.page:
+                return show(options)
             file = sys.stdin.buffer if options.file == "-" else resources.enter_context(open(options.file, "rb"))
             return _follow(file, selection) if options.follow else _show(file, selection)
         except OSError as refused:
@@ -82,13 +86,19 @@ def _show_capture(file: BinaryIO, selection: Selection) -> int:
         selection.check_names()
         file.seek(0)
         complaints = None
-    for row in captured(name, file, complaints):
-        read += 1
-        if not selection.looks_ahead:
-            selection.learn((row,))
-        if selection.has(row):
-            print(line(row, colour))
-            printed += 1
+
+    def chosen() -> Iterator[Row]:
+        nonlocal read
+        for row in captured(name, file, complaints):
+            read += 1
+            if not selection.looks_ahead:
+                selection.learn((row,))
+            if selection.has(row):
+                yield row
+
+    for text in _lines(chosen(), colour, selection.folds):
+        print(text)
+        printed += 1
     if read and not printed:
         print(_nothing(read, selection.options), file=sys.stderr)
     return 0 if read else 2
@@ -123,7 +133,12 @@ def _runs(rows: list[Row]) -> list[list[Row]]:
 
 def _chosen(runs: list[Run], colour: bool) -> Iterator[str]:
     for rows, selection in runs:
-        yield from (line(row, colour) for row in rows if selection.has(row))
+        yield from _lines((row for row in rows if selection.has(row)), colour, selection.folds)
+
+
+def _lines(rows: Iterable[Row], colour: bool, folds: bool) -> Iterator[str]:
+    for each in folded(rows) if folds else rows:
+        yield each.line(colour) if isinstance(each, Fold) else line(each, colour)
 
 
 def _timelines(runs: list[Run], colour: bool) -> Iterator[str]:
@@ -242,6 +257,12 @@ class Selection:
     def _set_times(self, day: int) -> None:
         self._since = moment(self.options.since, day) if self.options.since else None
         self._until = moment(self.options.until, day) if self.options.until else None
+
+    @property
+    def folds(self) -> bool:
+        """Whether rows that repeat become one line: if people read the lines, unless the flags say otherwise."""
+        wanted: bool | None = self.options.fold
+        return sys.stdout.isatty() if wanted is None else wanted
 
     @property
     def looks_ahead(self) -> bool:

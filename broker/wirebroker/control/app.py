@@ -10,6 +10,9 @@ import json
 import json.scanner
 import logging
 import math
+import os
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache
@@ -22,15 +25,16 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from wirebroker.control import live_page, openapi, page
-from wirebroker.control.controlled import Controlled, ControlledProxy
+from wirebroker.control.controlled import Readable
 from wirebroker.control.endpoint import JSON, TOML, Endpoint
 from wirebroker.control.forms import Form, Misfit, read
 from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
-from wirebroker.control.table import ENDPOINTS, OF_PROXIES
+from wirebroker.control.saved_file import SavedFile
+from wirebroker.control.table import ENDPOINTS, OF_FILES, OF_PROXIES
 from wirebroker.testing.operations import NoSuchPartition, NoSuchTopic
 
 logger = logging.getLogger("wirebroker")
@@ -42,6 +46,11 @@ MOST_AT_ONCE = 64 * 1024
 MOST_TOML_BYTES = 64 * 1024
 """The largest size of a fault file in bytes. A larger file is refused with 413, because reading a file keeps the broker's
 loop busy for a microsecond per byte."""
+MOST_OPENED = 16
+"""The largest number of files that were dropped on the page."""
+LONGEST_NAME = 200
+SPARE_BYTES = 1 << 30
+"""The bytes that a dropped file must leave free on the disk."""
 Responder = Callable[[Request], Awaitable[Response]]
 
 
@@ -73,11 +82,11 @@ register_url_convertor("number", _Number())
 register_url_convertor("id", _Id())
 
 
-def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """Returns the control of this broker or proxy as an ASGI application. The application responds only to requests for these
-    host names."""
+def app(controlled: Readable, hosts: Hosts) -> Starlette:
+    """Returns the control of this broker or proxy, or the page of this file, as an ASGI application. The application responds
+    only to requests for these host names."""
     made = Starlette(
-        routes=_routes(isinstance(controlled, ControlledProxy)),
+        routes=[*_routes(controlled.kind), Route("/open", _open, methods=["POST"])],
         exception_handlers={HTTPException: _refused_by_the_router},
     )
     made.router.redirect_slashes = False
@@ -85,12 +94,13 @@ def app(controlled: Controlled, hosts: Hosts) -> Starlette:
     made.state.controlled = controlled
     made.state.hosts = hosts
     made.state.reading = asyncio.Lock()
+    made.state.opened = 0
     return made
 
 
 @cache
-def _routes(of_proxy: bool) -> tuple[Route, ...]:
-    endpoints = OF_PROXIES if of_proxy else ENDPOINTS
+def _routes(kind: str) -> tuple[Route, ...]:
+    endpoints = {"broker": ENDPOINTS, "proxy": OF_PROXIES, "file": OF_FILES}[kind]
     described = [
         Route("/", _described(lambda: HTMLResponse(page.page(endpoints)))),
         Route("/openapi.json", _described(lambda: _json(openapi.described(endpoints)))),
@@ -128,6 +138,46 @@ async def _live_file(request: Request) -> Response:
     return Response(found[0], media_type=found[1], headers=live_page.HEADERS)
 
 
+async def _open(request: Request) -> Response:
+    """Takes a trace or a capture of any size as the body, and shows the file on a page of its own."""
+    try:
+        _check_sender(request)
+        where = await _opened(request)
+    except Problem as problem:
+        return _problem(problem, {"connection": "close"})
+    return _json({"page": where}, 201)
+
+
+async def _opened(request: Request) -> str:
+    """Returns the path of the page. Raises Problem."""
+    state, controlled = request.app.state, request.app.state.controlled
+    if state.opened >= MOST_OPENED:
+        raise Problem(409, f"{MOST_OPENED} files are open; wirebroker trace show FILE --page opens another one")
+    given = request.headers.get("content-length", "")
+    if not given.isdigit():
+        raise Problem(411, "the size of the file is missing (Content-Length)")
+    name = request.query_params.get("name", "")[:LONGEST_NAME] or "a file"
+    descriptor, path = tempfile.mkstemp(prefix="wirebroker-opened-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if int(given) + SPARE_BYTES > shutil.disk_usage(path).free:
+                raise Problem(507, f"{tempfile.gettempdir()} has no room for {int(given):,} bytes")
+            async for part in request.stream():
+                await asyncio.to_thread(file.write, part)
+        saved = SavedFile(path, name, temporary=True)
+    except BaseException as failure:
+        os.unlink(path)
+        if isinstance(failure, OSError | ValueError):
+            raise Problem(422, str(failure)) from None
+        raise
+    state.opened += 1
+    saved.begin()
+    controlled.at_close.append(saved.close)
+    mounted = f"/saved/{state.opened}"
+    request.app.router.routes.insert(0, Mount(mounted, app=app(saved, state.hosts)))
+    return f"{mounted}/live/"
+
+
 _live_files = cache(live_page.pages)
 
 
@@ -159,7 +209,7 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
 
 
 async def _response(endpoint: Endpoint, request: Request) -> Response:
-    controlled: Controlled = request.app.state.controlled
+    controlled: Readable = request.app.state.controlled
     _check_sender(request)
     asked = await _asked(endpoint, request)
     controlled.catch_up()

@@ -34,16 +34,43 @@ MOST_SNAPSHOTS = 16
 """The largest number of kept snapshots. Each snapshot keeps the memory of its records."""
 
 
-class Controlled:
-    """A running broker or proxy, by its `kind`. An endpoint whose handler takes a `ControlledBroker` is for brokers only."""
+class Readable:
+    """What has rows to show: a running broker or proxy, or a file, by its `kind`."""
 
-    kind: ClassVar[Literal["broker", "proxy"]]
+    kind: ClassVar[Literal["broker", "proxy", "file"]]
 
-    def __init__(self, host: Host | ProxyHost) -> None:
-        self._of = host
+    def __init__(self) -> None:
         self.at_close: list[Callable[[], None]] = []
         """The callbacks that wake the waiting requests of the control when the broker or the proxy stops."""
         self.closing = False
+
+    @property
+    def run(self) -> str:
+        """The name of this run. Numbers of rows count only within a run."""
+        raise NotImplementedError
+
+    def catch_up(self) -> None:
+        """Run the timers that are due, so that a reader does not see outdated state."""
+
+    def set_time(self) -> None:
+        """Set the time of the next change."""
+
+    def begin(self) -> None:
+        """The control listens from now on."""
+
+    def close(self) -> None:
+        """End all waiting."""
+        self.closing = True
+        for end in list(self.at_close):
+            end()
+
+
+class Controlled(Readable):
+    """A running broker or proxy. An endpoint whose handler takes a `ControlledBroker` is for brokers only."""
+
+    def __init__(self, host: Host | ProxyHost) -> None:
+        super().__init__()
+        self._of = host
         self.follower: Follower | None = None
         """Follows the trace from the first question what is wrong."""
         self.drawable = KeptRows()
@@ -110,13 +137,6 @@ class Controlled:
         """The time by its clock, in ms since the epoch."""
         return self._of.clock.now()
 
-    def catch_up(self) -> None:
-        """Run the timers that are due, so that a reader does not see outdated state."""
-
-    def set_time(self) -> None:
-        """Set the time of the next change."""
-        raise NotImplementedError
-
     def changed(self) -> None:
         """Perform the effects of a change, and wake the waiting requests of the control."""
         raise NotImplementedError
@@ -132,20 +152,22 @@ class Controlled:
             self.keep_frames()
 
     def keep_frames(self) -> None:
-        """Keep the bytes of exchanges if there is a reader, else none."""
+        """Keep the bytes of exchanges if there is a reader or a capture, else none."""
         trace = self.machine.trace
-        trace.kept = (trace.kept or KeptFrames()) if self._readers else None
+        trace.kept = (trace.kept or KeptFrames()) if self._readers or self.capture_path else None
+
+    @property
+    def capture_path(self) -> str:
+        """The file of `--capture`, "" without one."""
+        return self._of.capture_path
+
+    def begin(self) -> None:
+        self.keep_frames()
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
         """Returns the rules by their ids: each rule gets the next number when it is first seen here."""
         self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
         return {number: rule for rule, number in self._numbers.items()}
-
-    def close(self) -> None:
-        """End all waiting."""
-        self.closing = True
-        for end in list(self.at_close):
-            end()
 
 
 class ControlledBroker(Controlled):

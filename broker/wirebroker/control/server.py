@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from kafkawire.extras import how_to_install
-from wirebroker.control.controlled import Controlled, ControlledBroker, ControlledProxy
+from wirebroker.control.controlled import ControlledBroker, ControlledProxy, Readable
 from wirebroker.control.hosts import Hosts
+from wirebroker.control.saved_file import SavedFile
 from wirebroker.engine.engine import Engine
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host
@@ -52,13 +53,18 @@ def control_of_proxy(host: ProxyHost, allow_hosts: Iterable[str] = ()) -> Contro
     return Control(ControlledProxy(host), allow_hosts)
 
 
+def control_of_file(saved: SavedFile, allow_hosts: Iterable[str] = ()) -> Control:
+    """Returns the live page of a saved trace or capture."""
+    return Control(saved, allow_hosts)
+
+
 class Control:
-    """The HTTP control of a broker or a proxy. Use the object in the thread of its loop.
+    """The HTTP control of a broker or a proxy, or the live page of a file. Use the object in the thread of its loop.
 
     `allow_hosts` are further host names under which it responds.
     """
 
-    def __init__(self, controlled: Controlled, allow_hosts: Iterable[str] = ()) -> None:
+    def __init__(self, controlled: Readable, allow_hosts: Iterable[str] = ()) -> None:
         self._controlled = controlled
         self._hosts = Hosts(allow_hosts)
         self._config = Config(
@@ -83,6 +89,7 @@ class Control:
     async def listen(self, host: str, port: int) -> None:
         """Start to listen, at `url`. Raises ListenError."""
         self._server, port = await open_server(lambda: _Protocol(self._config, self._state, {}), host, port, " for the control")
+        self._controlled.begin()
         self._hosts.add(host)
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         addresses = [each.getsockname()[0] for each in self._server.sockets]

@@ -19,6 +19,7 @@ from wirebroker.control.endpoints import (
     quotas,
     records,
     running,
+    saved,
     state,
     telemetry,
     topics,
@@ -125,5 +126,17 @@ ENDPOINTS = (
     Endpoint("POST", "/snapshots/{snapshot:number}/restore", running.restore, problems=NO_SNAPSHOT),
     Endpoint("DELETE", "/snapshots/{snapshot:number}", running.delete_snapshot, 204, problems=NO_SNAPSHOT),
 )  # fmt: skip
+OF_FILES = (
+    Endpoint("GET", "/health", saved.health),
+    Endpoint("GET", "/events", saved.events, media=EVENTS),
+    Endpoint("GET", "/filter", events.read_filter),
+    Endpoint("GET", "/rows/{number:number}/related", saved.related),
+    Endpoint("GET", "/exchanges/{number:number}", saved.exchange, problems={404: "the file lacks the bytes"}),
+    Endpoint("GET", "/explain", saved.explain),
+    Endpoint("GET", "/export/lines", saved.lines, media=JSON_LINES),
+    Endpoint("GET", "/export/capture", saved.capture, media=PCAPNG, problems={404: "the file has no bytes"}),
+    Endpoint("GET", "/export/scenario", saved.scenario, media=TOML),
+)  # fmt: skip
+"""The endpoints of the page of a saved file."""
 OF_PROXIES = tuple(each for each in ENDPOINTS if not each.of_brokers)
 """The endpoints that a proxy has."""

@@ -254,6 +254,8 @@ class Driver(Generic[C]):
         self._storage_jobs: StorageJobs | None = None
         """Holds effects back that have to wait for the disk."""
         self._capture: Capture | None = None
+        self.capture_path = ""
+        """The file of the capture, "" without one."""
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
         self.alarm_at: int | None = None
@@ -271,6 +273,7 @@ class Driver(Generic[C]):
         """Write all bytes and verdicts into this file; call this before a listener opens. Raises OSError."""
         from wirebroker.capture.recording import open_capture
 
+        self.capture_path = path
         self._capture = open_capture(path, rotation)
         self.machine.trace.sinks.append(self._capture)
 

@@ -136,6 +136,39 @@ def parsed(text: str) -> Filter:
     return found
 
 
+NAMED_IN_JSON = {*selection.NAMES, "event", "api", "partition", "error"}
+"""The names of derived fields whose values are in the row's JSON, except `DERIVED_VALUES`."""
+DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("error", "none")}
+"""Values that a row can have although its JSON does not contain them."""
+
+
+def needles(wanted: Filter) -> tuple[bytes, ...] | None:
+    """Texts of which the JSON of each row that meets the filter contains one, in small letters; None if there are none.
+
+    The search of a large file need not read the other rows.
+    """
+    if isinstance(wanted, Combined):
+        parts = [needles(part) for part in wanted.parts]
+        if wanted.how == "any":
+            return None if None in parts else tuple(each for part in parts for each in part or ())
+        found = [part for part in parts if part is not None] if wanted.how == "all" else []
+        return min(found, key=lambda part: (len(part), -min(map(len, part), default=0))) if found else None
+    if isinstance(wanted, Comparison):
+        if wanted.operator not in ("=", "~") or (wanted.field, wanted.value) in DERIVED_VALUES:
+            return None
+        if wanted.field in NAMES and wanted.field not in NAMED_IN_JSON:
+            return None
+        if wanted.operator == "~" and wanted.field in ("api", "event", "error"):
+            return None
+        text = wanted.value
+    else:
+        text = wanted.text
+        if any(text in value for _, value in DERIVED_VALUES):
+            return None
+    safe = re.fullmatch(r"[ -!#-.0-\[\]-~]+", text)  # without characters that JSON escapes
+    return (text.encode(),) if safe else None
+
+
 def _values(row: Row, name: str) -> Iterable[Any]:
     return (NAMES.get(name) or values_of(name))(row)
 

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import msgspec
 
 from kafkawire.registry import KEYS, spoken
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import Controlled, Readable
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.core.producers import ACCEPTED
 from wirebroker.trace import filters
-from wirebroker.trace.brief import COLUMNS, Brief
+from wirebroker.trace.brief import COLUMNS
 from wirebroker.trace.broker import STORED
 from wirebroker.trace.levels import Level
 
@@ -69,7 +69,7 @@ def set_level(controlled: Controlled, body: Traced) -> Traced:
     return level(controlled)
 
 
-def read_filter(controlled: Controlled, query: Text) -> Read:
+def read_filter(controlled: Readable, query: Text) -> Read:
     """Check a filter, and return it as a tree. 422 names the error in the filter."""
     return Read(filters.parsed(query.where).tree())
 
@@ -85,58 +85,61 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     begin again. `/trace.jsonl` has the rows as objects.
     """
     run, number, idle, problem = "", 0, 0.0, ""
-    with _closing(controlled) as closing, controlled.reading():
-        while not closing.is_set():
+    with closing(controlled) as ended, controlled.reading():
+        while not ended.is_set():
             trace = controlled.machine.trace
             if run != controlled.run:
                 controlled.keep_frames()
                 run = controlled.run
                 number = query.after if query.run == run and query.after <= trace.added else 0
-                yield _event("run", {"run": run, "of": controlled.kind} | ALWAYS)
+                yield event("run", {"run": run, "of": controlled.kind} | ALWAYS)
             if problem != controlled.problem:
                 problem = controlled.problem
-                yield _event("problem", {"problem": problem})
+                yield event("problem", {"problem": problem})
             missed, rows = trace.after(number, MOST)
             if missed:
-                yield _event("missed", {"rows": missed})
+                yield event("missed", {"rows": missed})
             if rows:
                 number += missed + len(rows)
                 idle = 0.0
-                yield b"id: %d\ndata: %s\n\n" % (number, _encoded(rows))
+                yield b"id: %d\ndata: %s\n\n" % (number, encoded(rows))
             if len(rows) == MOST:
-                await _pause(closing, BETWEEN_S)
+                await pause(ended, BETWEEN_S)
                 continue
             idle += PAUSE_S
             if idle >= SIGN_OF_LIFE_S:
                 idle = 0.0
                 yield b":\n\n"
-            await _pause(closing, PAUSE_S)
+            await pause(ended, PAUSE_S)
 
 
 @contextmanager
-def _closing(controlled: Controlled) -> Iterator[asyncio.Event]:
+def closing(controlled: Readable) -> Iterator[asyncio.Event]:
     """Yields an event that is set when the broker or the proxy stops."""
-    closing = asyncio.Event()
-    controlled.at_close.append(closing.set)
+    ended = asyncio.Event()
+    controlled.at_close.append(ended.set)
     try:
-        yield closing
+        yield ended
     finally:
-        controlled.at_close.remove(closing.set)
+        controlled.at_close.remove(ended.set)
 
 
-async def _pause(closing: asyncio.Event, seconds: float) -> None:
+async def pause(ended: asyncio.Event, seconds: float) -> None:
+    """Wait so long, or until the broker or the proxy stops."""
     try:
         async with asyncio.timeout(seconds):
-            await closing.wait()
+            await ended.wait()
     except TimeoutError:
         pass
 
 
-def _event(name: str, data: Any) -> bytes:
+def event(name: str, data: Any) -> bytes:
+    """Returns a server-sent event."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
-def _encoded(rows: Sequence[Brief]) -> bytes:
+def encoded(rows: Sequence[Any]) -> bytes:
+    """Returns rows as JSON."""
     try:
         return msgspec.json.encode(rows)
     except UnicodeEncodeError:  # a name with half of a surrogate pair

@@ -59,12 +59,20 @@ class OfRun(Form):
 def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange:
     """Returns the bytes of the exchange whose `reply` row has this number, field by field.
 
-    The control keeps the bytes while a client reads /events, up to 64 MiB. `*` replaces credentials.
+    The control keeps the bytes while a client reads /events, and with `--capture` always, up to 64 MiB. `*` replaces
+    credentials.
     """
     kept = kept_exchange(controlled, number, query.run)
     if kept is None:
         why = "/events had no reader then, or the exchange is forgotten"
+        if path := controlled.capture_path:
+            why = f"only the latest 64 MiB are. The capture has them: wirebroker trace show {path} --page"
         raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
+    return shown(kept)
+
+
+def shown(kept: KeptExchange) -> ShownExchange:
+    """Returns the bytes of an exchange, field by field. `*` replaces credentials."""
     request, response = _without_secrets(kept)
     key, version = kept.about.api_key, kept.about.version
     return ShownExchange(

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.follower import Follower
 from wirebroker.control.forms import Form, about
+from wirebroker.explain.explanation import Explanation
+from wirebroker.explain.findings import Finding as FoundHere
 
 
 class Finding(Form):
@@ -32,9 +34,12 @@ class Findings(Form):
     blind: Annotated[str, about("what the level of the trace hides, as a sentence")]
 
 
+def findings_of(found: list[FoundHere], explanation: Explanation) -> Findings:
+    """Returns these findings of an explanation."""
+    return Findings([Finding(**each.as_json()) for each in found], explanation.rows, explanation.blind)
+
+
 async def explain(controlled: Controlled) -> Findings:
     """Returns what is wrong: in the rows that the trace keeps, and from the first question on in all rows."""
     follower = controlled.follower = controlled.follower or Follower(controlled)
-    found = await follower.findings()
-    explanation = follower.explanation
-    return Findings([Finding(**each.as_json()) for each in found], explanation.rows, explanation.blind)
+    return findings_of(await follower.findings(), follower.explanation)

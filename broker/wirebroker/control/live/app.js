@@ -1,8 +1,9 @@
 // The frame of the page: views, the filter, the level of the trace, keys. The address holds the view, the filter and the row.
 
-import { ask, h } from "./dom.js";
+import { ask, h, time } from "./dom.js";
 import { EXPORTS } from "./exports.js";
 import { Feed } from "./feed.js";
+import { strip, takeFiles } from "./saved.js";
 import * as clients from "./views/clients.js";
 import * as exchanges from "./views/exchanges.js";
 import * as explain from "./views/explain.js";
@@ -15,8 +16,10 @@ import * as transactions from "./views/transactions.js";
 
 const VIEWS = { exchanges, sequence, producers, timeline, transactions, groups, clients, faults, explain };
 const POLL_MS = 1000;
+const TYPING_MS = 300;
 const DRAW_MS = 250; // between two drawings of a view that is not drawn in each frame
 const byId = (id) => document.getElementById(id);
+const LIVE = new Set(["producers", "faults"]); // views of a running broker, which a file does not have
 const feed = new Feed();
 let view = null; // the open view: {element, update? (in each frame), walk? and draw? (at times), poll?, key?}
 let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was drawn, and whether a poll has found something else since
@@ -62,19 +65,32 @@ async function choose(where) {
     const { tree } = await ask("GET", `filter?where=${encodeURIComponent(where)}`);
     if (where !== chosen) return;
     byId("wrong").textContent = "";
-    feed.choose(tree);
+    feed.choose(tree, where);
     remember({ where });
   } catch (wrong) {
     if (where === chosen) byId("wrong").textContent = wrong.message;
   }
 }
 
+let choosing = 0;
+/** Choose what has been typed; a file is searched only when the typing has paused. */
+function typed(where) {
+  clearTimeout(choosing);
+  if (feed.run.of === "file" && where) choosing = setTimeout(() => choose(where), TYPING_MS); else choose(where);
+}
+
 function update() {
   const missed = feed.missed ? `, ${feed.missed.toLocaleString("en")} missed` : "";
+  const { file } = feed;
   const some = feed.chosen.length < feed.rows.length ? `${feed.chosen.length.toLocaleString("en")} of ` : "";
   byId("state").textContent = feed.state === "live" ? `${some}${feed.rows.length.toLocaleString("en")} row${feed.rows.length === 1 ? "" : "s"}${missed} · ${feed.run.of}`
     : feed.state === "lost" ? "the connection is lost; trying again" : "connecting …";
   byId("state").className = feed.state === "live" ? "" : "bad";
+  byId("problem").textContent = feed.state === "lost" ? `Nothing has answered at ${location.host} since ${time(feed.lost)}. The rows stay; new ones appear when it answers again.` : feed.problem && `${feed.problem}.`;
+  byId("traced").hidden = feed.run.of === "file";
+  for (const link of byId("views").children) link.hidden = feed.run.of === "file" && LIVE.has(link.textContent);
+  if (file) byId("state").textContent = feed.state === "live" ? `${feed.rows.length.toLocaleString("en")} of ${(feed.where ? file.found : file.rows).toLocaleString("en")} rows are loaded` : byId("state").textContent;
+  updateStrip();
   view?.update?.();
   if (view?.walk && !view.walk.go()) requestAnimationFrame(update);
   else if (view?.draw && (stale || view.walk?.changed)) draw();
@@ -95,7 +111,7 @@ function draw() {
 let polled = "";
 async function poll() {
   const asked = view;
-  if (!asked?.poll || feed.state === "lost" || document.hidden) return;
+  if (!asked?.poll || feed.state === "lost" || (feed.run.of === "file" && name !== "explain") || document.hidden) return;
   const found = JSON.stringify(await asked.poll().catch(() => polled));
   if (asked !== view || found === polled) return; // what is drawn already stays, so that a text can be selected
   polled = found;
@@ -104,6 +120,7 @@ async function poll() {
 }
 
 async function showLevel() {
+  if (feed.run.of === "file") return;
   byId("level").value = (await ask("GET", "trace/level")).level;
 }
 
@@ -111,6 +128,12 @@ const typing = () => ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeEle
 
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && document.activeElement === byId("where") && byId("where").value) {
+    event.preventDefault(); // the browser would empty the box and tell nobody
+    byId("where").value = "";
+    choose("");
+    return;
+  }
   if (event.key === "Escape") document.activeElement?.blur();
   else if (typing()) return;
   if (event.key === "/") { event.preventDefault(); byId("where").focus(); return; }
@@ -121,7 +144,7 @@ function key(event) {
 
 byId("views").append(...Object.keys(VIEWS).map((each, index) => h("a", { href: `#/${each}`, title: `key ${index + 1}` }, each)));
 byId("bar").addEventListener("submit", (event) => event.preventDefault());
-byId("where").addEventListener("input", (event) => choose(event.target.value));
+byId("where").addEventListener("input", (event) => typed(event.target.value));
 byId("level").addEventListener("change", (event) => ask("POST", "trace/level", { level: event.target.value }).catch((wrong) => { byId("wrong").textContent = wrong.message; }));
 byId("export").addEventListener("click", async ({ target }) => {
   if (!(target.value in EXPORTS)) return;
@@ -133,6 +156,10 @@ addEventListener("hashchange", open);
 addEventListener("keydown", key);
 feed.addEventListener("rows", update);
 feed.addEventListener("begins", showLevel);
+takeFiles(byId("open").querySelector("input"), (said) => { byId("wrong").textContent = said; });
+const updateStrip = strip(feed, byId("file"));
 setInterval(poll, POLL_MS);
+feed.near = Number(place().words.get("row")) || 0;
+feed.where = place().words.get("where") ?? "";
 open();
 feed.connect();

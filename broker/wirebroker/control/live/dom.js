@@ -23,7 +23,7 @@ export function h(name, attributes = {}, ...children) {
 export function table(headings, rows) {
   return h("div", { class: "wide" }, h("table", {},
     h("thead", {}, h("tr", {}, headings.map((each) => h("th", {}, each)))),
-    h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((each) => h("td", {}, each)))))));
+    h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((each, at) => h("td", { "data-label": headings[at] }, h("div", {}, each))))))));
 }
 
 /** What a view shows while it has nothing: what to do. */

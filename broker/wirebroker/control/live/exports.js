@@ -7,16 +7,29 @@ const SAYING = new Set(["produce", "shadow", "reply", "fault", "transaction"]);
 
 /** What each kind of export saves. */
 export const EXPORTS = {
-  lines: (feed) => save("trace.jsonl", feed.chosen.map((row) => `${JSON.stringify(plain(row))}\n`)),
+  async lines(feed) {
+    if (feed.run.of === "file") { download("export/lines", feed); return; }
+    save("trace.jsonl", feed.chosen.map((row) => `${JSON.stringify(plain(row))}\n`));
+  },
   async capture(feed) {
+    if (feed.run.of === "file") { save("trace.pcapng", [await (await sent("GET", filtered("export/capture", feed))).blob()]); return; }
     const exchanges = few(exchangesOf(feed), "exchanges").map(({ number, remarks }) => ({ number, remarks }));
     save("trace.pcapng", [await (await sent("POST", "export/capture", { run: feed.run.run, exchanges })).blob()]);
   },
   async scenario(feed) {
+    if (feed.run.of === "file") { save("recorded.toml", [await (await sent("GET", filtered("export/scenario", feed))).blob()]); return; }
     const rows = few(feed.chosen.filter((row) => SAYING.has(row.event)), "rows").map(plain);
     save("recorded.toml", [await (await sent("POST", "export/scenario", { rows })).blob()]);
   },
 };
+
+/** A file is exported by the control, which has all of its rows. */
+const filtered = (path, feed) => `${path}?where=${encodeURIComponent(feed.where)}`;
+
+/** Download a large file without keeping it. */
+function download(path, feed) {
+  h("a", { href: `../${filtered(path, feed)}`, download: "trace.jsonl" }).click();
+}
 
 const plain = ({ id, parts, ...row }) => row;
 const keyOf = (row) => (row.correlation_id >= 0 ? `${row.node} ${row.connection} ${row.correlation_id}` : null);
@@ -35,7 +48,7 @@ function exchangesOf(feed) {
     if (!said) continue;
     if (row.verdict) said.push(`${row.topic}-${row.partition} ${row.verdict}: ${row.explain}`);
     if (row.event === "fault") said.push(`fault: ${row.rule}`);
-    if (row.event === "reply") found.push({ number: row.id, remarks: said });
+    if (row.event === "reply" && feed.number(row)) found.push({ number: feed.number(row), remarks: said });
   }
   return found;
 }

@@ -1,31 +1,47 @@
-// The rows of the trace as they come, and those of them that meet the filter.
+// The rows of the trace as they come, and those of them that meet the filter; of a saved file, a window of the rows.
 
+import { ask } from "./dom.js";
 import { met } from "./fields.js";
 import { rowOf } from "./rows.js";
 
 export const MOST = 100_000; // rows that the page keeps
 const SPARE = 10_000; // dropped at once, so that arrays are seldom moved
+const WINDOW = 50_000; // rows of a file that are loaded at once
+const BEFORE = 1000; // rows of a file that are loaded before the wanted one
 const AGAIN_MS = 1000;
 const SLICE_MS = 12; // a longer filter goes on in the next frame
 
 export class Feed extends EventTarget {
-  rows = [];
+  rows = []; // of a file: the window, which only has rows that meet the filter
   chosen = []; // those that meet the filter
   run = { run: "", of: "broker", lowest: {} };
   missed = 0;
   state = "connecting";
-  last = 0;
-  first = 0; // the last row that was there before the page
-  dropped = 0; // rows of this run that the page no longer keeps
+  lost = 0; // since when the connection is lost, in ms since the epoch
+  problem = ""; // which broker a proxy cannot reach
+  file = null; // how far a file is indexed and searched: see wirebroker/control/saved_file.py
+  last = 0; // the number of the last row of this run
+  base = 0; // what a row's id is higher than its number, because rows of earlier runs have the ids before
+  older = 0; // rows of earlier runs, at the beginning
+  began = 0; // how often the rows have begun anew
+  before = 0; // of a file: the number before the window
+  near = 0; // of a file: the row that the address names
+  dropped = 0; // rows that the page no longer keeps
   #wanted = () => true;
+  where = ""; // the filter as a text
+  #place = null; // of a file: where the next window begins
   #source = null;
   #told = false;
   #checked = 0; // rows that have been held against the filter
 
   connect() {
-    this.#source = new EventSource(`../events?run=${encodeURIComponent(this.run.run)}&after=${this.last}`);
+    const of = this.run.of === "file" ? this.#window() : { after: this.last };
+    this.#source = new EventSource(`../events?${new URLSearchParams({ run: this.run.run, ...of })}`);
     this.#source.addEventListener("run", (event) => this.#begins(JSON.parse(event.data)));
     this.#source.addEventListener("missed", (event) => { this.missed += JSON.parse(event.data).rows; });
+    this.#source.addEventListener("problem", (event) => { this.problem = JSON.parse(event.data).problem; this.#tell(); });
+    this.#source.addEventListener("index", (event) => { this.file = JSON.parse(event.data); this.#tell(); });
+    this.#source.addEventListener("numbered", (event) => this.#takeNumbered(JSON.parse(event.data)));
     this.#source.onmessage = (event) => this.#take(JSON.parse(event.data), Number(event.lastEventId));
     this.#source.onopen = () => this.#is("live");
     this.#source.onerror = () => {
@@ -36,24 +52,44 @@ export class Feed extends EventTarget {
   }
 
   #is(state) {
+    this.lost = state !== "lost" ? 0 : this.lost || Date.now();
     this.state = state;
     this.#tell();
   }
 
   #begins(run) {
-    if (run.run !== this.run.run) {
-      this.rows = [];
-      this.chosen = [];
-      this.#checked = this.last = this.first = this.missed = this.dropped = 0;
+    if (run.of === "file" && this.run.of !== "file") {
+      this.run = run;
+      this.go(this.near ? { row: this.near } : {});
+      return;
+    }
+    if (run.of === "file") {
+      if (this.#place) { this.#forget(); this.before = run.after; }
+      this.#place = null;
+    } else if (run.run !== this.run.run) {
+      const restarted = this.run.run && run.run.split("-")[0] !== this.run.run.split("-")[0];
+      if (restarted) { // another process: its rows come after those of the one before
+        this.base = this.rows.at(-1)?.id ?? 0;
+        this.older = this.rows.length;
+        this.began++;
+      } else this.#forget();
+      this.last = this.missed = 0;
+      this.problem = "";
       this.dispatchEvent(new Event("begins"));
     }
     this.run = run;
     this.#tell();
   }
 
+  #forget() {
+    this.rows = [];
+    this.chosen = [];
+    this.#checked = this.dropped = this.base = this.older = 0;
+    this.began++;
+  }
+
   #take(rows, last) {
-    if (!this.last) this.first = last;
-    const before = last - rows.length;
+    const before = this.base + last - rows.length;
     rows.forEach((values, index) => this.rows.push(rowOf(values, before + index + 1, this.run)));
     this.last = last;
     if (this.rows.length > MOST + SPARE) {
@@ -61,18 +97,55 @@ export class Feed extends EventTarget {
       const first = this.rows[dropped].id;
       this.rows.splice(0, dropped);
       this.dropped += dropped;
+      this.older = Math.max(this.older - dropped, 0);
       this.chosen = this.chosen.filter((row) => row.id >= first);
       this.#checked = Math.max(this.#checked - dropped, 0);
     }
     this.#tell();
   }
 
-  /** Choose the rows that meet a filter's tree. */
-  choose(tree) {
+  #takeNumbered({ numbers, rows }) {
+    rows.forEach((values, index) => this.rows.push(rowOf(values, numbers[index], this.run)));
+    this.chosen = this.rows;
+    this.#checked = this.rows.length;
+    this.#tell();
+  }
+
+  /** Choose the rows that meet a filter: its tree, and its text, with which a file is searched. */
+  choose(tree, where) {
     this.#wanted = met(tree);
+    if (this.run.of === "file" && where === this.where) return;
+    this.where = where;
+    if (this.run.of === "file") { this.go({}); return; }
     this.chosen = [];
     this.#checked = 0;
     this.#tell();
+  }
+
+  /** Show another part of a file: about a row, from a time on, after or before a row; without words from the beginning. */
+  go({ row = 0, time = -1, after = 0, until = 0 }) {
+    this.#place = row ? { after: row, before: BEFORE } : time >= 0 ? { after: 0, time } : until ? { after: until, before: WINDOW } : { after };
+    this.near = row;
+    this.#source?.close();
+    this.connect();
+  }
+
+  #window() {
+    const more = this.#place ?? { after: this.rows.at(-1)?.id ?? 0 };
+    return { ...more, most: this.#place ? WINDOW : Math.max(WINDOW - this.rows.length, 0), where: this.where };
+  }
+
+  /** The number by which the control knows a row, 0 for a row of an earlier run. */
+  number(row) { return Math.max(row.id - this.base, 0); }
+
+  /** The other rows of a row's exchange, as far as they are known. */
+  async related(row) {
+    const same = (other) => other.id !== row.id && other.connection === row.connection && other.correlation_id === row.correlation_id && other.node === row.node;
+    if (!(row.correlation_id >= 0)) return [];
+    if (this.run.of !== "file") return this.latest((other) => same(other) && (other.id > this.base) === (row.id > this.base), 50);
+    const { node, connection, correlation_id } = row;
+    const found = await ask("GET", `rows/${row.id}/related?${new URLSearchParams({ node, connection, correlation_id })}`);
+    return found.rows.map((values, index) => rowOf(values, found.numbers[index], this.run)).filter(same);
   }
 
   /** Rows that a view wants of all, newest last, at most so many. */
@@ -120,7 +193,7 @@ export class Feed extends EventTarget {
 export class Walk {
   changed = true;
   last = 0; // the number of the last row that was visited
-  #run = null;
+  #began = -1;
   #seen = 0;
 
   constructor(feed, begin, visit) {
@@ -129,10 +202,11 @@ export class Walk {
 
   /** Visit rows that have come since; whether all are visited. */
   go() {
-    const { rows, dropped, run } = this.feed;
-    if (this.#run !== run.run) {
-      this.#run = run.run;
-      this.#seen = this.last = 0;
+    const { rows, dropped, older, began } = this.feed;
+    if (this.#began !== began) {
+      this.#began = began;
+      this.#seen = dropped + older;
+      this.last = 0;
       this.changed = true;
       this.begin();
     }

@@ -115,3 +115,30 @@ export function met([kind, ...rest]) {
   if (SINGLE.has(field)) return (row) => (row[field] === undefined ? values(row, field).some(holds) : holds(row[field])) !== denied;
   return (row) => values(row, field).some(holds) !== denied;
 }
+
+const NEAREST = 0.4; // the largest part of a word that may be misspelt
+const LOOKED_AT = 20_000; // rows whose values are compared
+
+/** The filter with a misspelt value replaced by the nearest one that some row has, or "" if none is near. */
+export function similar(where, rows) {
+  for (const [whole, field, operator, given] of where.matchAll(/([\w]+)(=|~)"?([^\s()"]+)"?/g)) {
+    const wanted = given.toLowerCase();
+    const known = new Set(rows.slice(-LOOKED_AT).flatMap((row) => values(row, field)).map(String));
+    if ([...known].some((each) => COMPARE[operator](each, wanted))) continue;
+    const [best] = [...known].map((each) => [distance(each.toLowerCase(), wanted), each]).filter(([by]) => by <= Math.max(wanted.length * NEAREST, 1)).sort(([one], [other]) => one - other);
+    if (best) return where.replace(whole, `${field}${operator}${/[\s()"]/.test(best[1]) ? `"${best[1]}"` : best[1]}`);
+  }
+  return "";
+}
+
+/** How many letters one word has to change to become another. */
+function distance(one, other) {
+  if (Math.abs(one.length - other.length) > 10 || one.length > 100) return Infinity;
+  let row = [...Array(other.length + 1).keys()];
+  for (let at = 1; at <= one.length; at++) {
+    const next = [at];
+    for (let to = 1; to <= other.length; to++) next.push(Math.min(row[to] + 1, next[to - 1] + 1, row[to - 1] + (one[at - 1] !== other[to - 1])));
+    row = next;
+  }
+  return row[other.length];
+}

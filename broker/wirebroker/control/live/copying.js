@@ -1,0 +1,27 @@
+// Buttons that copy a text.
+
+import { h } from "./dom.js";
+
+/** A button that copies what `make` returns; it tells for a moment whether it worked. */
+export function copyButton(label, make, title = null) {
+  const button = h("button", { type: "button", class: "copy", title, onclick: async () => {
+    const done = await copy(make());
+    button.textContent = done ? "copied" : "cannot copy";
+    setTimeout(() => { button.textContent = label; }, 1200);
+  } }, label);
+  return button;
+}
+
+/** Copy a text. A browser gives the clipboard to pages of this machine and of https; elsewhere the old way may work. */
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const held = h("textarea", { class: "held", "aria-hidden": "true" });
+    held.value = text;
+    document.body.append(held);
+    held.select();
+    try { return document.execCommand("copy"); } finally { held.remove(); }
+  }
+}

@@ -1,0 +1,213 @@
+"""A saved trace or capture behind the live page: a thread indexes and searches it, and windows are read on demand.
+
+Memory: the index (`trace.saved`), the counts of the latest searches, and the windows that pages ask for.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import monotonic, time_ns
+from typing import Any, BinaryIO
+
+from wirebroker.capture.files import DamagedCapture, is_capture
+from wirebroker.capture.spool import exchange_in, spool
+from wirebroker.control.controlled import Readable
+from wirebroker.explain.explanation import Explanation
+from wirebroker.trace.filters import parsed
+from wirebroker.trace.kept_frames import KeptExchange
+from wirebroker.trace.saved import BLOCK, Numbered, Parts, SavedRows, Search, window
+
+SLICE_S = 0.05
+"""Seconds for which the thread indexes before it searches, and the other way round."""
+IDLE_S = 0.05
+EXPLAINED_S = 0.5
+PACKETS = 500
+"""Packets of a capture between two looks at the rows."""
+MOST_SEARCHES = 4
+BARS = 240
+"""Parts of the time that the page draws."""
+NEAR = 80
+"""Blocks on either side in which the other rows of an exchange are looked for."""
+
+
+class SavedFile(Readable):
+    """A saved trace or capture. `path` is the file, `name` its name for people. Raises OSError, ValueError for an empty file.
+
+    `begin` starts the thread. With `temporary` the file is deleted in the end.
+    """
+
+    kind = "file"
+
+    def __init__(self, path: str | os.PathLike[str], name: str = "", *, temporary: bool = False) -> None:
+        super().__init__()
+        self.path, self.name = Path(path), name or Path(path).name
+        self._temporary = temporary
+        self._began = time_ns()
+        self._given: BinaryIO = self.path.open("rb")
+        self.is_capture = is_capture(self._given.read(4))
+        self._given.seek(0)
+        self.size = os.fstat(self._given.fileno()).st_size
+        if not self.size:
+            self._given.close()
+            raise ValueError(f"{self.name} is empty: nothing was traced")
+        self._bytes = Parts(self.path)
+        self._folder = tempfile.TemporaryDirectory(prefix="wirebroker-rows-") if self.is_capture else None
+        self._spool: BinaryIO | None = (Path(self._folder.name) / "rows.jsonl").open("wb") if self._folder else None
+        self.rows = SavedRows(self._spool.name if self._spool else self.path)
+        self.complaints: list[str] = []
+        """Sentences about parts that could not be read."""
+        self._searches: OrderedDict[str, Search] = OrderedDict()
+        self.explanation = Explanation()
+        """What is wrong in the rows that `explain_on` has read."""
+        self._explained, self._explaining = 0, Lock()
+        self._stopped = Event()
+        self._thread = Thread(target=self._work, name="wirebroker-index", daemon=True)
+
+    @property
+    def run(self) -> str:
+        return f"{self._began}-file"
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        super().close()
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._given.close()
+        self._bytes.close()
+        self.rows.close()
+        if self._spool is not None and self._folder is not None:
+            self._spool.close()
+            self._folder.cleanup()
+        if self._temporary:
+            self.path.unlink(missing_ok=True)
+
+    # The thread
+
+    def _work(self) -> None:
+        steps = self._indexing()
+        indexed = False
+        while not self._stopped.is_set():
+            indexed = indexed or not _for_a_while(lambda: next(steps, None) is not None)
+            searched = _for_a_while(self._search_on)
+            if indexed and not searched:
+                self._stopped.wait(IDLE_S)
+
+    def _indexing(self) -> Iterator[bool]:
+        try:
+            if self._spool is not None:
+                yield from self._spooling(self._spool)
+            for _ in self.rows.index():
+                yield True
+        except (DamagedCapture, OSError) as damage:
+            self.complaints.append(str(damage))
+            self.rows.done = True
+
+    def _spooling(self, into: BinaryIO) -> Iterator[bool]:
+        """Turn a capture into rows, and index those that are there."""
+        for number, complaints in enumerate(spool(self._given, into.write)):
+            self.complaints += complaints
+            if number % PACKETS == 0:
+                into.flush()
+                for _ in self.rows.index(growing=True):
+                    yield True
+        into.flush()
+
+    def _search_on(self) -> bool:
+        newest = next(reversed(self._searches.values()), None)
+        return newest is not None and newest.go()
+
+    # Reading
+
+    def search(self, where: str) -> SavedRows | Search:
+        """The rows that meet a filter; all without one. Raises FilterError."""
+        if not where.strip():
+            return self.rows
+        search = self._searches.pop(where, None) or Search(self.rows, parsed(where))
+        self._searches[where] = search  # the newest one, which is searched now
+        while len(self._searches) > MOST_SEARCHES:
+            self._searches.popitem(last=False)
+        return search
+
+    def window(self, where: str, after: int, most: int) -> tuple[list[Numbered], int]:
+        """Rows after this number that meet the filter, as many as are found soon, and the last line that was read."""
+        end = monotonic() + SLICE_S
+        return window(self.rows, self.search(where), after, most, lambda: monotonic() > end)
+
+    def exchange(self, number: int) -> KeptExchange | None:
+        """The exchange of a `reply` row, or None if the file has no bytes of it."""
+        line = self.rows.line(number) if self._spool is not None else None
+        return exchange_in(line, self._bytes.read) if line else None
+
+    def related(self, number: int, node: int, connection: int, correlation_id: int) -> list[Numbered]:
+        """The rows of the same exchange, near a row."""
+        block = (number - 1) // BLOCK
+        needles = [b'"correlation_id":%s%d' % (space, correlation_id) for space in (b"", b" ")]
+        found = []
+        for each in range(max(block - NEAR, 0), min(block + NEAR + 1, self.rows.blocks)):
+            if any(needle in self.rows.block(each) for needle in needles):
+                found += [
+                    (at, row)
+                    for at, row in self.rows.rows_of(each)
+                    if getattr(row, "correlation_id", -1) == correlation_id
+                    and (getattr(row, "node", -1), getattr(row, "connection", -1)) == (node, connection)
+                ]
+        return found
+
+    def explain_on(self) -> None:
+        """Let `explanation` read on, for `EXPLAINED_S` at a time."""
+        end = monotonic() + EXPLAINED_S
+        with self._explaining:
+            while monotonic() < end and self._explained < self.rows.rows:
+                rows, self._explained = window(self.rows, self.rows, self._explained, BLOCK, lambda: True)
+                self.explanation.take_all(row for _, row in rows)
+
+    # Progress
+
+    def progress(self, where: str) -> dict[str, Any]:
+        """How far the file is indexed and searched, and how rows, trouble and found rows are spread over its time."""
+        search, rows = self.search(where), self.rows
+        read = self._given.tell() if self._spool is not None and not rows.done else self.size
+        searching = isinstance(search, Search)
+        return {
+            "name": self.name, "capture": self.is_capture, "rows": rows.rows, "size": self.size, "done": rows.done,
+            "read": read if self._spool is not None else rows.read,
+            "complaints": self.complaints[:10],
+            "found": search.found if isinstance(search, Search) else rows.rows,
+            "searched": len(search.counts) / max(rows.blocks, 1) if isinstance(search, Search) else 1,
+            **self._bars(search.counts if isinstance(search, Search) else None),
+            "searching": searching and not search.done,
+        }  # fmt: skip
+
+    def _bars(self, counts: Any) -> dict[str, Any]:
+        rows = self.rows
+        blocks = rows.blocks
+        times, troubles = rows.times[:blocks], rows.troubles[:blocks]
+        first, last = (min(times), max(times[-1], rows.latest)) if times else (0, 0)
+        bars = [[0.0, 0.0, 0.0] for _ in range(BARS)]
+        width = max((last - first) / BARS, 1)
+        for number, (time, trouble) in enumerate(zip(times, troubles, strict=True)):
+            ends = times[number + 1] if number + 1 < len(times) else last
+            begin = min(int((time - first) / width), BARS - 1)
+            end = max(min(int((ends - first) / width), BARS - 1), begin) + 1
+            found = counts[number] if counts is not None and number < len(counts) else 0
+            for at, number_of in enumerate((BLOCK, trouble, found)):
+                for bar in bars[begin:end] if number_of else ():
+                    bar[at] += number_of / (end - begin)
+        return {"first": first, "last": last, "bars": [[round(number, 2) for number in bar] for bar in bars]}
+
+
+def _for_a_while(step: Any) -> bool:
+    """Take steps for `SLICE_S`; False if there was none to take."""
+    end = monotonic() + SLICE_S
+    while step():
+        if monotonic() > end:
+            return True
+    return False

@@ -1,0 +1,212 @@
+"""Rows of a saved trace of any size: an index of the file, and searches. Parts of the file are read on demand.
+
+The index keeps the position and the time of every 256th line, some 18 bytes, so that a trace of 10 GB takes a few MiB. A search
+keeps how many rows of each such block meet its filter. A row's number is the number of its line, counted from 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+
+from wirebroker.trace.filters import Filter, needles
+from wirebroker.trace.rows import Row, row_from_line
+
+BLOCK = 256
+"""Lines between two entries of the index."""
+AT_ONCE = 4 << 20
+"""Bytes that are read at once."""
+LONGEST_LINE = 64 << 20
+_TIME = re.compile(rb'"time":\s?(\d{1,15})')
+_TROUBLE = re.compile(
+    rb'"errors":\s?\["|"verdict":\s?"rejected"|"event":\s?"(?:fault|authorization|throttle|unsupported)"'
+    rb'|"outcome":\s?"failed"|"agrees":\s?false'
+)
+"""Errors, refusals and faults."""
+Numbered = tuple[int, Row]
+
+
+class Parts:
+    """Parts of a file, for any thread. Raises OSError."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = Path(path).open("rb")  # noqa: SIM115 - open until `close`
+        self._lock = Lock()
+
+    def read(self, at: int, size: int) -> bytes:
+        """At most `size` bytes at a position."""
+        with self._lock:
+            self._file.seek(at)
+            return self._file.read(size)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class SavedRows:
+    """The rows in a file of JSON lines. One thread may call `index` while another one reads. Raises OSError."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._parts = Parts(path)
+        self.read = 0
+        """Bytes that are indexed."""
+        self.rows = 0
+        """Lines that are indexed."""
+        self.blocks = 0
+        """Whole or begun blocks that are indexed."""
+        self.done = False
+        self.latest = 0
+        """The time of the latest row, in ms since the epoch."""
+        self.starts, self.times, self.troubles = array("Q"), array("q"), array("H")
+        """Of each block: where it begins, the time of its first row, and how many of its rows tell of trouble."""
+
+    def index(self, growing: bool = False) -> Iterator[None]:
+        """Index the file, some MiB in each step; of a file that is `growing`, what is there now."""
+        rest = b""
+        while data := self._parts.read(self.read + len(rest), AT_ONCE):
+            rest += data
+            end = rest.rfind(b"\n") + 1
+            if end or len(rest) > LONGEST_LINE:
+                end = end or len(rest)
+                self._note(rest[:end])
+                rest = rest[end:]
+            yield
+        if rest and not growing:
+            self._note(rest)
+        self.done = not growing
+
+    def _note(self, data: bytes) -> None:
+        lines = data.splitlines(keepends=True)
+        at, first = self.read, -self.rows % BLOCK
+        if first:  # the last block goes on
+            self.troubles[-1] += _trouble(b"".join(lines[:first]))
+            at += sum(map(len, lines[:first]))
+        for start in range(first, len(lines), BLOCK):
+            block = b"".join(lines[start : start + BLOCK])
+            time = _TIME.search(block)
+            self.starts.append(at)
+            self.times.append(int(time[1]) if time else self.times[-1] if self.times else 0)
+            self.troubles.append(_trouble(block))
+            at += len(block)
+        found = _TIME.findall(lines[-1])
+        self.latest = max(self.latest, int(found[0]) if found else 0)
+        self.read += len(data)
+        self.rows += len(lines)
+        self.blocks = len(self.starts)  # last, because another thread reads up to here
+
+    def block(self, number: int) -> bytes:
+        """The lines of a block. A block of damaged lines may be large: at most 64 MiB are read."""
+        start = self.starts[number]
+        end = self.starts[number + 1] if number + 1 < len(self.starts) else self.read
+        return self._parts.read(start, min(end - start, LONGEST_LINE))
+
+    def line(self, number: int) -> bytes | None:
+        """The line of this number, or None if there is none."""
+        block, at = divmod(number - 1, BLOCK)
+        if not 0 <= block < self.blocks:
+            return None
+        return next(islice(self.block(block).splitlines(), at, None), None)
+
+    def rows_of(self, block: int) -> Iterator[Numbered]:
+        """The rows of a block. Damaged lines are left out."""
+        for at, line in enumerate(self.block(block).splitlines(), block * BLOCK + 1):
+            try:
+                yield at, row_from_line(line)
+            except (ValueError, RecursionError):
+                continue
+
+    def number_at(self, time: int) -> int:
+        """The number before the first row at or after this time, by the index: up to a block too early."""
+        low, high = 0, len(self.times)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self.times[middle] < time else (low, middle)
+        return max(low - 1, 0) * BLOCK
+
+    def close(self) -> None:
+        """Close the file."""
+        self._parts.close()
+
+
+def _trouble(block: bytes) -> int:
+    return sum(1 for _ in _TROUBLE.finditer(block))
+
+
+class Search:
+    """The rows of a file that meet a filter. One thread may call `go` while another one reads."""
+
+    def __init__(self, rows: SavedRows, wanted: Filter) -> None:
+        self._rows, self._wanted = rows, wanted
+        self._needles = needles(wanted)
+        self.counts = array("H")
+        """Of each searched block: how many rows meet the filter."""
+        self.found = 0
+        """How many rows meet the filter, as far as the file is searched."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the whole file has been searched."""
+        return self._rows.done and len(self.counts) == self._rows.blocks
+
+    def go(self) -> bool:
+        """Search the next block; False if no whole block is left for now."""
+        number = len(self.counts)
+        if number >= self._rows.blocks - (not self._rows.done):
+            return False
+        count = sum(1 for _ in self._chosen(number))
+        self.found += count
+        self.counts.append(count)
+        return True
+
+    def rows_of(self, block: int) -> Iterator[Numbered]:
+        """The rows of a block that meet the filter."""
+        return self._chosen(block) if block >= len(self.counts) or self.counts[block] else iter(())
+
+    def before(self, number: int, count: int) -> int:
+        """A number before this number: some `count` rows between them meet the filter, as far as the file is searched."""
+        block = min(number // BLOCK, len(self.counts))
+        while block > 0 and count > 0:
+            block -= 1
+            count -= self.counts[block]
+        return block * BLOCK
+
+    def _chosen(self, block: int) -> Iterator[Numbered]:
+        lines, first = self._rows.block(block), block * BLOCK + 1
+        if self._needles is not None:
+            lowered = lines.lower()
+            if not any(needle in lowered for needle in self._needles):
+                return
+        for number, line in enumerate(lines.splitlines(), first):
+            if self._needles is not None:
+                lowered = line.lower()
+                if not any(needle in lowered for needle in self._needles):
+                    continue
+            try:
+                row = row_from_line(line)
+            except (ValueError, RecursionError):
+                continue
+            if self._wanted.has(row):
+                yield number, row
+
+
+def window(
+    saved: SavedRows, chosen: SavedRows | Search, after: int, most: int, enough: Callable[[], bool]
+) -> tuple[list[Numbered], int]:
+    """Rows after this number, at most `most`, and the number of the last line that was read. Stops early if it is `enough`."""
+    found: list[Numbered] = []
+    reached = after
+    for block in range(max(after, 0) // BLOCK, saved.blocks):
+        last = min((block + 1) * BLOCK, saved.rows)
+        found += (each for each in chosen.rows_of(block) if after < each[0] <= last)
+        if len(found) >= most:
+            return found[:most], found[most - 1][0]
+        reached = max(last, after)
+        if enough():
+            break
+    return found, reached
