@@ -604,6 +604,9 @@ def test_a_capture_opens_with_its_bytes_and_is_exported(page: Page, tmp_path: Pa
     expect(page.locator(".hex .marked")).to_have_text(["ff", "ff"])
     expect(page.locator("aside .field", has_text="error_code 45")).to_be_visible()
     expect(page.locator("aside .bad")).to_have_count(0)
+    page.get_by_role("link", name="sequence").click()
+    expect(page.locator(".sheet g[data-row]", has_text="duplicate of offset 1").last).to_be_visible()
+    page.get_by_role("link", name="exchanges").click()
     page.fill("#where", "verdict=duplicate")
     expect(page.locator(".row")).to_have_count(1)
 

@@ -26,6 +26,8 @@ SLICE_S = 0.05
 """Seconds for which the thread indexes before it searches, and the other way round."""
 IDLE_S = 0.05
 EXPLAINED_S = 0.5
+MOST_DRAWN = 50_000
+"""The largest number of rows around a picture."""
 PACKETS = 500
 """Packets of a capture between two looks at the rows."""
 MOST_SEARCHES = 4
@@ -160,6 +162,10 @@ class SavedFile(Readable):
                     and (getattr(row, "node", -1), getattr(row, "connection", -1)) == (node, connection)
                 ]
         return found
+
+    def around(self, number: int) -> list[Numbered]:
+        """The rows around a row, for a picture."""
+        return window(self.rows, self.rows, max(number - MOST_DRAWN // 2, 1) - 1, MOST_DRAWN, lambda: False)[0]
 
     def explain_on(self) -> None:
         """Let `explanation` read on, for `EXPLAINED_S` at a time."""

@@ -133,6 +133,8 @@ OF_FILES = (
     Endpoint("GET", "/rows/{number:number}/related", saved.related),
     Endpoint("GET", "/exchanges/{number:number}", saved.exchange, problems={404: "the file lacks the bytes"}),
     Endpoint("GET", "/explain", saved.explain),
+    Endpoint("GET", "/pictures/{kind}", saved.picture, media=SVG, problems=NO_PICTURE),
+    Endpoint("GET", "/pictures/{kind}/marks", saved.marks, problems=NO_PICTURE),
     Endpoint("GET", "/export/lines", saved.lines, media=JSON_LINES),
     Endpoint("GET", "/export/capture", saved.capture, media=PCAPNG, problems={404: "the file has no bytes"}),
     Endpoint("GET", "/export/scenario", saved.scenario, media=TOML),

@@ -49,9 +49,13 @@ async def picture(controlled: Controlled, kind: str, query: Wanted) -> str:
 
 async def marks(controlled: Controlled, kind: str, query: Wanted) -> Drawn:
     """Returns a picture as marks, of which a page makes elements. Names in it are text and never markup."""
-    made = await _drawn(controlled, kind, query)
+    return drawn_of(controlled.run, await _drawn(controlled, kind, query))
+
+
+def drawn_of(run: str, made: Picture) -> Drawn:
+    """Returns a picture as marks."""
     return Drawn(
-        controlled.run, made.title, made.width, made.height, made.first, made.last, list(made.choices), made.choice,
+        run, made.title, made.width, made.height, made.first, made.last, list(made.choices), made.choice,
         [_plain(mark) for mark in made.marks],
     )  # fmt: skip
 
@@ -60,9 +64,14 @@ def _plain(mark: Mark) -> list[Any]:
     return [mark.tag, dict(mark.attributes), mark.text, [_plain(each) for each in mark.marks]]
 
 
-async def _drawn(controlled: Controlled, kind: str, wanted: Wanted) -> Picture:
+def check_kind(kind: str) -> None:
+    """Raises Problem if there is no picture of this kind."""
     if kind not in ALL:
         raise Problem(404, f"there is no picture {kind!r}{nearest(kind, ALL)}", "kind")
+
+
+async def _drawn(controlled: Controlled, kind: str, wanted: Wanted) -> Picture:
+    check_kind(kind)
     for _ in controlled.drawable.catch_up(controlled.machine.trace, controlled.run):
         await asyncio.sleep(0)
     rows, first, last = controlled.drawable.rows, wanted.first, wanted.last

@@ -10,9 +10,12 @@ from wirebroker.capture.exchanges import captured
 from wirebroker.control.endpoints.events import ALWAYS, SIGN_OF_LIFE_S, closing, encoded, event, pause
 from wirebroker.control.endpoints.exchanges import ShownExchange, shown
 from wirebroker.control.endpoints.explain import Findings, findings_of
+from wirebroker.control.endpoints.pictures import Drawn, Wanted, check_kind, drawn_of
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.control.saved_file import SavedFile
+from wirebroker.pictures.drawing import Wish, draw
+from wirebroker.pictures.marks import Picture, svg
 from wirebroker.trace.brief import brief
 from wirebroker.trace.kept_frames import KeptExchange
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
@@ -139,6 +142,24 @@ async def explain(controlled: SavedFile) -> Findings:
     """Returns what is wrong in the file, as far as it has been read. `rows` grows from one request to the next."""
     await asyncio.to_thread(controlled.explain_on)
     return findings_of(controlled.explanation.findings(), controlled.explanation)
+
+
+async def picture(controlled: SavedFile, kind: str, query: Wanted) -> str:
+    """Returns a picture of a part of the file as an SVG file."""
+    return svg(await _drawn(controlled, kind, query))
+
+
+async def marks(controlled: SavedFile, kind: str, query: Wanted) -> Drawn:
+    """Returns a picture of a part of the file as marks, of which a page makes elements. Names in it are text and never
+    markup."""
+    return drawn_of(controlled.run, await _drawn(controlled, kind, query))
+
+
+async def _drawn(controlled: SavedFile, kind: str, wanted: Wanted) -> Picture:
+    check_kind(kind)
+    first = max(controlled.rows.rows - wanted.latest + 1, 1) if wanted.latest else wanted.first
+    wish = Wish(first, wanted.last, wanted.width, wanted.lines, wanted.of)
+    return await asyncio.to_thread(lambda: draw(kind, controlled.around(first), wish))
 
 
 def lines(controlled: SavedFile, query: Filtered) -> AsyncIterator[bytes]:
