@@ -36,12 +36,14 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
         refused = AclCreationResult(error_code=TOO_LARGE.code, error_message=TOO_LARGE.message)
         return CreateAclsResponse(results=[refused for _ in request.creations])
     exchange.cluster.alter_acls(made, ())
-    return CreateAclsResponse(results=[_result(error) for error in errors])
+    message = "" if exchange.cluster.configs.release.behaviour.empty_messages else None
+    return CreateAclsResponse(results=[_result(error, message) for error in errors])
 
 
-def _result(error: str | Refusal | None) -> AclCreationResult:
+def _result(error: str | Refusal | None, message: str | None) -> AclCreationResult:
+    """The result of one ACL; `message` is the one without an error."""
     if error is None:
-        return AclCreationResult(error_code=ErrorCode.NONE, error_message="")
+        return AclCreationResult(error_code=ErrorCode.NONE, error_message=message)
     refusal = Refusal(ErrorCode.INVALID_REQUEST, error) if isinstance(error, str) else error
     return AclCreationResult(error_code=refusal.code, error_message=refusal.message)
 

@@ -19,8 +19,6 @@ from wirebroker.core.acls import ResourceType, bits, operations_on
 from wirebroker.core.groups.classic import Group, Member
 from wirebroker.core.groups.states import ClassicGroupState
 
-NOT_REQUESTED = -(2**31)
-
 
 def all_group_operations(exchange: Exchange) -> int:
     """All operations on a group, as responses of the release have them."""
@@ -29,15 +27,15 @@ def all_group_operations(exchange: Exchange) -> int:
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
     """Describe each group; as in Kafka, a group named several times is described once and shown as often as it is named."""
-    operations = all_group_operations(exchange) if request.include_authorized_operations else NOT_REQUESTED
+    unasked = exchange.cluster.configs.release.behaviour.no_operations
+    operations = all_group_operations(exchange) if request.include_authorized_operations else unasked
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.groups):
         if pause_for_id():
             yield None
         group, response = _describe(group_id, exchange)
-        if not response.error_code:
-            response.authorized_operations = operations
+        response.authorized_operations = unasked if response.error_code else operations
         known[group_id] = response
         if group is not None:
             protocol, stable = group.protocol, group.state is ClassicGroupState.STABLE
@@ -72,7 +70,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, Describe
 def _without_members(group_id: str, code: ErrorCode, state: str) -> DescribedGroup:
     return DescribedGroup(
         error_code=code, group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[],
-        authorized_operations=NOT_REQUESTED,
+        authorized_operations=0,
     )  # fmt: skip
 
 

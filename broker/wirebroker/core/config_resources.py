@@ -99,11 +99,11 @@ class Alteration:
         nulls = [change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE]
         if nulls:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-        if self.kind == ResourceType.BROKER_LOGGER and not self.replaces:
+        known = self.cluster.configs.release.behaviour.has_settings(self.kind)
+        if self.kind == ResourceType.BROKER_LOGGER and known and not self.replaces:
             return self._on_loggers()
         if self.kind == ResourceType.BROKER:
             return self._on_this_broker()
-        known = self.cluster.configs.release.behaviour.has_settings(self.kind)
         if known and self.kind in (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP):
             return None
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")

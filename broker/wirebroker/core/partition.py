@@ -151,6 +151,8 @@ class Partition:
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
+        self._deleted: dict[Key, bytes] = {}
+        """The producers whose last batches were deleted last, in releases that then forget the producers."""
         self.emptied_from = NEVER
         """The earliest offset from which `empty` has deleted records. A Fetch from this or a later offset is in range."""
         self._emptied_to = 0
@@ -479,8 +481,7 @@ class Partition:
         self.transactions.forget_below(offset)
         if not self.rules.keeps_state_on_log_start_advance:
             gone = [key for key, state in self.producers.items() if last_offset(state) < offset]
-            for key in gone:
-                del self.producers[key]
+            self._deleted = {key: self.producers.pop(key) for key in gone}
 
     def empty(self, now: int) -> None:
         """Delete all records for a soft reset. Clients continue: producers in sequence, consumers at their offsets.
@@ -608,6 +609,8 @@ class Partition:
             written, start = self._checkpointed_start
             if now - written < CHECKPOINT_MS:
                 self.log_start_offset = max(start, self.log.segments[0].base_offset)
+                found = {key: state for key, state in self._deleted.items() if last_offset(state) >= self.log_start_offset}
+                self.producers = found | self.producers
         survivors = self.producers = self.producers_after_restart(self.producers, self.log_start_offset, self.log_end_offset)
         self.transactions.restart({int(k): open_since(s) for k, s in survivors.items() if open_since(s) >= 0})
         self._checkpointed_start = (now, self.log_start_offset)

@@ -33,6 +33,10 @@ class Behaviour:
     """ApiVersions in an unknown version is answered with the versions of ApiVersions."""
     explains_producers: bool = True
     """An error of DescribeProducers has a message, and a topic's name is checked."""
+    no_operations: int = -(2**31)
+    """The allowed operations in a description of groups that did not ask for them."""
+    empty_messages: bool = True
+    """CreateAcls without an error has an empty message, and not null."""
     verifies_epochs: bool = True
     """A leader compares the epochs before it asks the coordinator about a transactional batch."""
     responds_to_cut_records: bool = True
@@ -238,6 +242,11 @@ CHANGES: tuple[Change, ...] = (
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change("2.4", "takes_many_batches", True, "seen", "a Produce before version 3 with two compressed messages is refused"),
     Change("2.4", "tells_own_versions", False, "KIP-511", "ApiVersions in an unknown version is answered with known versions"),
+    Change("2.4", "newest_resource", 4, "KIP-412", "a broker's loggers have levels"),
+    Change(
+        "2.4", "no_operations", 0, "seen", "DescribeGroups shows the operations −2³¹ instead of 0 if they were not asked for"
+    ),
+    Change("2.4", "empty_messages", False, "seen", "CreateAcls without an error has an empty message instead of null"),
     Change("2.4", "explains_records", False, "KIP-467", "refused records have the error 87 and details, instead of 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state outlives the deletion of its records"),
     Change("2.3", "finds_topics_first", False, "seen", "Fetch before version 10 of an unknown topic is 3 instead of 76"),
