@@ -29,6 +29,7 @@ from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
+NO_EPOCH = -1
 Responses = dict[tuple[str, bytes], list[TxnOffsetCommitResponsePartition]]
 Known = tuple[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, ErrorCode]
 """An existing partition of the request, and the error of its offset."""
@@ -98,6 +99,9 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
         error = groups.commits.error(request.group_id, by, None, exchange.now, where)
         if exchange.version < TOPIC_IDS_FROM and error in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH):
             error = ErrorCode.ILLEGAL_GENERATION
+    verifies = exchange.cluster.configs.release.behaviour.verifies_offset_commits
+    if not error and not verifies and request.producer_epoch == NO_EPOCH != request.producer_id:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka cannot make a batch of such a producer
     error = error or groups.commits.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
     return translate_error(error)
 

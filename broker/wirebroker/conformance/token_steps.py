@@ -57,10 +57,11 @@ def _ends(run: Run, step: Json, api: str, period: str) -> Json:
     before = run.broker.now()
     response = run.ask(api, step, 2, hmac=_secret(run, step), **{period: step["ms"]})
     error, ends = shown(response.error_code), response.expiry_timestamp_ms
-    if error != NO_ERROR or ends < 0:
+    if error != NO_ERROR:
         return {"error": error, "ends": ends}
     at_most = ends == run.tokens[step["name"]].most_at
-    observed: Json = {"error": error, "ends_s": "at most" if at_most else (ends - before) // STEP_MS * STEP_MS // 1000}
+    lasts = "at most" if at_most else (ends - before) // STEP_MS * STEP_MS // 1000
+    observed: Json = {"error": error, "ends": ends} if ends < 0 else {"error": error, "ends_s": lasts}
     _wait(run, step, None if step["op"] == "token_expire" and step["ms"] < 0 else ends)
     return observed
 
