@@ -396,7 +396,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
 def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
     """Returns the settings of a subscription to client metrics."""
     own = configs.client_metrics.get(name, {})
-    if not configs.release.behaviour.types_client_metrics:
+    if not configs.release.behaviour.shows_client_metrics:
         source, unknown = Source.CLIENT_METRICS, ConfigType.UNKNOWN
         known = [each for each in CLIENT_METRICS_SETTINGS if each in own]
         return [Entry(each, own[each], source, False, False, unknown, []) for each in known]

@@ -25,10 +25,14 @@ class Behaviour:
     """Clients can push their metrics, if the broker has a receiver for them."""
     forgives_clients: bool = True
     """A client whose metrics were refused for its subscription or its codec may ask for its subscription again at once."""
+    reads_metrics: bool = True
+    """Clients' metrics that cannot be decompressed are refused."""
     limits_metrics: bool = True
     """Clients' metrics are also limited after they were decompressed."""
     types_client_metrics: bool = True
-    """The settings of client metrics have types, defaults and synonyms."""
+    """The settings of client metrics have types."""
+    shows_client_metrics: bool = True
+    """DescribeConfigs shows every setting of client metrics, with type, default and synonyms."""
     tells_own_versions: bool = True
     """ApiVersions in an unknown version is answered with the versions of ApiVersions."""
     explains_producers: bool = True
@@ -194,7 +198,9 @@ CHANGES: tuple[Change, ...] = (
     Change("4.3", "counts_from_start", False, "KIP-1226", "the lag of a share partition is known before acknowledgements"),
     Change("4.3", "limits_metrics", False, "seen", "decompressed metrics of clients are limited by telemetry.max.bytes"),
     Change("4.3", "refuses_null_names", False, "seen", "ShareFetch without a group or a member is 42 instead of −1"),
-    Change("4.1", "types_client_metrics", False, "KAFKA-17516", "the settings of client metrics have types and defaults"),
+    Change(
+        "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
+    ),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
@@ -202,7 +208,9 @@ CHANGES: tuple[Change, ...] = (
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
     Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group is GROUP_ID_NOT_FOUND"),
     Change("4.0", "keeps_emptied_groups", False, "KIP-848", "a group without members outlives the deletion of its last offset"),
+    Change("4.0", "types_client_metrics", False, "seen", "a setting of client metrics that cannot be read is refused with 40"),
     Change("4.0", "forgives_clients", False, "seen", "after errors 76 and 117 a client may ask for its subscription at once"),
+    Change("3.8", "reads_metrics", False, "seen", "metrics of clients that cannot be decompressed are refused with 87"),
     Change("3.8", "foresees_null_records", False, "seen", "Produce without record data is not answered"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
     Change("3.7", "newest_resource", 8, "KIP-714", "client metrics have settings"),
