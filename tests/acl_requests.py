@@ -1,10 +1,9 @@
-"""A client with few rights asks for everything: the same requests to a real Kafka (scripts/record-acls) and to a wirebroker.
+"""A client with few rights sends the same requests to a real Kafka (scripts/record-acls) and to wirebroker.
 
-`play` gives rights to a user, one set after another, and sends the requests of `requests` as that user. It asks in every
-version of each API with the rights `nothing` and `some` of `RIGHTS`, and asks each kind of request once with each right of
-`SINGLE`. Two members of a group subscribe by regular expression with the rights of `SEEN`. Responses are returned as plain
-data, without fields that differ between clusters, and with sorted lists, because Kafka's lists have the order of hash tables
-or are shuffled.
+`play` grants a user one set of rights after another, and sends the requests of `requests` as this user. It sends every version
+of each API with the rights `nothing` and `some` of `RIGHTS`, and one request of each kind with each right of `SINGLE`. Two
+members of a group subscribe by regular expression with the rights of `SEEN`. Responses are returned as plain data, without
+fields that differ between clusters, and with sorted lists, because Kafka's lists have the order of hash tables or are shuffled.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ DIFFERS_HERE = DIFFERS | {
 OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
 """Fields of versions that 4.3.1 does not have, so its recording lacks them."""
 SIZES = ("total_bytes", "usable_bytes")
-"""Fields that are −1 where logs are kept in memory."""
+"""Fields that are −1 for logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
 """Values of these fields in a refusal, which do not differ."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
@@ -122,7 +121,7 @@ OTHERS = {
 
 
 def _single() -> Iterator[tuple[str, list[Plain]]]:
-    """One right on a type of resource, and every right but one on topics."""
+    """One right on a type of resource, and all topic rights except one."""
     for kind, names in NAMED.items():
         for operation in (OPERATIONS | OTHERS)[ResourceType(kind)]:
             right = f"{Operation(operation).name} {ResourceType(kind).name}"
@@ -520,7 +519,7 @@ class _Member:
 
 
 def _grant(admin: Client, acls: list[Plain]) -> Any:
-    """Let alice have these rights and no others. Returns the response to CreateAcls, which asks for the first one twice."""
+    """Let alice have exactly these rights. Returns the response to a CreateAcls that contains the first ACL twice."""
     described = plain_request("DescribeAcls", ANY)
     admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
     admin.until(described, 3, lambda response: not _count(response))
@@ -535,7 +534,7 @@ def _once(asked: list[Asked]) -> list[Asked]:
 
 
 def _other_versions(asked: list[Asked]) -> list[Asked]:
-    """The requests in all versions that have their fields but in which they are not sent."""
+    """Requests in all versions with fields that are not sent in these versions."""
     known = {(name, version) for name, version, _ in asked}
     found = []
     for name, _, request in _once(asked):
@@ -574,7 +573,7 @@ def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
 
 
 def _restore(admin: Client) -> None:
-    """Undo what a client with rights has done to topics and groups."""
+    """Undo the changes of a client with rights to topics and groups."""
     admin.ask(plain_request("DeleteTopics", {"topic_names": list(NEW), "timeout_ms": 5000}), 5)
     admin.until(plain_request("Metadata", {"topics": None}), 12, lambda response: not _names(response).intersection(NEW))
     for group in GROUPS:
@@ -591,5 +590,5 @@ def _names(response: Any) -> set[str]:
 
 
 def recorded_by(broker: str) -> str:
-    """The name of the file in tests/data that has a broker's answers."""
+    """The name of the file in tests/data with the responses of a broker."""
     return f"acls-{broker}.json.xz"

@@ -1,4 +1,5 @@
-"""The clients of tests, by name: members of groups, producers of transactions, readers. Each sends exactly what the test says.
+"""The clients of tests, by name: members of groups, producers of transactions, readers. Each actor sends exactly what the test
+says.
 
 They speak to a MockKafka, a ProxyKafka, or an InProcess, each over a connection of its own.
 """
@@ -40,7 +41,7 @@ from wirekit import Reachable, batch, client
 TEAM = "team"
 MEMBER_ID_REQUIRED = 79
 OLD, NEW = 11, 12
-"""Versions of Produce: the client adds partitions by itself, or leaves it to the broker (transaction version 2)."""
+"""Versions of Produce: the client adds partitions itself, or the broker adds them (transaction version 2)."""
 Told = dict[str, list[int]]
 """The partitions of a member, by topic."""
 
@@ -57,7 +58,7 @@ class Actor:
         return self.wire.request(request, version)
 
     def code(self, request: Message, version: int) -> int:
-        """The error code of the response, or of the one part that it has."""
+        """The error code of the response, or of its only part."""
         response = self.ask(request, version)
         return int((only(response) if not hasattr(response, "error_code") else response).error_code)
 
@@ -84,7 +85,7 @@ class ClassicMember(Actor):
         return response
 
     def join(self, **options: Any) -> Any:
-        """Join, first asking for an id if there is none."""
+        """Join; a member without an id first requests an id."""
         if not self.member and self.instance is None:
             self.ask_to_join(**options)
             assert self.joined().error_code == MEMBER_ID_REQUIRED
@@ -126,7 +127,7 @@ class ClassicMember(Actor):
 
 
 class ClassicConsumer(ClassicMember):
-    """A classic member whose metadata and assignments are those of consumers."""
+    """A classic member with the metadata and assignments of a consumer."""
 
     def __init__(self, broker: Reachable | InProcess, instance: str | None = None) -> None:
         super().__init__(broker, instance)
@@ -149,7 +150,7 @@ class ClassicConsumer(ClassicMember):
 
 
 class Member(Actor):
-    """A member of a consumer group that follows its assignment: it owns the partitions once it confirms them."""
+    """A member of a consumer group that follows its assignment: it owns the partitions once it confirms the assignment."""
 
     def __init__(self, broker: Reachable | InProcess, name: str, instance: str | None = None, group: str = TEAM) -> None:
         super().__init__(broker)
@@ -172,7 +173,7 @@ class Member(Actor):
         return response
 
     def told(self, response: Any) -> Told | None:
-        """Returns its assignment, or None if the response has none."""
+        """Returns its assignment, or None for a response without an assignment."""
         assert response.error_code == 0, (response.error_code, response.error_message)
         if response.assignment is None:
             return None
@@ -181,7 +182,7 @@ class Member(Actor):
         return dict(sorted(given.items()))
 
     def join(self, *topics: str, **fields: Any) -> Told | None:
-        """Join, and own what the response assigns."""
+        """Join, and own the assigned partitions."""
         if "subscribed_topic_regex" not in fields:
             fields["subscribed_topic_names"] = list(topics or ["orders"])
         given = self.told(self.send(0, {}, rebalance_timeout_ms=60_000, **fields))
@@ -189,7 +190,7 @@ class Member(Actor):
         return given
 
     def beat(self, **fields: Any) -> Told | None:
-        """A heartbeat with its partitions; it owns those of the response from then on."""
+        """A heartbeat with the member's partitions; afterwards it owns the partitions in the response."""
         given = self.told(self.send(self.epoch, self.owned, **fields))
         if given is not None:
             self.owned = given
@@ -209,7 +210,7 @@ class Member(Actor):
         return self.code(offset_commit(self.group, offset, self.name, at, partition=partition), version)
 
     def fetch(self, **who: Any) -> tuple[int, int | None]:
-        """The error code of an OffsetFetch, and the offset unless the response has none."""
+        """The error code of an OffsetFetch, and the offset if the response has one."""
         group = sole(self.ask(offset_fetch_of(self.group, **who), 9).groups)
         return group.error_code, only(group).committed_offset if group.topics else None
 
@@ -266,7 +267,7 @@ class TransactionalProducer(Actor):
 
 
 class Reader(Actor):
-    """Reads a partition as a consumer of one isolation level does."""
+    """Reads a partition as a consumer of this isolation level."""
 
     def __init__(self, broker: Reachable | InProcess, committed: bool = True) -> None:
         super().__init__(broker)
@@ -278,7 +279,7 @@ class Reader(Actor):
         return only(self.ask(request, 12))
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """The records that a consumer gives to its application: without those of the aborted transactions that are listed."""
+        """The records that a consumer delivers to its application, without the records of listed aborted transactions."""
         values: list[str] = []
         offset, aborting = 0, set[int]()
         while (response := self.fetch(topic, partition, offset)).records:

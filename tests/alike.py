@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 
 
 def answers(bootstrap: str, access: Access | None = None) -> Answers:
-    """Returns what a cluster says of itself, by API and place, without addresses, generated ids and secrets."""
+    """Returns a cluster's description of itself, by API and place, without addresses, generated ids and secrets."""
     with closing(Brokers(access)) as brokers:
         asked = Asked(brokers, bootstrap, lambda *_: None)
         told: Answers = {"ApiVersions": _versions(asked), "Metadata": _metadata(asked), "DescribeConfigs": _configs(asked)}

@@ -1,8 +1,8 @@
-"""Made-up logs of one partition with known faults, written independently of the audit, to check the audit against.
+"""Artificial logs of one partition with known faults, written independently of the audit, to check the audit.
 
 `History(seed)` is innocent: several producers, plain and idempotent and transactional, sequences that wrap, epochs that
-rise, transactions that abort, producers that expire, then retention and compaction. `plant` puts faults into it, and
-`expected` has what an audit must find: these, and nothing else.
+rise, transactions that abort, producers that expire, then retention and compaction. `plant` puts faults into the log;
+`expected` lists exactly the faults that an audit must find.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Sender:
     """whether each transaction has an epoch of its own, as from version 2 on"""
     open: bool = False
     spoiled: bool = False
-    """whether a fault was planted here"""
+    """whether this is a planted fault"""
     sent: list[BatchRow] = field(default_factory=list)
     """in this epoch, since the broker last forgot the producer"""
 
@@ -73,7 +73,7 @@ class History:
         self.entries: list[BatchRow | Damage] = []
         self.expected: list[Expected] = []
         self.damaged: set[int] = set()
-        """the offsets of batches that are there and cannot be trusted"""
+        """the offsets of untrusted batches"""
         self.first_fault = 10**9
         """Nothing at or after this offset may be trimmed."""
         self.senders = [self._sender(pid) for pid in self.chance.sample(range(5000), self.chance.randint(2, 5))]
@@ -197,7 +197,7 @@ class History:
     # Faults
 
     def plant(self, fault: str) -> None:
-        """Plants a fault of a producer, which then continues as if nothing had happened."""
+        """Plants a fault of a producer, which then continues normally."""
         sender = self.chance.choice([each for each in self.senders if not each.spoiled] or self.senders)
         while len(sender.sent) < 3:
             self._send(sender)
@@ -274,7 +274,7 @@ class History:
         self._expect("marker_without_data", sender, (-1, -1), (row.base_offset, row.last_offset), before.base_offset)
 
     def _damage(self, fault: str) -> None:
-        """Damages a batch of a producer that has no other fault."""
+        """Damages a batch of a producer without another fault."""
         spoiled = {each.producer_id for each in self.expected}
         gaps = [each for each in self.expected if each.kind == "gap"]
         batches = [
@@ -318,8 +318,9 @@ class History:
         return Expected(fault, row.producer_id, row.producer_epoch, *sequences, *offsets)
 
     def _move(self, distance: int) -> None:
-        """A batch and all later ones get other offsets; so this damage comes alone. If they move back, one offset is used
-        twice."""
+        """A batch and all later batches get other offsets, so a log has only one such damage. If the offsets move back, one
+        offset occurs twice.
+        """
         rows = [e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)]
         if len(rows) < 2:
             return

@@ -1,4 +1,4 @@
-"""A short dialogue with several brokers over the raw wire: each helper returns what a test compares."""
+"""A short dialogue with several brokers over the raw wire; each helper returns the values to compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wirekit import batch, client
 
 
 class Told(NamedTuple):
-    """A Produce answer; −1 for none."""
+    """A Produce response; −1 stands for a missing offset."""
 
     error: str
     offset: int = -1

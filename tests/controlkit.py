@@ -38,7 +38,7 @@ class ControlClient:
         self._timeout = timeout
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """Any request; a body that is not bytes is sent as JSON. The response must be one that the document describes."""
+        """Any request; a body other than bytes is sent as JSON. The document must describe the response."""
         response = self.raw(method, path, body, headers)
         if path != "/openapi.json":
             self._check(method, path, response)
@@ -56,13 +56,13 @@ class ControlClient:
             connection.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """A request that is well answered; what the response says, None if it says nothing."""
+        """Sends a valid request; returns the content of the response, or None."""
         response = self.send(method, path, body)
         assert response.status < 300, response.body
         return response.json if response.body else None
 
     def refused(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a request that is refused with a problem. Returns the problem."""
+        """Sends an invalid request, whose response is a problem. Returns the problem."""
         response = self.send(method, path, body)
         assert response.media == PROBLEM, response.body
         problem = response.json

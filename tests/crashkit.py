@@ -60,7 +60,7 @@ class Served:
 
 @dataclass
 class Sender(threading.Thread):
-    """An idempotent producer of one partition with one batch under way, until the broker dies."""
+    """An idempotent producer of one partition with one batch in flight, until the broker dies."""
 
     served: Served
     partition: int
@@ -131,7 +131,7 @@ class Committer(threading.Thread):
 
 
 class Mover(threading.Thread):
-    """Moves partitions of clients and of the coordinators from one log directory to another until the broker dies."""
+    """Moves client and coordinator partitions between two log directories until the broker dies."""
 
     def __init__(self, served: Served, dirs: Sequence[Path], chance: random.Random) -> None:
         super().__init__(daemon=True)
@@ -153,8 +153,9 @@ class Mover(threading.Thread):
 
 
 class Bookkeeper(threading.Thread):
-    """Writes rising numbers under ten keys until the broker dies: one number per transaction; every fourth transaction
-    aborts."""
+    """Writes increasing numbers under ten keys until the broker dies: one number per transaction; every fourth transaction
+    aborts.
+    """
 
     def __init__(self, served: Served, first: int) -> None:
         super().__init__(daemon=True)
@@ -167,7 +168,7 @@ class Bookkeeper(threading.Thread):
     def begin(wire: WireClient) -> InitProducerIdResponse:
         """Get a producer id and epoch, which aborts an open transaction."""
         asked = init_producer_id(LEDGER)
-        for _ in range(5):  # a broker that has just started is not the coordinator at once
+        for _ in range(5):  # a newly started broker does not coordinate at once
             wire.request(plain("FindCoordinator", key=LEDGER, key_type=1), 3)
             response = wire.request(asked, 5)
             if response.error_code == 0:
@@ -187,7 +188,7 @@ class Bookkeeper(threading.Thread):
             wire.close()
 
     def write(self, wire: WireClient, producer_id: int, epoch: int) -> tuple[int, int]:
-        """Do one transaction. Returns the producer id and epoch for the next one."""
+        """Do one transaction. Returns the producer id and epoch for the next producer."""
         record = Record(0, 0, b"%d" % (self.number % 10), b"%d " % self.number + bytes(20_000))
         now = time.time_ns() // 1_000_000
         data = build_batch(
@@ -325,7 +326,7 @@ def create_ledger(wire: WireClient) -> None:
 
 
 def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
-    """The last number of each key is the acknowledged one or a later one; no aborted number is there."""
+    """The last number of each key is the acknowledged number or a later one; aborted numbers are missing."""
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))
@@ -333,7 +334,7 @@ def compare_balances(committed: dict[int, int], found: dict[int, int], number: i
 
 
 def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:
-    """Nothing acknowledged is lost; what is sent again is there once."""
+    """No acknowledged batch is lost; a retried batch is stored once."""
     code, offset = sender.send(wire, sender.next_sequence)  # perhaps stored, but not acknowledged
     assert code == 0, (sender.next_sequence, ErrorCode(code).name)
     sender.acknowledged[sender.next_sequence] = offset

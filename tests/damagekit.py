@@ -1,10 +1,10 @@
 """Damage a data directory file by file, and judge each start: it must refuse with a sentence, or serve the truth.
 
 The truth is everything that a broker acknowledged before it stopped: every record by offset, leader epoch and content,
-committed offsets, groups, transactions, producers, topics with their ids and settings, and where each log begins and ends.
+committed offsets, groups, transactions, producers, topics with their ids and settings, and the bounds of each log.
 
-After kill −9, an unfinished write looks like a batch that was cut off later. So the last batches of a partition may be
-missing then, if no sound batch follows and the broker reports it, or if the file ends between two batches.
+After kill −9, an unfinished write looks like a truncated batch. Then a partition may lack its last batches if no sound batch
+follows and the broker reports the cut, or if the file ends between two batches.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LONGEST_START = 1.0
 """Seconds that a start may take."""
 HANGS_AFTER = 10.0
 TRIES = 2000
-"""How many damages are tried on one directory."""
+"""How many damages one directory gets."""
 METADATA = "__cluster_metadata-0"
 _serial = itertools.count()
 
@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether this is a failure of the broker."""
+        """Whether this error is the broker's failure."""
         return self.kind not in ("served", "lost a tail", "refused")
 
 
@@ -184,14 +184,14 @@ def roll(engine: Engine, topics: set[str]) -> None:
 
 
 def compact(engine: Engine) -> None:
-    """Compact what can be compacted."""
+    """Compact every log that can be compacted."""
     assert engine.store is not None
     engine.store.compact(engine.now)
     engine.store.run_jobs()
 
 
 def transactions(kafka: MockKafka, wire: WireClient, chance: random.Random, partitions: int = 2) -> None:
-    """Makes one transaction that is committed, one that is aborted, and one that stays open."""
+    """Makes a committed, an aborted and an open transaction."""
     for name in ("committed", "aborted", "open"):
         begun = _begin(wire, name)
         for partition in range(partitions):
@@ -222,7 +222,7 @@ def _begin(wire: WireClient, name: str) -> InitProducerIdResponse:
 
 
 def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage]:
-    """Yields damages without end, each to a random file; small files are chosen as often as large files."""
+    """Yields damages endlessly, each to a random file; small files are as likely as large files."""
     names = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() and path.name != ".lock")
     while True:
         name = chance.choice(names)
@@ -237,9 +237,9 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 
 
 def _is_told(place: Path, mode: str, *names: str) -> bool:
-    """Tells whether anything distinguishes these logs of two partitions.
+    """Returns whether these logs of two partitions differ in any way.
 
-    Nothing distinguishes closed segments with the same offsets, nor, after kill −9, segments of which one is active.
+    Closed segments with the same offsets do not differ. After kill −9 the active segment does not differ from them, either.
     """
     logs = [place / name for name in names if name.endswith(".log")]
     if not logs:
@@ -320,7 +320,7 @@ KINDS_OF_FILES = ("delete", "empty", "directory", "swap", "delete folder")
 
 
 def inflict(damage: Damage, place: Path) -> bool:
-    """Damage the directory. Returns whether anything is different now."""
+    """Damage the directory. Returns whether anything has changed."""
     path = place / damage.path
     if damage.kind == "delete":
         path.unlink()
@@ -367,7 +367,7 @@ class Words(logging.Handler):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise Hang when this takes longer. In the main thread only."""
+    """Raise Hang if the block takes longer. In the main thread only."""
 
     def ring(*_: object) -> None:
         raise Hang(f"not done after {seconds} s")
@@ -441,7 +441,7 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
 
 
 def differences(truth: Truth, found: Truth) -> list[str]:
-    """Returns sentences about acknowledged state that is not served."""
+    """Returns sentences about acknowledged state that is lost."""
     wrong = [
         f"{topic}-{index}: batches {rows} are {found.batches.get((topic, index))}"
         for (topic, index), rows in truth.batches.items()
@@ -509,7 +509,7 @@ def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
 def _explained(damage: Damage, found: Truth, truth: Truth, said: list[str]) -> Outcome | None:
     """Returns "lost a tail" if the broker reports the loss of a file that a power cut may leave empty or missing.
 
-    Without the log starts, deleted records are served again; nothing else may change.
+    Without the log starts, deleted records come back; nothing else may change.
     """
     same = _ends_with if damage.path == "log-start-offset-checkpoint" else list.__eq__
     whole = all(same(found.batches.get(where, []), rows) for where, rows in truth.batches.items())
@@ -545,7 +545,7 @@ class Report:
 
 
 def try_one(damage: Damage, made: Made, scratch: Path) -> Outcome | None:
-    """Copy the directory, damage it, start on it. Returns None if the damage changes nothing."""
+    """Copy the directory, damage the copy, and start a broker on it. Returns None for a damage without effect."""
     place = scratch / f"tried-{next(_serial)}"
     shutil.copytree(made.places[damage.mode], place, copy_function=shutil.copyfile)
     try:

@@ -12,7 +12,7 @@ DEFAULT = 5
 
 
 def default_of(entry: DescribeConfigsResourceResult) -> str | None:
-    """The default of a setting; None also if there is none."""
+    """The default of a setting; None also for a setting without a default."""
     return next((synonym.value for synonym in entry.synonyms if synonym.source == DEFAULT), None)
 
 

@@ -2,8 +2,8 @@
 
     Dialogue(kafka) >> seq(0, 2) << accepted(at=0) >> seq(4) << refused(45) >> seq(3) << accepted(at=3)
 
-`>>` sends a request without waiting, so that several can be in flight. `<<` takes the next answer, and fails with the dialogue
-so far if it is not the expected one.
+`>>` sends a request without waiting, so that several can be in flight. `<<` takes the next response, and fails with the
+dialogue so far unless it is the expected response.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WITHIN = 20.0
 """Seconds that a dialogue waits for a response."""
 INIT_PRODUCER_ID = init_producer_id(None, 1000)
 NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
-"""The last versions that name topics; later ones have ids."""
+"""The last versions that name topics; later versions use ids."""
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """A Produce of the dialogue's idempotent producer: one batch with these sequences, of records v0, v1 …"""
+    """A Produce of the dialogue's idempotent producer: one batch with these sequences and the records v0, v1 …"""
 
     first: int
     last: int
@@ -45,7 +45,7 @@ def seq(first: int, last: int | None = None, *, epoch: int = 0, topic: str = "or
 
 
 def tagged(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 0) -> ProduceRequest:
-    """A Produce of records tag0, tag1 … in one batch without a producer id."""
+    """A Produce of the records tag0, tag1 … in one batch without a producer id."""
     return produce_request(topic, batch(count=count, tag=tag), partition)
 
 
@@ -57,7 +57,7 @@ class Response:
     of_parts: bool = True
 
     def differences(self, response: Any) -> list[str]:
-        """The fields that are not as expected."""
+        """The fields with unexpected values."""
         found = parts(response) if self.of_parts else [response]
         got = {name: [_field(part, name) for part in found] for name in self.fields}
         return [f"{name} {got[name]}, expected {value}" for name, value in self.fields.items() if got[name] != value]
@@ -76,14 +76,14 @@ class Silence:
 
 
 class Closed:
-    """The broker closes the connection; the next request goes over a new one."""
+    """The broker closes the connection; the next request uses a new connection."""
 
 
 CLOSED, SILENCE = Closed(), Silence()
 
 
 def answered(**fields: Any) -> Response:
-    """A response about one thing, with these fields."""
+    """A response with a single element, which has these fields."""
     return Response({name: [value] for name, value in fields.items()})
 
 
@@ -93,12 +93,12 @@ def each(**fields: list[Any]) -> Response:
 
 
 def overall(**fields: Any) -> Response:
-    """A response that has these fields beside those of its parts."""
+    """A response with these fields beside its elements."""
     return Response({name: [value] for name, value in fields.items()}, of_parts=False)
 
 
 def accepted(at: int) -> Response:
-    """The response to a Produce whose batch is stored at this offset, now or by an earlier request."""
+    """The Produce response for a batch stored at this offset, now or by an earlier request."""
     return answered(error_code=0, base_offset=at)
 
 
@@ -132,11 +132,11 @@ class Dialogue:
 
     @property
     def part(self) -> Any:
-        """Returns the part of the last response about the one thing that its request names."""
+        """Returns the element of the last response for the only thing that its request names."""
         return only(self.last)
 
     def __rshift__(self, request: Message | Sequences | tuple[Message | Sequences, int]) -> Dialogue:
-        """Send a request, in this version if one is given, without waiting for the response."""
+        """Send a request, in the given version if any, without waiting for the response."""
         message, version = request if isinstance(request, tuple) else (request, None)
         if isinstance(message, Sequences):
             message = self._batch(message)
@@ -149,7 +149,7 @@ class Dialogue:
 
     @property
     def producer_id(self) -> int:
-        """Returns the id of the dialogue's producer. Requests an id if none was given."""
+        """Returns the id of the dialogue's producer. Requests an id if the caller passed none."""
         if self._producer_id is None:
             self._producer_id = int(self._open().request(INIT_PRODUCER_ID, 0).producer_id)
         return self._producer_id

@@ -1,4 +1,4 @@
-"""A disk whose n-th writing or syncing call fails, and a broker on that disk that runs without sockets and threads."""
+"""A disk whose n-th write or sync fails, and a broker on this disk without sockets and threads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Failure(NamedTuple):
 
 
 class Disk:
-    """Stands between the broker and the system for all files below one folder. Calls are counted from 0."""
+    """Intercepts the system calls of the broker for all files below one folder. Calls are counted from 0."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._root = str(root)
@@ -63,7 +63,7 @@ class Disk:
         self._patch_opening(monkeypatch)
 
     def repair(self) -> None:
-        """From now on nothing fails."""
+        """Later calls do not fail."""
         self.failure, self._rest_fails = None, False
 
     def _mine(self, path: Any) -> bool:
@@ -99,7 +99,7 @@ class Disk:
             if fd in self._descriptors:
                 self.step(name)
                 if name in ("fsync", "fdatasync"):
-                    return None  # the machine does not fail here, and the disk has time
+                    return None  # this machine does not fail, and the disk has time
             return real(fd, *rest)
 
         monkeypatch.setattr(os, name, call)
@@ -113,7 +113,7 @@ class Disk:
             return real(path, *rest, **options)
 
         monkeypatch.setattr(os, name, call)
-        # shutil.rmtree reads these to find the functions of the system
+        # shutil.rmtree reads these names to find the system's functions
         for offered in (os.supports_dir_fd, os.supports_follow_symlinks):
             if real in offered:
                 offered.add(call)
@@ -163,7 +163,7 @@ class Disk:
 
 
 class Raw(io.RawIOBase):
-    """A file whose calls pass `Disk`."""
+    """A file that passes its calls to `Disk`."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -202,7 +202,7 @@ class Raw(io.RawIOBase):
 
 
 class Broker:
-    """An engine on a directory; it does at once what `net.storage_jobs` does in threads."""
+    """An engine on a directory that does the work of `net.storage_jobs` at once instead of in threads."""
 
     def __init__(self, place: Path, sync: str, now: int) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""A broker without sockets, for tests of its responses: clients of its engine, and a frozen clock.
+"""A broker without sockets for tests of its responses: clients of its engine, and a frozen clock.
 
     broker = InProcess(topics={"orders": 2})
     Dialogue(broker) >> seq(0, 2) << accepted(at=0)
@@ -91,7 +91,7 @@ class Clock:
 
 
 class Link(Connection):
-    """One connection to the engine. A request waits while the one before it has no response."""
+    """One connection to the engine. A request waits for the response to the request before it."""
 
     def __init__(self, broker: InProcess, node_id: int) -> None:
         self.timeout, self.client_id, self.awaited, self._correlation = 0.0, CLIENT_ID, deque(), 0
@@ -102,7 +102,7 @@ class Link(Connection):
         self._closed = False
 
     def send_bytes(self, raw: bytes) -> None:
-        """Have the broker handle the request, now or once the one before it is answered."""
+        """Let the broker handle the request, now or after the response to the request before it."""
         if self._closed:
             raise ConnectionClosed("the broker closed the connection")
         self._waiting.append(raw[SIZE_BYTES:])
@@ -138,7 +138,7 @@ class Link(Connection):
 
 
 class Links(Connections):
-    """Named connections to one broker."""
+    """Named connections to a broker."""
 
     def __init__(self, broker: InProcess, node: int) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Logins by OAUTHBEARER: the same messages to a real Kafka (scripts/record-oauth) and to a wirebroker.
 
-`BROKERS` are the settings of several brokers, and `attempts` the messages that clients send to one: each is a list of tokens of
-one SASL dialogue. Times in them count from the broker's now. Responses are returned as plain data, with lifetimes rounded up
-to 10 s.
+`BROKERS` are the settings of several brokers; `attempts` are the messages to one broker: each attempt is a list of tokens of
+one SASL dialogue. Times in them count from the broker's now. Responses are returned as plain data, with lifetimes rounded up to
+10 s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCall
 
 
 class Validation(NamedTuple):
-    """How a broker checks tokens: options of its login module, and settings of its own (`None` keys: unsecured tokens)."""
+    """How a broker checks tokens: options of its login module, and broker settings (`None` keys: unsecured tokens)."""
 
     options: Mapping[str, str]
     settings: Mapping[str, str]
@@ -77,7 +77,7 @@ def keys() -> dict[str, Any]:
 
 
 def key_set() -> str:
-    """Returns the public keys as a JSON Web Key Set, with one unusable key."""
+    """Returns the public keys as a JSON Web Key Set with one unusable key."""
     found = keys()
 
     def public(kind: Any, name: str, **more: str) -> Plain:
@@ -329,7 +329,7 @@ def _expected(now: float) -> Attempts:
 
 
 def play(broker: str, address: tuple[str, int], now: int) -> Iterator[list[Any]]:
-    """Sends everything to a broker whose clock shows `now` (ms). Returns each dialogue's name and responses."""
+    """Sends all attempts to a broker whose clock shows `now` (ms). Returns each dialogue's name and responses."""
     for name, messages in attempts(broker, now / 1000):
         with closing(Connection(address, 10)) as connection:
             connection.request(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)

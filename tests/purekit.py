@@ -1,4 +1,4 @@
-"""The project's modules as pure Python, beside compiled ones, in the same process."""
+"""The project's modules as pure Python, next to the compiled modules, in the same process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _pure: dict[str, ModuleType] = {}
 
 @contextmanager
 def pure() -> Iterator[None]:
-    """Modules that are imported here, now or by a function that is called here, are pure Python, and separate from the other
+    """Modules imported in this block, directly or by a function called in it, are pure Python, and separate from the other
     modules.
     """
     others, finder = _ours(), _OurSources()
@@ -63,7 +63,7 @@ def pure() -> Iterator[None]:
 
 
 def both(name: str) -> tuple[Any, Any]:
-    """The module as it is used here, and as pure Python."""
+    """The module as used here, and as pure Python."""
     with pure():
         slow = import_module(name)
     return import_module(name), slow

@@ -126,14 +126,14 @@ def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def first_header(records: Buffer | None) -> BatchHeader | None:
-    """Returns the header of the first batch of record data, or None if there is none: too few bytes, or a message set."""
+    """Returns the header of the first batch of record data, or None for too few bytes or a message set."""
     if records is None or len(records) < HEADER_SIZE or records[MAGIC_AT] in OLD_MAGICS:
         return None
     return read_header(records)
 
 
 def transactional_header(records: Buffer | None) -> BatchHeader | None:
-    """Returns the header of a record set whose first batch is transactional, or None for any other."""
+    """Returns the header of a record set whose first batch is transactional, else None."""
     if records is None or len(records) < HEADER_SIZE:
         return None
     header = read_header(records)
@@ -167,7 +167,7 @@ def next_batch_size(view: memoryview, pos: int) -> int | None:
 
 
 def crc_of(batch: Buffer) -> int:
-    """The CRC-32C over a batch, from its attributes to its end."""
+    """The CRC-32C over a batch, from its attributes on."""
     return crc32c(memoryview(batch)[CRC_START:])
 
 
@@ -226,7 +226,7 @@ def patch_timestamps(batch: bytearray, max_timestamp: int, *, append_time: bool)
 
 
 def write_record(out: bytearray, record: Record) -> None:
-    """Append one record with its length in front."""
+    """Append one record with its length prefix."""
     body = bytearray(b"\0")
     write_varint(body, record.timestamp_delta)
     write_varint(body, record.offset_delta)
@@ -258,8 +258,8 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
     """Whether compaction can be the reason that a batch with a matching CRC has fewer records than offsets.
 
-    No broker accepts such a batch from a producer. The cleaner keeps records that have a key, and rising offsets within the
-    batch; a header with a wrong count does not have these properties. True if the records cannot be decompressed here.
+    No broker accepts such a batch from a producer. The cleaner keeps records with keys, and rising offsets within the batch; a
+    header with a wrong count lacks these properties. True if this process cannot decompress the records.
     """
     header = read_header(batch)
     try:
@@ -281,7 +281,7 @@ def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_L
 
 
 def parse_records(body: memoryview, count: int) -> Iterator[Record]:
-    """`count` records one after another. Raises ProtocolError if they do not fill `body` exactly."""
+    """`count` records in a row. Raises ProtocolError if they do not fill `body` exactly."""
     pos, end = 0, len(body)
     try:
         for _ in range(count):

@@ -12,8 +12,9 @@ _MISSING = object()
 
 
 def blame(message: Message, version: int) -> str | None:
-    """Returns the first value that this version cannot carry: `topics[0].error_code: 70000 is not a valid int16`, or None
-    without one."""
+    """Returns the first value that this version cannot carry, such as `topics[0].error_code: 70000 is not a valid int16`, or
+    None.
+    """
     return _struct(message, type(message), version, "")
 
 

@@ -1,16 +1,15 @@
 """Messages from bytes and into bytes.
 
-The version fixes a message's wire form. So a reader and a writer are compiled for each class and version on first use
-(`reading`, `writing`), and neighbouring fields of fixed size share one `struct` call. `decode` raises `ProtocolError` for any
-bytes that Kafka does not accept, `encode` raises `EncodeError` for any value that the version cannot carry, and neither raises
-anything else.
+The version fixes a message's wire form. A reader and a writer are compiled for each class and version on first use (`reading`,
+`writing`); adjacent fields of fixed size share one `struct` call. `decode` raises only `ProtocolError`, for bytes that Kafka
+refuses; `encode` raises only `EncodeError`, for values that the version cannot carry.
 
 Records are not copied: a `records` field is a `memoryview` of the buffer it was read from.
 
-The cost of reading has a limit. A count is compared with the remaining bytes before any object is made, and all arrays of a
-message together may have MAX_ELEMENTS elements, tagged fields included (eight numbers or ids count as one, and up to seven are
-free). So the objects take at most MOST_OBJECTS bytes for each byte read, and never more than about half a gigabyte apart from
-the contents of strings and bytes.
+The cost of reading has a limit. A count is compared with the remaining bytes before any object is made. All arrays of a message
+together may have MAX_ELEMENTS elements, tagged fields included (eight numbers or ids count as one element, and up to seven are
+free). The objects of a message take at most MOST_OBJECTS bytes for each byte read, and never more than about half a gigabyte,
+without the contents of strings and bytes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ FORMATS = {
 """The types of fixed size and their letters in the struct module."""
 
 LONGEST_STRING = 0x7FFF
-"""Bytes of the longest string, also in flexible versions, whose length field could be larger."""
+"""The size limit of a string in bytes, also in flexible versions, whose length field could be larger."""
 
 layout = cache(struct.Struct)
 """The compiled form of a struct format."""
@@ -28,7 +28,7 @@ def is_fixed(spec: Any) -> bool:
 
 
 class Counted(dict[int, Callable[..., Any]]):
-    """Packers or unpackers of n numbers of one type, by n; they are kept for short arrays."""
+    """Packers or unpackers of n numbers of one type, by n; kept only for short arrays."""
 
     def __init__(self, letter: str, method: Literal["pack", "unpack_from"]) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
 
 
 def least_of(spec: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes of a value of this type that is not null."""
+    """The smallest size of a non-null value of this type."""
     if is_fixed(spec):
         return layout(">" + FORMATS[spec]).size
     if isinstance(spec, type):
@@ -87,7 +87,7 @@ class Source:
         return known
 
     def made(self, parameters: str) -> Any:
-        """The function whose body has been put together."""
+        """The function with this assembled body."""
         source = "\n".join([f"def made({parameters}):", *self.lines])
         exec(compile(source, f"<{self.cls.__name__} v{self.version}>", "exec"), self.names)
         return self.names["made"]
@@ -101,7 +101,7 @@ class Source:
         return sorted((f for f in self.cls.__wire__ if f.tag is not None and f.present(self.version)), key=_tag)
 
     def steps(self) -> Iterator[list[Field]]:
-        """The plain fields. Neighbours of fixed size are joined; every other field stands alone."""
+        """The plain fields. Adjacent fields of fixed size are joined; every other field is separate."""
         run: list[Field] = []
         for field in self.plain():
             if is_fixed(field.spec):

@@ -1,9 +1,8 @@
 """The four codecs of record batches, each with a limit on the decompressed size.
 
-gzip is in the standard library, and so is zstd from Python 3.14 on; snappy, lz4 and zstd come with the
-extra codecs. The formats are Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy
-raw or in the blocks of the Java library, and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked
-ones).
+The standard library has gzip, and from Python 3.14 on zstd; snappy, lz4 and zstd come with the extra codecs. The formats are
+Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy raw or in the blocks of the Java library,
+and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked ones).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _LZ4_STORED = 0x8000_0000
 _LZ4_BEST_RATIO = 255
 _UINT32_LE = struct.Struct("<I")
 _FIRST_GUESS, _NEXT_GUESS = 4, 8
-"""The expected ratio of zstd data, and the factor by which the buffer grows if that is too small."""
+"""The expected ratio of zstd data, and the growth factor of a buffer that is too small."""
 
 _SMALL_ROOM = 1 << 20
 _KEPT_ROOM = 1 << 22
@@ -58,8 +57,7 @@ class TooLarge(ProtocolError):
 
 
 class Room:
-    """Memory into which one batch after another is decompressed: memory that was written before costs a fraction of new
-    memory."""
+    """A buffer into which batches are decompressed in turn: reusing written memory costs a fraction of new memory."""
 
     __slots__ = ("buffer",)
 
@@ -157,7 +155,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy(data: memoryview, limit: int, room: Room) -> memoryview:
-    """Raw snappy, or the blocks of the Java library, each after its size; several such streams may follow each other."""
+    """Raw snappy, or the Java library's blocks, each with its size; several such streams may follow each other."""
     if data[: len(_XERIAL)] != _XERIAL:
         unfolded = _snappy_block(data, limit, room, 0)
         return room.buffer[:unfolded]
@@ -256,7 +254,7 @@ def with_old_checksum(frame: bytes) -> bytes:
 
 
 def _xxh32(data: memoryview) -> int:
-    """XXH32 with seed 0 of less than 16 bytes, which is all that an lz4 header needs."""
+    """XXH32 with seed 0 of less than 16 bytes, enough for an lz4 header."""
     mask, pos = 0xFFFF_FFFF, 0
     digest = 374761393 + len(data)
     while len(data) - pos >= _UINT32_LE.size:
@@ -292,7 +290,7 @@ def _unzstd(data: Buffer, limit: int, room: Room) -> Buffer:
 
 
 def _zeroes(size: int) -> bytearray | mmap.mmap:
-    """A buffer of zeroes. A large one is mapped: writing its zeroes would block all other threads."""
+    """A buffer of zeroes. A large buffer is mapped: writing its zeroes would block all other threads."""
     if size <= _SMALL_ROOM:
         return bytearray(size)
     if hasattr(mmap, "MAP_PRIVATE"):

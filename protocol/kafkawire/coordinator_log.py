@@ -16,7 +16,7 @@ _PREFIX = struct.Struct(">h")
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record as messages. `value` is None if the record deletes what its key names."""
+    """A record as messages. `value` is None for a tombstone."""
 
     key: Message
     value: Message | None
@@ -24,7 +24,7 @@ class CoordinatorRecord(NamedTuple):
     """The version in which the value is written."""
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        """The bytes of its key and of its value. Raises EncodeError."""
+        """The bytes of the record's key and value. Raises EncodeError."""
         key = _PREFIX.pack(self.key.__schema__.key) + encode(self.key, 0)
         if self.value is None:
             return key, None
@@ -32,9 +32,9 @@ class CoordinatorRecord(NamedTuple):
 
 
 def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:
-    """Returns a record of one of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`), or None for another kind.
+    """Returns a record of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`), or None for another kind.
 
-    Raises ProtocolError for bytes that cannot be such a record.
+    Raises ProtocolError for other bytes.
     """
     try:
         (kind,) = _PREFIX.unpack_from(key)

@@ -1,11 +1,11 @@
-"""Declaring messages: what a class of `kafkawire.messages` says about its own wire form.
+"""Declares messages: a class of `kafkawire.messages` describes its own wire form.
 
     @message(key=22, versions=(0, 6), flexible=2)
     class InitProducerIdRequest:
         transactional_id: str | None = wire("string", nullable=0)
         producer_id: int = wire("int64", since=3, default=-1)
 
-One class serves all versions: a field outside its versions keeps its default when read and is left out when written.
+One class serves all versions: a field outside its versions gets its default when read and is omitted when written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NEVER = 32767
 
 @dataclass(slots=True, eq=False)
 class Field:
-    """How one field goes over the wire. Version bounds are inclusive. `name` is the name of the attribute."""
+    """The wire form of one field. Version bounds are inclusive. `name` is the name of the attribute."""
 
     spec: Any
     since: int
@@ -34,7 +34,7 @@ class Field:
     default: Any
     """The value, or for arrays and structs its factory: `list`, or the class."""
     entity: str = ""
-    """The kind of thing that the value identifies, Kafka's `entityType`: topicName, groupId …; "" for anything else."""
+    """The kind of entity that the value identifies, Kafka's `entityType`: topicName, groupId …; "" for other values."""
     name: str = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -45,13 +45,13 @@ class Field:
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
-        """Whether null may stand for it in this version."""
+        """Whether the field is nullable in this version."""
         return self.nullable_since <= version <= self.nullable_until
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The declaration of a message class; `key` is −1 for data that is neither a request nor a response."""
+    """The declaration of a message class; `key` is −1 for data other than requests and responses."""
 
     key: int
     versions: tuple[int, int]
@@ -75,7 +75,7 @@ class Api(NamedTuple):
 class Struct:
     """Base of every declared class: `__wire__` lists the fields in the order of the wire.
 
-    All classes share the comparison and the text: to compile these for each class would take half of the time of its import.
+    All classes share `__eq__` and `__repr__`: compiling both for each class would take half of the import time.
     """
 
     __slots__ = ()
@@ -103,7 +103,7 @@ class Message(Struct):
 S = TypeVar("S", bound=Struct)
 
 _ABSENT: Any = object()
-"""Stands for an argument that is not given."""
+"""Stands for a missing argument."""
 
 _ZEROS: dict[str, Any] = {
     "bool": False, "string": "", "uuid": bytes(16), "bytes": b"", "records": None, "float64": 0.0,
@@ -121,10 +121,10 @@ def wire(
     entity: str = "",
     default: Any = _ABSENT,
 ) -> Any:
-    """One field: `spec` is a primitive's name, a struct class, or a list holding one of them (an array).
+    """One field: `spec` is a primitive's name, a struct class, or an array as a list with one of both.
 
-    Every field has a default at run time: the declared one, else zero, empty, or the struct's own defaults. A type checker
-    requires the fields that all versions have and that declare no default.
+    Every field has a default at run time: the declared default, or else zero, empty, or the struct's own defaults. A type
+    checker requires the fields that all versions have and that declare no default.
     """
     if default is _ABSENT or default == []:
         default = _zero(spec)
@@ -132,7 +132,7 @@ def wire(
 
 
 def _zero(spec: Any) -> Any:
-    """The default of a field that declares none; for arrays and structs its factory."""
+    """The default of a field that declares none; for arrays and structs the factory of the default."""
     if isinstance(spec, list):
         return list
     return spec if isinstance(spec, type) else _ZEROS.get(spec, 0)
@@ -193,7 +193,7 @@ def message(*, key: int = -1, versions: tuple[int, int], flexible: int = NEVER) 
 
 
 def from_plain(cls: type[S], plain: Mapping[str, Any]) -> S:
-    """A message, or a part of one, from plain data: a mapping for each part, by the names of the fields.
+    """A message, or a struct in it, from plain data: each struct is a mapping by field names.
 
     Raises TypeError for a name that it does not have.
     """

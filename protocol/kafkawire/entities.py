@@ -1,7 +1,7 @@
 """The topics, partitions, groups, producers … in the fields of messages, by `entityType` in Kafka's definitions.
 
-The fields for one thing have different names (`name`, `topic`, `topic_name`, `topic_names`). Code that looks for topics in any
-message asks for the entity "topicName" and needs no table of names.
+Messages name the same entity in different fields (`name`, `topic`, `topic_name`, `topic_names`). Code that looks for topics in
+any message asks for the entity "topicName" and needs no table of names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Entity = Literal[
     "topicName", "topicId", "partition", "groupId", "transactionalId", "producerId", "producerEpoch", "brokerId",
     "coordinatorKey", "errorCode",
 ]  # fmt: skip
-"""Kafka's entity types, and five that scripts/generate-messages adds: Kafka has none for them."""
+"""Kafka's entity types, and five types that scripts/generate-messages adds."""
 
 
 def _cached(function: Callable[P, T]) -> Callable[P, T]:
@@ -58,7 +58,7 @@ def parts(struct: Any) -> Iterator[Any]:
 
 
 def first(struct: Any, entity: Entity) -> Any:
-    """Returns the first value of this entity that the struct itself holds and that is not empty, or None if there is none."""
+    """Returns the first non-empty value of this entity in the struct itself, or None."""
     return next((value for name in holders(type(struct), entity) if (value := getattr(struct, name))), None)
 
 

@@ -1,7 +1,7 @@
 """Kafka's error codes, and the exceptions of this package.
 
-An error code is a response and travels as an `int`; a broker under test may send one that Kafka does not have. So fields hold
-plain ints, `ErrorCode` names the codes of Kafka 4.3.1, and `error_name` names any code.
+An error code travels as an `int`, because a broker under test may send a code that Kafka does not have. Fields hold plain ints,
+`ErrorCode` names the codes of Kafka 4.3.1, and `error_name` names any code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EncodeError(WireError):
 
 
 class MessageTooLarge(EncodeError):
-    """A message that takes more bytes than this package writes."""
+    """A message larger than this package writes."""
 
 
 class ErrorCode(IntEnum):
@@ -214,5 +214,5 @@ _NAMES = {int(code): code.name for code in ErrorCode}
 
 
 def error_name(code: int) -> str:
-    """The name of a code; `UNKNOWN(9999)` for one that Kafka does not have."""
+    """The name of a code; `UNKNOWN(9999)` for an unknown code."""
     return _NAMES.get(code) or f"UNKNOWN({code})"

@@ -12,7 +12,9 @@ NAME = "wirebroker"
 
 
 def how_to_install(extra: str) -> str:
-    """A sentence without a full stop: what to run, in the environment of this process, to get the packages of an extra."""
+    """Returns the command that installs the packages of an extra in this process's environment, as a sentence without a full
+    stop.
+    """
     from importlib.metadata import Distribution, PackageNotFoundError  # they take long to import
     from importlib.util import find_spec
 
@@ -27,7 +29,9 @@ def how_to_install(extra: str) -> str:
 
 
 def _requirement(installed: Distribution, extra: str) -> str:
-    """The folder, wheel or repository from which it was installed (PEP 610), with the extra; else the packages of the extra."""
+    """The folder, wheel or repository that wirebroker was installed from (PEP 610), with the extra; otherwise the packages of
+    the extra.
+    """
     import json
     from urllib.parse import urlsplit
     from urllib.request import url2pathname

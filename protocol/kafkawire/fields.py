@@ -1,4 +1,4 @@
-"""Messages field by field, with the position of each in the bytes.
+"""Messages field by field, with the position of each field in the bytes.
 
 `codec` reads a message quickly and says only that it cannot be read. This module reads the same forms slowly and knows at
 every byte which field it belongs to, for people who look at bytes, and for code that replaces a field in bytes.
@@ -31,17 +31,17 @@ class FieldDamage(ProtocolError):
 
 @dataclass(slots=True)
 class Node:
-    """A field, or an element of an array; `start` and `end` are its bytes, with its length and without its tag."""
+    """A field or an array element; the bytes from `start` to `end` include its length, but not its tag."""
 
     name: str
     spec: Any
     start: int
     end: int
     value: Any
-    """A number, text or bytes; the nodes of a struct or array; None for null."""
+    """A number, text or bytes; None for null; for a struct or an array its nodes."""
 
     def leaves(self) -> Iterator[Node]:
-        """The node itself, or the fields inside it that are neither structs nor arrays."""
+        """The node itself, or its inner fields that are neither structs nor arrays."""
         if isinstance(self.value, list):
             for node in self.value:
                 yield from node.leaves()
@@ -70,12 +70,12 @@ class _Walk:
     def __init__(self, view: memoryview, pos: int, version: int, flexible: bool) -> None:
         self.view, self.pos, self.version, self.flexible = view, pos, version, flexible
         self.began = pos
-        """Where the field begins that is being read."""
+        """Where the current field begins."""
         self._elements = MAX_ELEMENTS
         self._names: list[str | int] = []
 
     def path(self) -> str:
-        """The field that is being read: `topics[0].partitions[2].records`."""
+        """The current field, such as `topics[0].partitions[2].records`."""
         text = ""
         for name in self._names:
             text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else name

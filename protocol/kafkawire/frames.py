@@ -13,7 +13,7 @@ from kafkawire.registry import API_VERSIONS, request_header_version, response_cl
 
 SIZE = struct.Struct(">i")
 SIZE_BYTES = SIZE.size
-"""The length of a frame's size, which comes first."""
+"""The length of a frame's size prefix."""
 _HEAD = struct.Struct(">hhih")
 KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 _ENDS_EARLY = "the request header cannot be read: it ends too early"
@@ -22,13 +22,13 @@ _new: Any = tuple.__new__
 
 
 def frame_end(data: Buffer, pos: int = 0) -> int:
-    """Returns the position after the frame whose size is at `pos`, even if the frame is incomplete."""
+    """Returns the position after the frame whose size is at `pos`; the frame may be incomplete."""
     size: int = SIZE.unpack_from(data, pos)[0]
     return pos + SIZE_BYTES + size
 
 
 class FrameReader:
-    """Cuts the bytes of one direction of a connection into frames, in whatever pieces the bytes arrive.
+    """Cuts one direction of a connection into frames, whatever pieces its bytes arrive in.
 
     Two ways to use it: `feed` and `next` give whole frames of `least` to `most` bytes. `taken`, `keep` and `passed` are for
     callers that read the beginning of a frame and forward the rest of the frame as it arrives.
@@ -39,19 +39,18 @@ class FrameReader:
     def __init__(self, most: int = 2**31 - 1, least: int = 0) -> None:
         self._least, self._most = least, most
         self.tail = bytearray()
-        """The bytes that have arrived, and are neither given out nor passed."""
+        """The bytes that have arrived and were neither returned nor passed."""
         self.needed = 0
-        """The number of bytes of `tail` that are needed for a decision."""
+        """How many bytes of `tail` a decision needs."""
         self.passing = 0
-        """The number of bytes of the current frame that have not arrived, and that pass as they arrive."""
+        """How many bytes of the current frame are still to arrive, and pass as they arrive."""
 
     def feed(self, data: Buffer) -> None:
-        """Add bytes that have arrived."""
+        """Add received bytes."""
         self.tail += data
 
     def next(self) -> bytes | None:
-        """Returns the next whole frame with its size, or None if there is none. Raises ProtocolError for a size that cannot
-        be."""
+        """Returns the next whole frame with its size, or None. Raises ProtocolError for an invalid size."""
         if len(self.tail) < SIZE_BYTES:
             return None
         end = frame_end(self.tail)
@@ -65,11 +64,11 @@ class FrameReader:
 
     @property
     def lacking(self) -> int:
-        """The bytes of the frame that has arrived in part and has to be whole before it passes, or 0 without one."""
+        """How many bytes an incomplete frame needs before it can pass whole; 0 without such a frame."""
         return self.needed if 0 < len(self.tail) < self.needed else 0
 
     def taken(self, data: memoryview) -> memoryview | None:
-        """Returns everything that has arrived, or None while less than `needed` has arrived."""
+        """Returns all received bytes, or None if fewer than `needed` have arrived."""
         if not self.tail:
             return data
         self.tail += data
@@ -130,7 +129,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
-    """The position after a section of tagged fields of which none is known. Raises ProtocolError, and IndexError at the end
+    """The position after a tagged fields section without known tags. Raises ProtocolError, and IndexError at the end
     of the bytes."""
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_ELEMENTS:

@@ -2,9 +2,9 @@
 
     offset 8 · size 4 · CRC-32 4 | magic 1 · attributes 1 · timestamp 8 (magic 1) · key length 4 · key · value length 4 · value
 
-The CRC covers the bytes after the bar. There is no batch: each message stands alone. Compressed messages are the value of a
-wrapper, which has the last message's offset; the offsets inside are counted from the set's first (magic 1) or are absolute
-(magic 0). Clients of old versions of Produce and Fetch still write and read these forms, and a broker converts them
+The CRC covers the bytes after the bar. Message sets have no batches: each message is separate. Compressed messages are the
+value of a wrapper, which has the last message's offset; the offsets inside are counted from the set's first (magic 1) or are
+absolute (magic 0). Clients of old versions of Produce and Fetch still write and read these forms, and a broker converts them
 (Kafka's AbstractLegacyRecordBatch, LegacyRecord and RecordsUtil).
 """
 
@@ -64,7 +64,7 @@ class LegacyRecord(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """0 for a message, else the codec of the messages in its value."""
+        """0 for a plain message, else the codec of the messages in its value."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -74,7 +74,7 @@ class LegacyRecord(NamedTuple):
 
 
 def has_valid_crc(entry: memoryview) -> bool:
-    """Whether the CRC of one whole entry, of a message set or a wrapper, matches."""
+    """Whether the CRC of one whole entry, a message or a wrapper, matches."""
     (stored,) = struct.unpack_from(">I", entry, LOG_OVERHEAD)
     return bool(stored == crc32(entry[_CRC_START:]))
 
@@ -132,7 +132,7 @@ def _unfolded(wrapper: LegacyRecord, limit: int) -> memoryview:
 
 
 def _inner_entries(data: memoryview) -> Iterator[memoryview]:
-    """The whole entries of a decompressed set; what is cut off at its end is left out (DataLogInputStream)."""
+    """The whole entries of a decompressed set, without a truncated entry at the end (DataLogInputStream)."""
     pos, end = 0, len(data)
     while end - pos >= LOG_OVERHEAD:
         _, size = _OFFSET_SIZE.unpack_from(data, pos)
@@ -161,7 +161,7 @@ def _inner(entry: memoryview, wrapper: LegacyRecord) -> LegacyRecord:
 
 
 def as_batch(messages: Iterable[LegacyRecord], codec: int) -> bytes:
-    """One batch of magic 2, based at offset 0, with these messages, at least one. Raises CodecMissing."""
+    """One batch of magic 2 with base offset 0 and these messages, at least one. Raises CodecMissing."""
     body = bytearray()
     base = latest = NO_TIMESTAMP
     count, attributes = 0, codec
@@ -228,7 +228,7 @@ def _written(message: LegacyRecord) -> bytes:
 
 
 def messages_of(record_set: Buffer) -> Iterator[LegacyRecord]:
-    """All messages of a set, those in wrappers too, with their offsets. A message cut off at the end is left out.
+    """All messages of a set, including messages in wrappers, with their offsets. A message cut off at the end is left out.
 
     Raises ProtocolError.
     """

@@ -13,17 +13,19 @@ from kafkawire.primitives import read_uvarint
 
 FRAME_VERSION = 1
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-"""Kinds of records without content. Records between BEGIN and END take effect together; between BEGIN and ABORT, never."""
+"""Kinds of records without content. Records between BEGIN and END take effect together; records between BEGIN and ABORT never
+do.
+"""
 
 
 class Transactions:
-    """Lets the records of a transaction take effect together at its end, or not at all."""
+    """Applies the records of a transaction together at its end, or drops them."""
 
     def __init__(self) -> None:
         self._pending: list[Message] | None = None
 
     def take(self, kind: int, record: Message | None) -> list[Message]:
-        """The records that take effect with this one, which `read_metadata` has read."""
+        """The records that take effect with this record, which came from `read_metadata`."""
         if kind == BEGIN_TRANSACTION:
             self._pending = []
         elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
@@ -37,14 +39,14 @@ class Transactions:
 
 
 def metadata_bytes(record: Message, version: int) -> bytes:
-    """A record's value in this version of its class; kinds and versions are below 128, and so one byte each."""
+    """A record's value in this version of its class; kinds and versions are below 128, so each takes one byte."""
     kind = record.__schema__.key
     assert kind is not None
     return bytes([FRAME_VERSION, kind, version]) + encode(record, version)
 
 
 def read_metadata(value: bytes) -> tuple[int, Message | None]:
-    """The kind of a record, and the record if it is one of `METADATA_RECORDS`. Raises ProtocolError."""
+    """The kind of a record, and the record itself for a kind in `METADATA_RECORDS`. Raises ProtocolError."""
     try:
         frame, at = read_uvarint(value, 0)
         kind, at = read_uvarint(value, at)

@@ -1,6 +1,6 @@
-"""The names of Kafka's APIs and errors as types, so that editors complete them and type checkers refuse others.
+"""The names of Kafka's APIs and errors as types, so that editors complete names and type checkers refuse typos.
 
-Code that runs gets them from `registry.KEYS` and `errors.ErrorCode`; tests/test_mock.py compares both.
+Running code uses `registry.KEYS` and `errors.ErrorCode`; tests/test_mock.py compares both with these types.
 """
 
 from typing import Literal

@@ -7,7 +7,7 @@ import base64
 from kafkawire.errors import ProtocolError
 
 ZERO_UUID = bytes(16)
-"""The topic id that stands for "none"."""
+"""The topic id that means "none"."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -15,13 +15,13 @@ Buffer = bytes | bytearray | memoryview
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     """The length, count or tag at `pos` and the position after it. Raises ProtocolError, IndexError at the end.
 
-    At most five bytes, as in Kafka's ByteUtils. There, more than 31 bits wrap around to a negative number, which is not a
-    valid length or tag; here they are refused.
+    At most five bytes, as in Kafka's ByteUtils. In Kafka, more than 31 bits wrap around to a negative number, which is not a
+    valid length or tag; here such numbers are refused.
     """
     first = buffer[pos]
     if first < 0x80:
         return first, pos + 1
-    second = buffer[pos + 1]  # from here on the continuation bits of the bytes before are taken off together
+    second = buffer[pos + 1]  # from here on, the continuation bits of all earlier bytes are subtracted together
     if second < 0x80:
         return first + (second << 7) - 0x80, pos + 2
     third = buffer[pos + 2]
@@ -45,7 +45,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
-    """The position after `count` tagged fields of which none is known. Raises ProtocolError, IndexError at the end."""
+    """The position after `count` tagged fields without known tags. Raises ProtocolError, IndexError at the end."""
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)
         size, pos = read_uvarint(buffer, pos)

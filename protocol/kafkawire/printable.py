@@ -1,9 +1,8 @@
-"""Text that came from elsewhere, made safe for people: on a terminal, in a log, in a report, on a page.
+"""Makes foreign text safe for people: on a terminal, in a log, in a report, on a page.
 
-A client chooses its names, and a capture or a data directory may come from a stranger. A name may hold escape sequences that a
-terminal obeys, line ends that make up a row, marks that turn the direction of the text after them, or invisible characters.
-Every sink for people passes its text through `printable`. Output for programs (JSON Lines, captures, the control) is not
-changed.
+A client chooses its names, and a capture or a data directory may come from a stranger. A name may contain terminal escape
+sequences, line ends that forge a row, marks that reverse the text direction, or invisible characters. Every sink for people
+passes its text through `printable`. Output for programs (JSON Lines, captures, the control) is not changed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 from collections.abc import Callable
 
 UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Characters that Unicode counts among letters, marks and signs, and that show nothing."""
+"""Invisible characters that Unicode counts as letters, marks or symbols."""
 
 
 def as_json(letter: str) -> str:
@@ -27,12 +26,12 @@ def as_toml(letter: str) -> str:
 
 
 def printable(text: str, write: Callable[[str], str] = as_json) -> str:
-    """The text on one line; invisible characters are written as escapes. So a JSON text keeps its meaning."""
+    """The text on one line; invisible characters are written as escapes. A JSON text keeps its meaning."""
     if text.isprintable() and (text.isascii() or not UNSEEN.search(text)):
         return text
     return "".join(each if each.isprintable() and not UNSEEN.match(each) else write(each) for each in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text whose line ends are wirebroker's own."""
+    """The same for a text with wirebroker's own line ends."""
     return "\n".join(map(printable, text.split("\n")))

@@ -1,10 +1,10 @@
 """Compiling the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
 
-It accepts everything that Kafka's own generated readers accept, which is more than the protocol's text allows: any negative
-length is null, tagged fields may come in any order and repeatedly (the last one counts), the announced size of a known tag is
-not compared with its value, and invalid UTF-8 becomes U+FFFD.
+It accepts everything that Kafka's generated readers accept, more than the protocol's text allows: any negative length is null,
+tagged fields may come in any order and repeatedly (the last one counts), the announced size of a known tag is not compared with
+its value, and invalid UTF-8 becomes U+FFFD.
 
-`budget` is a list of one number, the elements that the message may still have. Kafka has no such limit.
+`budget` is a list with one number: how many more elements the message may have. Kafka has no such limit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _spend(budget: list[int], elements: int) -> None:
 
 
 def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
-    """The position after tagged fields of which none is known; `count` is the byte before `pos`."""
+    """The position after tagged fields without known tags; `count` is the byte before `pos`."""
     count, pos = _open_tags(view, pos, budget, count)
     return skip_tagged_fields(view, pos, end, count)
 
@@ -99,7 +99,7 @@ class _ReaderSource(Source):
         return f"{name}()" if callable(field.default) else name
 
     def _fixed(self, run: list[Field], after: list[Field]) -> bool:
-        """Reads neighbours of fixed size. Returns whether the first number after them was read with them."""
+        """Reads neighbours of fixed size. Returns whether the same read also covered the first number after these fields."""
         formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
         if not after and self.flexible:
             formats.append("B")
@@ -131,7 +131,7 @@ class _ReaderSource(Source):
 
     def _struct(self, target: str, spec: type[Struct], nullable: bool) -> None:
         read = f"{target}, pos = {self._sub(spec)}(view, pos, end, budget)"
-        if nullable:  # a signed byte goes before it: negative means null
+        if nullable:  # a signed byte precedes the struct: negative means null
             self.put("mark = view[pos]", "pos += 1", f"if mark > 127: {target} = None", f"else: {read}")
         else:
             self.put(read)
@@ -151,16 +151,16 @@ class _ReaderSource(Source):
             self.put(f"n, = {self.name(layout(form).unpack_from, 'unpack')}(view, pos)", f"pos += {layout(form).size}")
 
     def _unless_null(self, target: str, nullable: bool, label: str) -> None:
-        """The branch for null; what follows is indented under its `else`."""
+        """The branch for null; the following code is indented under its `else`."""
         self.put("if n < 0:", f"    {target} = None" if nullable else f"    raise ProtocolError('{label} is null')")
         self.put("else:")
         self.indent += 1
 
     def _array(self, target: str, spec: Any, label: str) -> None:
-        """The elements of an array that is not null; their number is compared with the remaining bytes."""
+        """The elements of a non-null array, whose count is compared with the remaining bytes."""
         least = least_of(spec, self.version, self.flexible)
         self.put(f"if n * {least} > end - pos: raise ProtocolError('{label} announces more than there is')")
-        if is_fixed(spec):  # cheap ones count as an eighth of an element each, and short arrays are free
+        if is_fixed(spec):  # eight cheap elements count as one, and short arrays are free
             self.put("if n > 7: spend(budget, n >> 3)")
             if spec == "uuid":
                 self.put(f"{target} = [bytes(view[at:at + 16]) for at in range(pos, pos + n * 16, 16)]")
@@ -177,7 +177,7 @@ class _ReaderSource(Source):
 
     def _tag(self, target: str, field: Field) -> None:
         nullable = field.nullable(self.version)
-        if nullable and isinstance(field.spec, type):  # here zero means null, unlike outside of tags
+        if nullable and isinstance(field.spec, type):  # here zero means null, unlike outside tags
             self.put("mark, pos = uvarint(view, pos)", f"if not mark: {target} = None")
             self.put(f"else: {target}, pos = {self._sub(field.spec)}(view, pos, end, budget)")
         else:

@@ -1,4 +1,4 @@
-"""The meaning of an API key: its name, classes, versions, and the form of its headers."""
+"""The meaning of an API key: its name, classes, versions, and header versions."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def is_spoken(key: int, version: int) -> bool:
 
 
 def request_header_version(key: int, version: int) -> int:
-    """2 where the request is flexible, else 1. KeyError for an unknown key."""
+    """2 for a flexible request, else 1. KeyError for an unknown key."""
     return 2 if version >= APIS[key].flexible_request else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """1 where the response is flexible, else 0; always 0 for ApiVersions, so that any client can read it (KIP-511)."""
+    """1 for a flexible response, else 0; always 0 for ApiVersions, so that any client can read it (KIP-511)."""
     return 1 if version >= APIS[key].flexible_response and key != API_VERSIONS else 0

@@ -20,7 +20,7 @@ MOST_BYTES = 128 * 1024 * 1024
 Record data does not count: its readers have their own limits.
 """
 SPLICE_FROM = 4096
-"""Bytes from which on a records field is spliced rather than copied."""
+"""The size in bytes from which a records field is spliced rather than copied."""
 
 _packers = {spec: Counted(letter, "pack") for spec, letter in FORMATS.items()}
 
@@ -143,7 +143,7 @@ class _WriterSource(Source):
             value = f"o.{field.name}"
             self.put(f"if {self._differs(value, field.default)}:")
             self.indent += 1
-            # The field goes into a buffer of its own, because its size comes first.
+            # The field is written to a separate buffer, because its size comes first.
             self.put("outer, out, around, splices = out, bytearray(), splices, None")
             if field.spec == "uuid":
                 self._check_uuid(value)

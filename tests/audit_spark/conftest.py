@@ -19,11 +19,11 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
 }
-"""For many small queries instead of one large one."""
+"""Settings for many small queries instead of a large query."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have all tests with a session run in one process, which xdist does with `--dist loadgroup`."""
+    """Run all tests with a session in one process, as xdist does with `--dist loadgroup`."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -14,7 +14,7 @@ ID_FILE = "partition.metadata"
 
 
 class Restless:
-    """The folder and what happened to every batch. `act` does one thing at random."""
+    """The folder, and the fate of every batch. `act` performs one random operation."""
 
     def __init__(self, root: Path, rng: random.Random, name: str = "orders-0", topic_id: str = "") -> None:
         self.folder, self.rng = root / name, rng
@@ -27,7 +27,7 @@ class Restless:
         self.segments: dict[int, dict[int, bytes]] = {0: {}}
         """for each segment's first offset, the batches by base offset"""
         self.removed: set[int] = set()
-        """what the cleaner or retention removed"""
+        """removed by the cleaner or by retention"""
         self.path(0).touch()
 
     def path(self, first: int, suffix: str = "") -> Path:
@@ -50,7 +50,7 @@ class Restless:
             self.path(self.offset).touch()
 
     def clean(self, count: int, keep: float, *, half: bool = False) -> None:
-        """Rewrite the first closed segments as one; `half`: the state before the cleaner's last step."""
+        """Rewrite the first closed segments as one segment; `half` stops before the cleaner's last step."""
         firsts = sorted(self.segments)[:-1][:count]
         if not firsts:
             return

@@ -18,7 +18,7 @@ from wirebroker_audit.logs.planning import SMALL_BYTES
 
 
 def make_logs(folder: Path) -> Made:
-    """A directory of small partitions with faults, and one that is too large for the driver to read itself."""
+    """A directory of small partitions with faults, and a directory too large for the driver to read itself."""
     made = make_directory(folder, seed=6, partitions=4)
     large = Writer("large", 0, random.Random(4))
     for each in range(5):
@@ -28,7 +28,7 @@ def make_logs(folder: Path) -> Made:
 
 
 def check_audit(address: str, made: Made, origin: str, environment: Mapping[str, str], out: Path) -> None:
-    """Audits the directory at this address with the command and its executors, which find the faults and nothing else."""
+    """Audits the directory at this address with the command and its executors, which find exactly the planted faults."""
     command = [sys.executable, "-m", "wirebroker", "audit", "--path", address, "--out", out]
     environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA} | environment
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

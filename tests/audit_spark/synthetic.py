@@ -1,4 +1,4 @@
-"""Makes Kafka log directories with known faults, byte by byte. It shares no code with the audit that must find them.
+"""Makes Kafka log directories with known faults, byte by byte. It shares no code with the audit.
 
 made = make_directory(folder, seed=1, partitions=40)
 made.faults      # kind, topic, partition, first sequence, first offset of everything that is wrong
@@ -101,7 +101,7 @@ class Writer:
         self, pid: int, epoch: int = 0, *, count: int = 0, seq: int | None = None, attributes: int = 0,
         values: list[bytes] | None = None, advance: bool = True,
     ) -> int:  # fmt: skip
-        """Writes a batch with the next sequences, or with others. Returns its offset."""
+        """Writes a batch with the next sequences, or with given sequences. Returns its offset."""
         self.time += self.rng.randint(0, 50)
         values = values or self.values(count or self.rng.randint(1, 6))
         first = self.sequences.get((pid, epoch), 0) if seq is None else seq
@@ -117,7 +117,7 @@ class Writer:
         return at
 
     def roll(self) -> None:
-        """A new segment begins here."""
+        """Begins a new segment."""
         self.segments.append((self.offset, len(self.pieces)))
 
     def save(self, folder: Path) -> None:
@@ -141,7 +141,7 @@ def ordinary(log: Writer) -> None:
 
 
 def plain(log: Writer) -> None:
-    """A producer without idempotence; its sequences mean nothing."""
+    """A producer without idempotence, whose sequences have no meaning."""
     for sequence in (-1, -5, 3):
         log.put(batch(log.offset, values := log.values(2), seq=sequence, time=log.time), len(values))
 
@@ -170,7 +170,7 @@ def expired(log: Writer) -> None:
 
 
 def transacted(log: Writer) -> None:
-    """Transactions that were committed and aborted, the way that bumps the epoch with each (transaction version 2)."""
+    """Committed and aborted transactions of a producer that bumps its epoch with each (transaction version 2)."""
     for epoch in range(3):
         values = log.values(2)
         log.data(7004, epoch, values=values, attributes=TRANSACTIONAL)
@@ -182,14 +182,13 @@ def transacted(log: Writer) -> None:
 
 
 def late_first(log: Writer) -> None:
-    """A producer without state here may begin anywhere."""
+    """A producer without state here may begin at any sequence."""
     log.data(7006, seq=17)
     log.data(7006)
 
 
 def without_epoch(log: Writer) -> None:
-    """A producer that has an id and no epoch is not checked, and neither is the beginning of the epoch that it gets
-    afterwards."""
+    """A producer with an id and no epoch is not checked, nor is the beginning of its later epoch."""
     log.data(7007, -1, seq=7)
     log.data(7007, -1, seq=7)
     log.data(7007, 0, seq=3)
@@ -197,11 +196,11 @@ def without_epoch(log: Writer) -> None:
 
 
 def compacted(log: Writer) -> None:
-    """A follower's copy of a compacted log: only the missing offsets show the compaction, no file beside the log."""
+    """A follower's copy of a compacted log: only missing offsets show the compaction, because no checkpoint is there."""
     log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # now compaction may be the reason
     log.data(7010, count=1, attributes=TRANSACTIONAL)
     log.end(7010, 0, commit=True)
-    log.offset += 2  # this producer's next transaction, all of whose records are gone
+    log.offset += 2  # this producer's next transaction, whose records are all gone
     log.sequences[7010, 0] += 2
     seq = 0
     for left in ([1, 3], None, [], [2], None, [4]):
@@ -350,8 +349,9 @@ def application_duplicate(log: Writer) -> None:
 
 
 def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None = None) -> int:
-    """Writes a batch whose records depend only on the producer and the sequences. Returns its offset. `known` is its lowest
-    sequence that is already stored: the audit must report the duplicate."""
+    """Writes a batch whose records are determined by the producer and the sequences. Returns its offset. `known` is the
+    producer's lowest stored sequence: the audit must report the duplicate.
+    """
     values = [f"{log.topic}-{log.partition} {pid} {(first + each) % WRAP}".encode() for each in range(count)]
     at = log.data(pid, seq=first % WRAP, values=values, advance=False)
     if known is not None:
@@ -368,7 +368,7 @@ def apart(log: Writer) -> None:
 
 
 def rebatched(log: Writer) -> None:
-    """Several batches are stored again as one, again as two with another border, and again unchanged."""
+    """Several batches are stored a second time as one batch, as two batches with another border, and unchanged."""
     pid, first = 8016, log.rng.choice((0, WRAP - 4))
     stretches = [(0, 3), (3, 2), (5, 1), (6, 4)]
     for start, count in stretches:
@@ -381,7 +381,7 @@ def rebatched(log: Writer) -> None:
 
 
 def overlapping(log: Writer) -> None:
-    """Batches that are partly new: after the stored sequences, and before them; then a gap."""
+    """Batches that are partly new, after and before the stored sequences; then a gap."""
     pid, first = 8017, log.rng.choice((0, WRAP - 6))
     resend(log, pid, first + 5, 3)
     apart(log)
@@ -395,7 +395,7 @@ def overlapping(log: Writer) -> None:
 
 
 def scattered(log: Writer) -> None:
-    """A batch whose first and last sequences were stored before, the last before the first, and none between them."""
+    """A batch whose first and last sequences are already stored, the last before the first, and no sequence between them."""
     pid, first = 8018, log.rng.choice((0, WRAP - 5))
     resend(log, pid, first + 6, 2)
     apart(log)
@@ -429,13 +429,13 @@ def torn_tail(log: Writer) -> None:
 
 
 def unwritten(log: Writer) -> None:
-    """After a power failure: the file has its new length, but not its new bytes. Only at the very end."""
+    """After a power failure the file has its new length, but not its new bytes. Only at the very end."""
     log.fault("torn_tail", -1, log.offset)
     log.pieces.append(bytes(log.rng.randint(1, 5000)))
 
 
 def zeros(log: Writer) -> None:
-    """Preallocated space that is not used yet. It is only at the very end, and correct."""
+    """Unused preallocated space. It is only at the very end, and correct."""
     begin = log.segments[-1][1] if log.segments else 0
     log.pieces.append(bytes(-sum(map(len, log.pieces[begin:])) % (1 << 20)))
 

@@ -1,4 +1,4 @@
-"""The example for Airflow: what its task does, in a real audit; and its DAG, with stand-ins for Airflow's decorators."""
+"""The example for Airflow: its task in a real audit, and its DAG with stand-ins for Airflow's decorators."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def test_a_large_log_is_compared_batch_by_batch(spark: SparkSession, tmp_path: P
 
 @pytest.fixture(scope="module")
 def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterable[dict[str, Any]]:
-    """Raw producers' batches, audited over the wire with trace and journal: B4 to B9 and A16 in one audit."""
+    """Batches of raw producers, audited over the wire with trace and journal: B4 to B9 and A16 in one audit."""
     folder = tmp_path_factory.mktemp("story")
     with MockKafka(topics={"orders": 1, "plain": 1, "spread": 2}) as kafka:
         six_in_flight(kafka)
@@ -251,7 +251,7 @@ def plain_batch() -> bytes:
 
 
 def six_in_flight(kafka: MockKafka) -> None:
-    """Flow B4: the acknowledgement of the first of six was lost, its retry comes too late, and the epoch is bumped."""
+    """Flow B4: of six batches the first acknowledgement is lost, the retry comes too late, and the epoch is bumped."""
     producer = RawProducer(kafka)
     for sequence in range(6):
         producer.send(sequence)
@@ -332,7 +332,7 @@ def test_what_cannot_be_audited_is_said_at_once(
 def test_what_cannot_be_followed_is_said_in_a_sentence(
     flags: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file may be gone when Spark reads it. This is left out here."""
+    """A file may be gone when Spark reads it. This test leaves this case out."""
     monkeypatch.chdir(tmp_path)
     make_directory(tmp_path / "logs", seed=1, partitions=1, faults=())
     Path("file").write_text("")
@@ -430,7 +430,7 @@ def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) 
 
 
 def broken(writer: Writer, at: int, how: str) -> None:
-    """The batch at this place among the written ones, damaged beyond its checksum."""
+    """The batch with this number, damaged beyond its checksum."""
     raw = bytearray(writer.pieces[at])
     if how == "torn":
         del raw[70:]

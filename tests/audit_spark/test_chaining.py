@@ -1,4 +1,4 @@
-"""The runs of a segment that was read in parts are those of the segment that was read at once."""
+"""A segment read in parts has the same runs as a segment read whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open transactions, and what their coordinators know about them."""
+"""Open transactions, and their state at the coordinators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """`till 3` has committed one transaction on `orders`, and is in the middle of its second one."""
+    """`till 3` has committed one transaction on `orders`, and is halfway through its second."""
     with MockKafka(topics=["orders"], data=tmp_path / "logs") as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "till 3", "log_level": 0})
         producer.init_transactions(20)

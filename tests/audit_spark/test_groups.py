@@ -27,7 +27,7 @@ NOW = 2**60
 
 
 class Shop:
-    """A broker with 20 orders, and what its groups do."""
+    """A broker with 20 orders, and the commits of its groups."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._config = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
@@ -43,7 +43,7 @@ class Shop:
         consumer.close()
 
     def transform(self, group: str, offset: int, outputs: int, end: str = "commit") -> None:
-        """Commits this offset and this many outputs in one transaction of the group's producer."""
+        """Commits this offset and this number of outputs in one transaction of the group's producer."""
         if group not in self._producers:
             self._producers[group] = Producer(self._config | {"transactional.id": group})
             self._producers[group].init_transactions(20)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def in_java(what: Callable[[], None]) -> Callable[[], None]:
-    """The same, as a function of the module that makes calls to the JVM."""
+    """The same as a function of the module that calls the JVM."""
     module = {"__name__": "py4j.clientserver", "what": what}
     exec("def call(): what()", module)
     return module["call"]  # type: ignore[return-value]
@@ -48,7 +48,7 @@ class Context:
 
 
 def during(job: Callable[[], None], interruption: Interruption, context: Context, cancel: bool = True) -> None:
-    """Does a job as if the JVM did it, and then something else."""
+    """Runs a job as the JVM would, and then another action."""
     with interruption:
         interruption.watch(context, cancel=cancel)
         in_java(job)()
@@ -125,7 +125,7 @@ def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(number: signal.
 
 
 class Killed(BaseException):
-    """Stands for the end of the process, after which nothing runs."""
+    """Stands for the end of the process."""
 
 
 @pytest.mark.parametrize("steps", range(9))

@@ -15,7 +15,7 @@ from wirebroker_audit.inputs.policy import Policy
 
 
 class Query:
-    """A stream that reports these findings one after another until Ctrl-C ends it."""
+    """A stream that reports these findings in turn until Ctrl-C ends it."""
 
     def __init__(self, out: Path, moments: list[dict[str, Any]]) -> None:
         self._out, self._moments = out, moments

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LogStart = tuple[str, int, int]
 LOG_STARTS = StructType([schema.BOUNDS[name] for name in ("topic", "partition", "log_start")])
 UNREADABLE = (bad_length, bad_magic, cut)
-"""After a stop, the offset that is expected at such bytes is not known; so a stream words this damage otherwise."""
+"""After a stop, the expected offset at such bytes is unknown, so a stream has another sentence for this damage."""
 AT_ONCE = 8
 
 
@@ -65,7 +65,7 @@ def scanned(folder: Path, begin: Mark, end: Mark) -> list[pa.RecordBatch]:
 
 
 def micro_batches_of(logs: Path, starts: list[LogStart], dice: random.Random, *, whole: bool) -> list[pa.Table]:
-    """Returns what a stream reads from all partitions, micro-batch by micro-batch, or the whole log, segment by segment."""
+    """Returns all rows that a stream reads, micro-batch by micro-batch, or that a whole audit reads, segment by segment."""
     log_start = {f"{topic}-{partition}": start for topic, partition, start in starts}
     steps = []
     for folder in sorted(logs.iterdir()):
@@ -91,7 +91,7 @@ def by_segment(runs: pa.Table) -> pa.Table:
 
 
 def joined_in_folders(read: list[pa.Table]) -> pa.Table:
-    """The runs, joined eight by eight until there is one folder."""
+    """The runs after joining folders eight by eight into a single folder."""
     folders = [pa.Table.from_batches([fold(each) for each in table.to_batches()], RUNS) for table in read]
     while len(folders) > 1:
         groups = [pa.concat_tables(folders[at : at + AT_ONCE]) for at in range(0, len(folders), AT_ONCE)]

@@ -15,7 +15,7 @@ from wirebroker_audit.folding.micro_batches import BREADTH, Folder, MicroBatches
 
 
 class Killed(BaseException):
-    """Nothing runs after this exception, as after a signal that cannot be caught."""
+    """No code handles this exception, as with a signal that cannot be caught."""
 
 
 class Shaky:

@@ -1,4 +1,4 @@
-"""Records as rows: batches of one record are read all at once, and give the same rows as the general reader."""
+"""Records as rows: the fast reader of single-record batches returns the same rows as the general reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows_of(chunk: Chunk) -> list[dict[str, Any]]:
 
 
 def one_by_one(chunk: Chunk, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Returns the rows that are read without the reader of single records."""
+    """Returns the rows of the general reader."""
     none = np.empty(0, np.int64)
     with monkeypatch.context() as patched:
         patched.setattr(records, "find_singles", lambda view, places: find_singles(view, none))

@@ -29,7 +29,7 @@ from wirebroker_audit.reading.remote import RemotePath, place
 
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the buckets of an S3 whose address is in the environment."""
+    """The folder with the buckets of an S3 whose address is in the environment."""
     (tmp_path / "s3").mkdir()
     with serving(tmp_path / "s3") as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)

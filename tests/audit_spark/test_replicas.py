@@ -1,4 +1,4 @@
-"""Which of a partition's replicas is read, and what a comparison of all replicas shows."""
+"""Which replica of a partition the audit reads, and what a comparison of all replicas shows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
-    """Writes this many batches of ten records. Two logs of one seed begin alike."""
+    """Writes this many batches of ten records. Two logs from the same seed begin alike."""
     writer = Writer("orders", 0, random.Random(seed))
     for number in range(batches):
         if roll and number:
@@ -167,9 +167,9 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
 def kafka_4_3_1(tmp_path: Path) -> Path:
     """The log directories of three nodes of Kafka 4.3.1 with replication.factor=2 (large indexes are cut).
 
-    `unclean-0`: 50 records; node 2 was stopped; 100 more, committed by node 1 alone; node 1 was killed for good, node 2 became
-    the leader, 20 records. `again-0`: 50 records on nodes 1 and 2, deleted and created again on 2 and 3 while node 1 was
-    dead, 20 records. `fine-0`: 70 records on nodes 3 and 2. Nodes 2 and 3 were killed in the end.
+    `unclean-0`: 50 records; node 2 stops; 100 more records, which node 1 alone commits; node 1 dies for good, node 2 becomes
+    leader, 20 records. `again-0`: 50 records on nodes 1 and 2, deleted and created again on 2 and 3 while node 1 was dead, 20
+    records. `fine-0`: 70 records on nodes 3 and 2. Nodes 2 and 3 were killed in the end.
     """
     with tarfile.open(Path(__file__).parents[1] / "data" / "replicas-kafka-4.3.1.tar.xz") as file:
         file.extractall(tmp_path / "real", filter="data")
@@ -329,7 +329,7 @@ def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_missing_offsets_are_certain_only_where_a_file_tells_of_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    """A folder that was copied alone may belong to a compacted topic."""
+    """A folder copied alone may belong to a compacted topic."""
     writer = log(1)
     writer.offset += 5
     writer.data(1, count=10)

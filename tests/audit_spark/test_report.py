@@ -102,7 +102,7 @@ TEXT = re.compile(r'<text style="font-size: ([\d.]+)px([^"]*)"([^>]*)>([^<]*)</t
 
 
 def texts(svg: str) -> list[tuple[str, float, float, float]]:
-    """Each text, its size, and where it begins and ends across the picture in matplotlib's font, which is a wide one."""
+    """Each text, its size, and its left and right edge in matplotlib's wide font."""
     found = []
     for size, style, place, text in TEXT.findall(svg):
         if "rotate(-90" in place or "translate" in place:

@@ -1,4 +1,4 @@
-"""A real Kafka with TLS and SASL, reached as `--command-config` says. Needs java and Kafka's jars; no Spark here."""
+"""A real Kafka with TLS and SASL, reached as `--command-config` says. Needs java and Kafka's jars, but not Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kafka() -> Iterator[KafkaServer]:
 
 
 def reach(kafka: KafkaServer, tmp_path: Path, protocol: str, text: str = "") -> str:
-    """Returns the error that a client of this listener gets, or "" if there is none."""
+    """Returns the error for a client of this listener, or ""."""
     path = tmp_path / "client.properties"
     folder = kafka.security.folder
     path.write_text(f"security.protocol={protocol}\n" + text.replace("{ca}", str(folder / "ca.pem")))

@@ -1,4 +1,4 @@
-"""Segment files as the audit reads them: splits, runs, and what damage looks like. No Spark here."""
+"""Segment files as the audit reads them: splits, runs, and rows about damage. No Spark here."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -
 
 
 def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
-    """A replica copies what its leader has kept. The cleaner writes its checkpoint when a pass has ended."""
+    """A replica copies the batches that its leader has kept. The cleaner writes its checkpoint when a pass has ended."""
     with MockKafka(data=tmp_path) as kafka:
         kafka.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
         kafka.create_topic("gone", 1, {"cleanup.policy": "compact"})
@@ -310,7 +310,7 @@ def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: 
 
 
 def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:
-    """A later segment does not show how far a replica reaches, and neither does its size if space is preallocated."""
+    """Neither a later segment nor, with preallocated space, the file size shows how far a replica reaches."""
     writer = log(tmp_path)
     writer.data(1)
     writer.roll()

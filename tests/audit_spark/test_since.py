@@ -50,7 +50,7 @@ def covered(logs: Path) -> ReportState:
 
 
 def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]:
-    """Returns what is read after the state: segment and base offset of each batch."""
+    """Returns the segment and base offset of each batch after the state."""
     found = onward(state, find_partitions(logs), find_pieces(logs))
     rows = [row for split in found.pieces for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     assert {row["problem"] for row in rows} <= {None}
@@ -59,7 +59,7 @@ def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]
 
 
 def log(batches: int, *rolls: int, seed: int = 1) -> Writer:
-    """Batches of one record each; a segment begins at each of these offsets."""
+    """Batches of one record each; each of these offsets begins a segment."""
     writer = Writer("orders", 0, random.Random(seed))
     for number in range(batches):
         if number in rolls:
@@ -174,7 +174,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
 
 
 def test_two_audits_find_what_one_of_the_whole_finds_also_across_the_seam(spark: SparkSession, tmp_path: Path) -> None:
-    """A gap and a duplicate at the border, a transaction that is open on the first day, damage at the end of the file."""
+    """A gap and a duplicate at the border, an open transaction at the end of the first day, damage at the end of the file."""
     writer = Writer("orders", 0, random.Random(3))
     for _ in range(4):
         writer.data(1, count=2)

@@ -1,4 +1,6 @@
-"""A log as Spark reads it, whole or as a stream, with damage, retention, and unreadable files. No Spark is started here."""
+"""A log as Spark reads it, whole or as a stream, with damage, retention, and unreadable files. These tests do not start
+Spark.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark-submit` with executors in processes of their own, that have our packages from `--py-files` alone."""
+"""`spark-submit` with separate executor processes that get our packages only from `--py-files`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def packages(folder: Path) -> Path:
 
 
 def foreign_python(folder: Path) -> Path:
-    """A Python that has the libraries but not our packages: a path file inside a path file's folder is not read."""
+    """A Python with the libraries but without our packages, because a path file in a path file's folder is ignored."""
     venv.create(folder, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(root: Path) -> Iterator[str]:
-    """The address of an S3 whose buckets are the folders in `root`."""
+    """The address of an S3 whose buckets are the subfolders of `root`."""
     handler = type("Handler", (_Handler,), {"root": root})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

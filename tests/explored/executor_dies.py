@@ -1,4 +1,4 @@
-"""Sends three records. The first run on an executor of Spark kills the executor (SIGKILL), then one run leaves a mark."""
+"""Sends three records. The first run on a Spark executor kills it (SIGKILL); a later run leaves a mark."""
 
 import os
 import signal

@@ -49,7 +49,7 @@ def commit_first() -> None:
 
 
 def transactional() -> None:
-    """Everything in one transaction, which is aborted and tried again as a whole."""
+    """One transaction for everything, which is aborted and retried as a whole."""
     producer = Producer({**where, **quick, "transactional.id": "billing"})
     producer.init_transactions(10)
     done, first = 0, None

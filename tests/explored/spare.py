@@ -1,4 +1,4 @@
-"""Sends an order, and once more by another producer if that fails; never looks at the result of that one."""
+"""Sends an order, after a failure with a second producer, whose result it ignores."""
 
 import os
 

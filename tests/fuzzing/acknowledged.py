@@ -12,7 +12,7 @@ from kafkawire.primitives import Buffer
 
 
 class Batch(NamedTuple):
-    """One batch: its header, and its records as bytes."""
+    """One batch: its header, and the bytes of its records."""
 
     header: BatchHeader
     records: bytes
@@ -29,19 +29,19 @@ class Log(NamedTuple):
 
 
 TopicId = Callable[[Any], bytes | None]
-"""The id of a topic that a request names, by its name or id; None if there is none."""
+"""The id of a topic that a request names by name or id; None for an unknown topic."""
 AS_SENT = ("producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
 """Batches that a broker stores unchanged. The response to a producer's repeated batch has the offset of the first copy."""
 
 
 class Acknowledged:
-    """Batches by topic id, partition and offset. A topic that is deleted takes its batches with it."""
+    """Batches by topic id, partition and offset. Deleting a topic deletes its batches."""
 
     def __init__(self) -> None:
         self._batches: dict[tuple[bytes, int], dict[int, Batch]] = {}
 
     def note(self, request: Any, response: Any, topic_id: TopicId) -> None:
-        """Remember what this answer says is stored."""
+        """Remember the batches that this response acknowledges."""
         sent: dict[tuple[Any, int], list[Any]] = {}
         for topic in request.topic_data:
             for partition in topic.partition_data:

@@ -1,4 +1,6 @@
-"""Record data for fuzzed Produce requests: good batches, and batches whose header, records or compression lie."""
+"""Record data for fuzzed Produce requests: good batches, and batches with a wrong header, wrong records or wrong
+compression.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def _record(random: Random, number: int) -> Record:
 
 
 def damaged_batch(random: Random, batch: bytes) -> bytes:
-    """Returns the batch with something wrong in it. Mostly the CRC is right, so that the broker reads the rest."""
+    """Returns the batch with an error in it. Mostly the CRC is right, so that the broker reads the rest."""
     ways = (_header, _header, _header, _body, _body, _records, _compression, _bomb, _marker, _bytes, _several, _old)
     return (random.choice(ways) if len(batch) >= HEADER_SIZE else _bytes)(random, batch)
 
@@ -91,7 +93,7 @@ def _body(random: Random, batch: bytes) -> bytes:
 
 
 def _records(random: Random, batch: bytes) -> bytes:
-    """Records whose offsets, times and order are not what the header says."""
+    """Records whose offsets, times and order contradict the header."""
     deltas = random.choice(((0, 0), (1, 0), (5, 6), (0, 2**31 - 1), (-1, 0), (2**31 - 2, 2**31 - 1)))
     times = random.choice((0, -1, 2**62, -(2**62), 2**63 - 1))
     records = [Record(delta, times, b"key", b"value") for delta in deltas]

@@ -1,4 +1,4 @@
-"""Runs many cases one after the other, and reports each cause of failure once, with the way to repeat it."""
+"""Runs many cases in turn, and reports each cause of failure once, with the command that repeats it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fuzzing.script import Finding, Script, minimise
 from fuzzing.served import ServedCase
 
 MINIMISING = 20.0
-"""The most seconds that are spent on making a finding smaller."""
+"""How many seconds may be spent on reducing a finding."""
 
 
 @dataclass(slots=True)
 class Found:
-    """A finding, how often it occurred, and the command that repeats it."""
+    """A finding, its number of occurrences, and the command that repeats it."""
 
     finding: Finding
     replay: str
@@ -72,7 +72,7 @@ Told = Callable[[Report], None]
 
 
 def seeds(first: int, minutes: float) -> Iterator[int]:
-    """Yields seeds from the first on for `minutes`, at least one seed."""
+    """Yields successive seeds for `minutes`, at least one seed."""
     end = time.monotonic() + minutes * 60
     for seed in count(first):
         yield seed
@@ -171,7 +171,7 @@ def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
 
 
 def _smaller(seed: int, script: Script, finding: Finding, folder: Path) -> tuple[Finding, str]:
-    """Save the finding's script with as few steps as it takes. Returns the finding, and what repeats it."""
+    """Save the finding's script with as few steps as it takes. Returns the finding and the script that repeats it."""
     end = time.monotonic() + MINIMISING
     fails = still_fails(script.setting, finding.kind)
     steps = minimise(script.steps, fails, lambda: time.monotonic() < end) if fails(script.steps) else script.steps

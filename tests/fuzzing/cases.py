@@ -1,4 +1,4 @@
-"""One case: a seed, the setting and requests that it determines, its result, and the script that repeats it."""
+"""One case: a seed, its setting and requests, its result, and the script that repeats it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from wirebroker.apis import SERVED
 OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup", "SyncGroup", "OffsetCommit",
          "TxnOffsetCommit",
          "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics", "Heartbeat")  # fmt: skip
-"""APIs that change something. An API that is named twice is chosen twice as often."""
+"""APIs that change something. An API named twice is chosen twice as often."""
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
            "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
-"""The last requests of a good client, after all requests of the others."""
+"""The last requests, of a good client, after all other clients' requests."""
 CONNECTIONS = 4
 GOOD = 99
 """The number of the connection that sends these last requests."""
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Case:
-    """Makes up requests and plays them at once, because later requests name what earlier responses contained."""
+    """Makes up requests and plays them at once, because later requests use values of earlier responses."""
 
     def __init__(self, seed: int, apis: Sequence[str] = (), steps: int | None = None) -> None:
         self.random = Random(f"requests-{seed}")
@@ -137,7 +137,7 @@ class Case:
 
     @staticmethod
     def _count_sequences(made: Made, response: Response) -> None:
-        """The next batch of a producer follows the one that was acknowledged."""
+        """The next batch of a producer follows its acknowledged batch."""
         producer = made.producer
         if producer is None or response.asked.request is None:
             return
@@ -149,7 +149,7 @@ class Case:
                     producer.sequences[where] = (producer.sequences.get(where, 0) + count) % 2**31
 
     def _good_client(self) -> None:
-        """Asks for everything that the others may have damaged; each request must get a response."""
+        """Requests everything that the other clients may have damaged; each request must get a response."""
         for number in range(self.world.setting.brokers):
             self._do(Step("start broker", number))
         for name in LASTING:

@@ -38,7 +38,7 @@ schemathesis.openapi.media_type(TOML, FAULT_TEXT.map(lambda text: text.encode("u
 TIMEOUT = 0.02
 """The most seconds for which a request may wait for records or verdicts."""
 LONGEST = 10.0
-"""Seconds after which a request that is not answered is a finding; the machine may be busy."""
+"""Seconds after which an unanswered request is a finding; the machine may be busy."""
 
 
 class Unfit(AssertionError):
@@ -79,7 +79,7 @@ class ControlFuzz:
         return [each for each in found if each.path != "/events"]
 
     def run(self, operation: Any, number: int, examples: int) -> None:
-        """Calls one operation this often. Raises Unfit, or what schemathesis found."""
+        """How often one operation is called. Raises Unfit, or the error of schemathesis."""
         modes = st.one_of(
             [operation.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)]
         )

@@ -1,4 +1,4 @@
-"""The state of a broker that must survive kill −9 and a restart, read over the wire."""
+"""The state of a broker that must survive kill −9 and a restart, as read over the wire."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ OFFSETS = "the offsets of group"
 Ask = Callable[[Message, int], Any]
 """Sends a request of a version and returns the response."""
 TOPIC, DYNAMIC_TOPIC = 2, 1
-"""A kind of resource, and the source of a setting that was set for it."""
+"""A kind of resource, and the source of its own settings."""
 
 
 def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
-    """Topics with their ids, partitions and settings, committed offsets, and transactions, each by its name."""
+    """Topics with ids, partitions and settings, committed offsets, and transactions, all by name."""
     known: dict[str, Any] = {}
     for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
         known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))
@@ -53,7 +53,7 @@ def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Returns the differences as sentences; empty if there are none."""
+    """Returns the differences as sentences."""
     told = [
         f"{what}: {before.get(what)!r}, and afterwards {after.get(what)!r}"
         for what in sorted(before.keys() | after.keys())

@@ -1,7 +1,7 @@
 """Data directories that a stranger has made: links, pipes, names, sizes, and records that no broker writes, in sound batches.
 
-A start may serve such a directory, or refuse it with one sentence. It must not touch, change or read anything outside of it,
-and it must end. Everything beside the directory is compared, and Python reports each file and folder that the broker touches.
+A start may serve such a directory, or refuse it with a sentence. It must end, and must not read or change anything outside the
+directory. The test compares everything next to the directory, and Python reports each file and folder that the broker touches.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class HostileCase:
         self.did: list[str] = []
 
     def run(self) -> Outcome:
-        """Makes the directory, starts a broker there, and compares everything beside the directory."""
+        """Makes the directory, starts a broker on it, and compares everything next to the directory."""
         begun = time.process_time()
         with tempfile.TemporaryDirectory(dir=scratch_folder()) as name:
             place = Path(name).resolve()
@@ -102,7 +102,7 @@ class HostileCase:
         (self.outside / "folder-0").mkdir()
         shutil.copytree(self.data / "orders-0", self.outside / "orders-0")
         for _ in range(self.random.randint(1, 3)):
-            with suppress(OSError, WireError):  # two strange things do not go together
+            with suppress(OSError, WireError):  # these two strange entries exclude each other
                 self.random.choice(self.kinds)(self)
         before, touched = _seen(place), set[str]()
         try:
@@ -129,16 +129,16 @@ class HostileCase:
     # Hostile changes
 
     def _plain(self) -> Path:
-        """A file in the directory, or a place where there is nothing. Raises OSError."""
+        """A file in the directory, or an unused path. Raises OSError."""
         return _plain(self._file())
 
     def _file(self) -> Path:
-        """A file or folder in the directory, that is there or that the broker may make."""
+        """A file or folder in the directory that exists or that the broker may create."""
         there = sorted(str(path.relative_to(self.data)) for path in self.data.rglob("*"))
         return self.data / self.random.choice((*there, *FILES))
 
     def link(self) -> None:
-        """Puts something else in the place of a file or folder."""
+        """Replaces a file or folder with something else."""
         path, kind = self._file(), self.random.choice(tuple(KINDS))
         self.did.append(f"{kind} at {path.relative_to(self.data)}")
         if path.is_dir() and not path.is_symlink():
@@ -210,7 +210,7 @@ STRANGE: tuple[Callable[[HostileCase], None], ...] = (
 
 
 def _plain(path: Path) -> Path:
-    """Returns the path, if a file or nothing is there. Raises OSError."""
+    """Returns the path if it is a file or does not exist. Raises OSError."""
     if path.is_symlink() or (path.exists() and (not path.is_file() or path.stat().st_size > 1 << 20)):
         raise FileExistsError(str(path))
     return path
@@ -241,7 +241,7 @@ def _template() -> tempfile.TemporaryDirectory[str]:
 
 
 def _seen(place: Path) -> dict[str, tuple[int, ...] | bytes | str]:
-    """Everything beside the directory, and beside the place itself."""
+    """Everything next to the directory, and next to the place itself."""
     seen: dict[str, tuple[int, ...] | bytes | str] = dict.fromkeys(os.listdir(place), "")
     for path in (place / "outside", *(place / "outside").rglob("*")):
         found = path.lstat()
@@ -270,7 +270,7 @@ def _hooked() -> None:
 
 @contextmanager
 def watched(data: Path, touched: set[str]) -> Iterator[None]:
-    """Note each path that is opened to be used, made, renamed or removed outside of the directory, through links as well.
+    """Note each path outside the directory that is opened, created, renamed or removed, also through links.
 
     Files of Python and of this package are opened when modules are imported.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from kafkawire.declare import Message, Struct
 
 REMEMBERED = 12
-"""The number of values of each kind that are kept; the oldest value is forgotten first."""
+"""How many values of each kind are kept; the oldest value is forgotten first."""
 
 KINDS = {
     "topic_id": "topic_id", "member_id": "member_id", "leader": "member_id", "generation_id": "generation",
@@ -66,12 +66,12 @@ class Known:
             pool.append(value)
 
     def pick(self, kind: str, default: Any) -> Any:
-        """Returns one of the values of this kind, or the default if there is none."""
+        """Returns a known value of this kind, or the default."""
         pool = self._pools.get(kind)
         return self.random.choice(pool) if pool else default
 
     def all(self, kind: str) -> list[Any]:
-        """Every value of this kind that is remembered."""
+        """Every remembered value of this kind."""
         return list(self._pools.get(kind, ()))
 
     def learn(self, request: Message | None, response: Message) -> None:
@@ -80,7 +80,7 @@ class Known:
         if request is not None and getattr(response, "error_code", 0) in (
             0,
             79,
-        ):  # MEMBER_ID_REQUIRED names one as well
+        ):  # MEMBER_ID_REQUIRED names a member, too
             self._learn_who(request, response)
 
     def _learn_who(self, request: Any, response: Any) -> None:

@@ -95,7 +95,7 @@ def spoilt(examples: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 @cache
 def fault_files() -> tuple[str, ...]:
-    """Fault files that are good."""
+    """Valid fault files."""
     return (
         'seed = 7\n\n[[fault]]\nkind = "lose_ack"\napi = "Produce"\nnth = [2, 5]\n',
         '[[fault]]\nkind = "delay"\nms = 5\n',
@@ -170,7 +170,7 @@ mechanisms = { SCRAM-SHA-256 = 4096 }
 [api_versions]
 Fetch = [4, 12]
 """
-"""The file of a learned cluster that is good."""
+"""A valid file of a learned cluster."""
 LEARNED_WORDS = ("release", "exact", "settings", "altered", "features", "broker", "topic", "group", "quota", "acl", "user",
                  "unread", "api_versions")  # fmt: skip
 LEARNED_TEXT = st.one_of(
@@ -192,7 +192,7 @@ JOURNAL = st.lists(st.one_of(LINES, REPEATS, DEEP, st.text(max_size=30), VALUES.
 
 
 def _of_type(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of this type, and rarely others."""
+    """Values of this type, rarely of others."""
     if get_origin(hint) is Literal:
         fitting: st.SearchStrategy[Any] = st.sampled_from(get_args(hint))
     elif get_origin(hint) is tuple:
@@ -211,7 +211,7 @@ def _row(event: str) -> st.SearchStrategy[str]:
 
 
 def _typed_row(event: str) -> st.SearchStrategy[str]:
-    """Makes a row most of whose fields are valid, so that the row is shown."""
+    """Makes a row with mostly valid fields, so that the row is shown."""
     return st.tuples(_row(event), st.sampled_from((*HUGE_NUMBERS, 1_800_000_000_000))).map(
         lambda two: json.dumps(json.loads(two[0]) | {"time": two[1]})
     )
@@ -230,7 +230,7 @@ Given = Any
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader, its inputs, and the errors that it may raise."""
+    """A reader, its inputs, and its allowed errors."""
 
     inputs: st.SearchStrategy[Given]
     read: Callable[[Given], object]
@@ -274,7 +274,7 @@ def _decode(words: list[str]) -> None:
 
 
 def _quietly(words: list[str], codes: tuple[int, ...]) -> None:
-    """Run a command. Raises AssertionError if it ends with another exit code, or says nothing about a failure."""
+    """Run a command. Raises AssertionError for another exit code, or for a failure without a message."""
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         code = main(words)
@@ -368,11 +368,11 @@ READERS: dict[str, Reader] = {
         ADDRESSES)), _serve_flags, (),
     ),
 }  # fmt: skip
-"""Journals raise ValueError, whose message is the sentence."""
+"""Journals raise ValueError with a sentence as its message."""
 
 
 class Unfit(AssertionError):
-    """Raised if a reader raised an error that is not its own, gave no message, or took too long."""
+    """Raised if a reader raised a foreign error, gave no message, or took too long."""
 
 
 def check(name: str, given_: Given) -> None:

@@ -38,7 +38,7 @@ from wirebroker.requests.effects import Close, Respond, Shaped
 
 START = 1_800_000_000_000
 SLOW = 0.5
-"""Seconds of CPU that one piece of bytes may take."""
+"""Seconds of CPU time for one piece of bytes."""
 STEPS = 120
 LIMIT = 1 << 20
 """The largest request that passes."""
@@ -126,7 +126,7 @@ class RelayCase:
             self._over(link)
 
     def _settle(self) -> None:
-        """Delivers everything that is on its way, and checks that nothing is missing."""
+        """Delivers all bytes that are under way, and checks that none are missing."""
         for _ in range(200):
             before = [(len(link.forwarded), len(link.received), link.closed) for link in self.open]
             for link in list(self.open):
@@ -177,7 +177,7 @@ class RelayCase:
     # Requests and answers
 
     def _ask(self, link: Link) -> None:
-        """Writes a request, sometimes a damaged one."""
+        """Writes a request, sometimes damaged."""
         random = self.random
         key = KEYS[random.choice(OFTEN)] if random.random() < 0.6 else random.choice(list(APIS))
         version = random.choice(versions_of(request_class(key)))

@@ -1,4 +1,6 @@
-"""Requests made from their declarations: well-formed ones that name existing things, and the same with fields changed."""
+"""Requests made from their declarations: well-formed requests for existing things, and the same requests with changed
+fields.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ TEXTS: dict[str, str] = {
     "v3_and_below_transactional_id": "transactional_id", "group_instance_id": "instance", "instance_id": "instance",
     "path": "path",
 }  # fmt: skip
-"""Fields whose value is of a kind that `Known` has."""
+"""Fields with values of a kind in `Known`."""
 CHOICES: dict[str, tuple[Any, ...]] = {
     "acks": (-1, -1, -1, 1, 0), "timeout_ms": (0, 100, 5000), "max_wait_ms": (0, 0, 50, 500), "min_bytes": (0, 1, 1, 1000),
     "max_bytes": (1 << 20, 1 << 20, 100), "partition_max_bytes": (1 << 20, 1000, 0), "isolation_level": (0, 1),
@@ -81,7 +83,7 @@ MOST_BYTES = 32 << 20
 
 
 class Made(NamedTuple):
-    """One request as it goes over the wire, without the header."""
+    """The body of a request as sent over the wire."""
 
     message: Message
     body: bytes
@@ -123,7 +125,7 @@ class Author:
     # Well-formed
 
     def _somebody(self, api: str) -> tuple[Member | None, Producer | None]:
-        """A member and a producer who may send this, mostly one of the latest."""
+        """A member and a producer that may send this request, mostly a recent member and producer."""
         members = [each for each in self.known.members if each.classic != api.startswith("ConsumerGroup")]
         producers = [each for each in self.known.producers if each.transactional_id is not None or "Txn" not in api]
         latest = self.random.random() < 0.5
@@ -142,7 +144,7 @@ class Author:
         return made
 
     def _settle_settings(self, made: Any) -> None:
-        """Let a setting have a value of its own kind, and a resource a name of its kind."""
+        """Give a setting a value of its kind, and a resource a name of its kind."""
         if hasattr(made, "resource_type") and hasattr(made, "resource_name"):
             names = {
                 2: self.known.pick("topic", "orders"),
@@ -167,7 +169,7 @@ class Author:
         return self._one(cls, field.name, field.spec, version)
 
     def _one(self, cls: type[Struct], name: str, spec: Any, version: int) -> Any:
-        """Returns one value: mostly a known value, rarely anything."""
+        """Returns a value, mostly a known value."""
         if isinstance(spec, type):
             return self._fill(spec, version)
         if spec == "bool":
@@ -241,7 +243,7 @@ class Author:
         )  # fmt: skip
 
     def _number(self, topic: Any) -> None:
-        """Give the batches of a producer the sequences that come next, mostly."""
+        """Mostly give the batches of a producer its next sequences."""
         producer = self._producer
         for partition in topic.partition_data:
             if producer is not None and partition.records and self.random.random() < 0.9:
@@ -327,7 +329,7 @@ def fit_together(random: Random, message: Any, member: Member | None) -> None:
 
 
 def known_or_none(known: Known, kind: str) -> str:
-    """A value of this kind, or a word if there is none."""
+    """A known value of this kind, or a word."""
     return str(known.pick(kind, "none"))
 
 
@@ -363,7 +365,7 @@ def is_small(message: Message, version: int) -> bool:
 
 
 def spoil_utf8(random: Random, body: bytes) -> bytes:
-    """Put bytes that are not UTF-8 where `INVALID` stands."""
+    """Replace `INVALID` by bytes that are not UTF-8."""
     marker = INVALID.encode()
     if marker not in body:
         return body

@@ -1,4 +1,4 @@
-"""A fuzzer's run as steps that can be written down, repeated and reduced."""
+"""A fuzzer's run as steps that can be saved, repeated and reduced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Step(NamedTuple):
 
     `kill broker` and `start broker` take the broker with this number, where there are several.
 
-    `turns` lets all requests that are handled in slices finish.
+    `turns` completes all requests that are handled in slices.
     """
 
     what: str
@@ -41,7 +41,7 @@ class Setting:
     trace: str = "off"
     faults: str = ""
     sliced: bool = False
-    """Whether long requests are handled in slices, between which other requests come."""
+    """Whether long requests are handled in slices, with other requests in between."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The same requests over TCP, to `serve` in a process of its own, while a good connection notes how long it waits.
+"""The same requests over TCP, to a `serve` process, while a good connection measures how long it waits.
 
-The seed determines what the clients send. The responses, and so the values that later requests name, also depend on time.
+The seed determines the requests of the clients. The responses, and so the values that later requests name, also depend on time.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from wirebroker.client.wire import WireClient
 TOO_LONG = 0.1
 """Seconds that the good connection may wait."""
 SHARE = 0.6
-"""A wait counts only if the server used the processor for most of that time: on a busy machine everything waits."""
+"""A wait counts only if the server used the processor for most of that time, because on a busy machine everything waits."""
 MOST_GROWTH = 400 << 20
-"""The most bytes by which the server may grow in one case, which sends a few MB."""
+"""How many bytes the server may grow in one case, which sends a few MB."""
 RESPONSE_WITHIN = 5.0
 PIPELINED = 40
 UNREAD = 4 << 20
@@ -103,7 +103,7 @@ class Server:
 
 
 class GoodConnection(threading.Thread):
-    """Requests the metadata of one topic repeatedly, and notes the longest wait that the broker itself caused."""
+    """Requests the metadata of one topic repeatedly, and notes the longest wait that the broker caused."""
 
     def __init__(self, server: Server, sent: deque[str], patience: float) -> None:
         super().__init__(daemon=True)
@@ -213,7 +213,7 @@ class ServedCase:
         return ServedOutcome(finding, self._correlation, self.responses, worst, cpu)
 
     def _play(self, server: Server) -> float:
-        """Plays the clients' requests, kills a broker that has a directory, and checks what must hold afterwards."""
+        """Plays the clients' requests, kills a broker with a directory, and checks the conditions that must hold afterwards."""
         self._ids = self._ids or topic_ids(server)
         before = server.measured.memory_info().rss
         good = GoodConnection(server, self._last, self._patience)
@@ -353,7 +353,7 @@ class ServedCase:
 
 
 def topic_ids(server: Server) -> dict[str, bytes]:
-    """The ids of the topics that are there."""
+    """The ids of the existing topics."""
     wire = WireClient(*server.address)
     try:
         response = wire.request(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)

@@ -24,7 +24,7 @@ CHOSEN = st.tuples(st.sampled_from(sorted(APIS)), st.integers(0, 20), st.integer
 
 
 def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
-    """A version, a request and its response; both are empty if the message cannot be encoded."""
+    """A version, a request and its response; both are empty for a message that cannot be encoded."""
     key, number, seed = chosen
     known = [each for each in versions_of(request_class(key)) if each in versions_of(response_class(key))]
     version = known[number % len(known)]

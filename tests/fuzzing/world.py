@@ -1,8 +1,8 @@
-"""An engine without sockets, driven by the steps of a script, and the rules that must hold after any steps.
+"""An engine without sockets that plays the steps of a script, and the rules that must always hold.
 
-Nothing may be raised out of the engine. A request gets exactly one answer, in its version and with its correlation id, or
-the connection closes with a sentence. No request takes longer than `SLOW` seconds of CPU, and no slice of one longer than
-`SLICE`. The log has what a Produce acknowledged.
+Nothing may be raised out of the engine. A request gets exactly one response, in its version and with its correlation id, or the
+connection closes with a sentence. No request takes longer than `SLOW` seconds of CPU, and no slice longer than `SLICE`.
+The log has every batch that a Produce acknowledged.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ START = 1_800_000_000_000
 SLICE = 0.25
 """Seconds of CPU for which a request may keep others waiting, where long requests are handled in slices."""
 SLOW = 5.0
-"""Seconds of CPU that one request may take in all, where it is handled at once."""
+"""Seconds of CPU for one request that is handled at once."""
 SLICES, ALL_SLICES = 2, 1_000_000
-"""Slices of long requests that are handled between two steps, and more than there are."""
+"""How many slices run between two steps: more than exist."""
 HANG = 20.0
 """Seconds of CPU after which a request is cut off."""
 MOST_MEMORY = 512 << 20
-"""The most bytes by which the process may grow above its previous peak while one request is handled."""
+"""How many bytes the process may grow above its previous peak during one request."""
 LARGEST_RESPONSE = 130 << 20
 """The most bytes of a response; the broker's own limit is a little lower."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
@@ -59,7 +59,7 @@ WAITS = (1000, 60_000, 700_000)
 """How long the end of a case waits for a response, in ms."""
 JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
-"""The number of the connection that compares what is there before and after a restart."""
+"""The number of the connection that compares the state before and after a restart."""
 LONGEST_WAIT = 2**31
 """The longest wait that a request may ask for, in ms. A case lets this much time pass only for such a request, because many
 timers fall due."""
@@ -71,7 +71,7 @@ class Hang(BaseException):
 
 @dataclass(eq=False)
 class Link:
-    """One client's connection, and the requests on it that are not answered."""
+    """One client's connection, and its unanswered requests."""
 
     number: int
     connection: Connection
@@ -119,7 +119,7 @@ class World:
         self.requests = self.responses = 0
         self._random = random.Random(setting.seed)
         self._folder = folder() if setting.data else None
-        # A request whose write is to fail, or is slow, is handled at once.
+        # A request with a failing or slow write is handled at once.
         self._limit = SLICE if setting.sliced and setting.faults != "active" else SLOW
         self._by_connection: dict[Connection, Link] = {}
         self.engine = self._start()
@@ -206,7 +206,7 @@ class World:
         self.engine = self._start()
 
     def _settle(self, turns: int | None = None) -> list[Response]:
-        """Give the engine the frames that have arrived and take its responses, until nothing moves or `turns` are used up."""
+        """Give the engine the received frames and take its responses, until nothing moves or `turns` are used up."""
         responses = self._perform()
         slices = SLICES if turns is None else turns
         moved = True
@@ -224,7 +224,7 @@ class World:
         return responses
 
     def _take_turn(self) -> bool:
-        """Run the next slice of a long request. Returns whether there was one."""
+        """Run the next slice of a long request. Returns False if no slice is left."""
         turns = self.engine.turns
         if turns.offloads:
             unfinished, offload = turns.offloads.popleft()
@@ -248,10 +248,10 @@ class World:
         what = f"{asked or 'a frame without a header'} of {len(frame)} bytes"
         buffer = bytearray(frame)
         self._guarded(what, lambda: self.engine.receive(link.connection, memoryview(buffer), self.now))
-        buffer[:] = b"\xee" * len(buffer)  # the next read of a connection goes into the same buffer
+        buffer[:] = b"\xee" * len(buffer)  # the next read of a connection reuses the buffer
 
     def _guarded(self, what: str, work: Callable[[], None], limit: float = 0.0) -> None:
-        """Calls it, and reports an error or a call that takes too long. The default limit is that of a request."""
+        """Calls the engine, and reports an error or a slow call. The default limit is that of a request."""
         limit, measured = limit or self._limit, not limit
         previous = signal.signal(signal.SIGVTALRM, _hangs)
         signal.setitimer(signal.ITIMER_VIRTUAL, max(HANG, limit))
@@ -309,7 +309,7 @@ class World:
             version = 0
         try:
             _, response = decode_response(raw[4:], asked.key, version)
-        except TooManyElements:  # the frame is long, and valid as far as it is read here
+        except TooManyElements:  # the frame is long, and its beginning is valid
             response = response_class(asked.key)()
         except ProtocolError as wrong:
             raise Finding(f"{asked}: a response that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
@@ -321,7 +321,7 @@ class World:
     # In the end
 
     def finish(self) -> None:
-        """Checks what must hold at the end, lets all timers fall due, and checks again. Raises Finding."""
+        """Checks the final conditions, runs all timers, and checks again. Raises Finding."""
         self.do(Step("turns"))
         self.check_log()
         if self.setting.data:
@@ -363,7 +363,7 @@ class World:
         return [str(link.awaited[0]) for link in self.links.values() if link.awaited and not self._replaced(link.awaited[0])]
 
     def _replaced(self, asked: Asked) -> bool:
-        """Whether a JoinGroup may have been replaced by another one of its member over another connection.
+        """Whether a later JoinGroup of the same member over another connection may have replaced this JoinGroup.
 
         Kafka forgets the first then, and never answers it (ClassicGroup.updateMember).
         """
@@ -436,7 +436,7 @@ def _no_rules() -> list[faults.Rule]:
 
 
 def _rules_that_fire() -> list[faults.Rule]:
-    """Rules after which each request still gets one answer."""
+    """Rules that leave each request with one response."""
     return [
         faults.error(-1, every=9),
         faults.error(7, every=14, after=True, api="Fetch"),
@@ -447,7 +447,7 @@ def _rules_that_fire() -> list[faults.Rule]:
 
 
 def _rules_that_never_fire() -> list[faults.Rule]:
-    """Rules whose conditions are read out of every request, and hold for none."""
+    """Rules with conditions that read every request and never match."""
     return [
         faults.lose_ack(topic="nowhere", partition=7), faults.error(7, group="nowhere"),
         faults.error(7, transactional_id="nowhere", api="EndTxn"), faults.error(7, producer_id=999_999,
@@ -468,7 +468,7 @@ def _place(error: Exception) -> str:
     """Returns the line that raised the error, and the error. Findings with the same line have the same cause."""
     if isinstance(error, Finding):
         return error.kind
-    if isinstance(error, EncodeError):  # all of them are raised at one line
+    if isinstance(error, EncodeError):  # the same line raises all these errors
         return f"EncodeError in {str(error).split(' ')[0]}"
     frames = traceback.extract_tb(error.__traceback__)
     last = next(

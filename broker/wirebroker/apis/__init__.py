@@ -1,10 +1,11 @@
-"""The requests that the broker handles: one module for each API or for several alike, headed by its versions and behaviour.
+"""The requests that the broker handles: one module for each API or for several similar APIs, headed by its versions and
+behaviour.
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
 handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
-Handlers fill every field; the codec omits the fields that a version does not have. A module is imported before clients come
-(`wirebroker.apis.loading`), in an engine without a host when the first request of its API arrives. The file skipped.md in this
-folder lists what is served in part, with reasons.
+Handlers fill every field; the codec omits the fields that a version does not have. Modules are imported before clients connect
+(`wirebroker.apis.loading`), or in an engine without a host at the first request of their API. The file skipped.md in this
+folder lists what is only partly served, with reasons.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ TOGETHER = {
 
 
 def handler_of(key: int) -> Handler:
-    """The handler of this API. Raises KeyError if there is none."""
+    """The handler of this API. Raises KeyError for an API without a handler."""
     name = api_name(key)
     module = import_module(f"wirebroker.apis.{TOGETHER.get(name, APIS[key].module)}")
     handler: Handler = module.handle

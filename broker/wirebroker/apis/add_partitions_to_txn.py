@@ -1,8 +1,8 @@
 """AddPartitionsToTxn, versions 0–5.
 
-A client adds partitions to its one transaction (versions 0 to 3). Brokers name several transactions at once, and may only
-verify that they include the partitions (from version 4). All partitions are added or none: if one does not exist, the others
-are OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+A client adds partitions to its transaction (versions 0 to 3). Brokers name several transactions at once, and may only
+verify that they include the partitions (from version 4). If one partition does not exist, no partition is added, and the others
+get OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
     """Respond for each partition of each transaction."""
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
-        for requested in request.transactions:  # if a transaction is named twice, Kafka uses the first one
+        for requested in request.transactions:  # if a transaction is named twice, Kafka uses its first entry
             topics.setdefault(requested.transactional_id, requested.topics)
         results = []
         for requested in request.transactions:
@@ -55,7 +55,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
 def _responses(
     requested: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
 ) -> Generator[None, Any, list[AddPartitionsToTxnTopicResult]]:
-    """Add all partitions to one transaction or none. Returns the result of each."""
+    """Add all partitions to one transaction, or no partition. Returns the result of each partition."""
     wanted: dict[TopicPartition, ErrorCode] = {}
     pause = pauses()
     for topic in topics:

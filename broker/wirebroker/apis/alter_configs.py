@@ -27,7 +27,7 @@ def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
 def alter_resources(
     request: Any, exchange: Exchange, response: Callable[..., Message], result: Callable[..., Any], *, replaces: bool
 ) -> Steps:
-    """Change the settings of a request in either form, whose classes of messages are given."""
+    """Change the settings of a request in either form; the arguments name its message classes."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     results: list[Any] = []
     changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs, versions 1–2 (ReplicaManager.alterReplicaLogDirs).
 
 In memory a replica moves at once, and with a data directory right after the response, as in Kafka. For a replica that does not
-exist yet the broker remembers the directory until it is created.
+exist yet, the broker remembers the directory until the replica is created.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ FUTURE_SUFFIX = len(".") + 32 + len("-future")
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
-    """Respond for each replica whether it is, or will be, in the directory. A replica that is named twice is in the last
-    directory named."""
+    """Respond for each replica whether it is, or will be, in the directory. A replica named twice gets the directory named
+    last.
+    """
     pause = pauses()
     wanted: dict[str, dict[int, str]] = {}
     for each in request.dirs:

@@ -1,8 +1,8 @@
 """AlterUserScramCredentials, version 0.
 
-Adds, replaces and removes SCRAM credentials (ScramControlManager). A user who is named twice is DUPLICATE_RESOURCE, an empty
-name or too few or too many iterations UNACCEPTABLE_CREDENTIAL, an unknown mechanism UNSUPPORTED_SASL_MECHANISM, and removing
-a credential that is not there RESOURCE_NOT_FOUND. The other credentials are altered all the same.
+Adds, replaces and removes SCRAM credentials (ScramControlManager). A user named twice is DUPLICATE_RESOURCE; an empty name, or
+too few or too many iterations, is UNACCEPTABLE_CREDENTIAL; an unknown mechanism is UNSUPPORTED_SASL_MECHANISM; removing a
+missing credential is RESOURCE_NOT_FOUND. The other credentials are altered all the same.
 """
 
 from __future__ import annotations

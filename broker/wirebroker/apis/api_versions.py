@@ -1,9 +1,9 @@
 """ApiVersions, versions 0–5.
 
 The APIs that this broker serves. A request in an unsupported version is answered in version 0, with only the versions of
-ApiVersions (KIP-511). Software names and versions must be well-formed (version 3), else INVALID_REQUEST. As Kafka 4 does, the
+ApiVersions (KIP-511). Invalid software names and versions get INVALID_REQUEST (version 3). As Kafka 4 does, the
 broker announces Produce from version 0, although it does not serve 0 to 2, because old clients look for them. A client of
-version 5 may name the cluster and the node that it means (KIP-1242): REBOOTSTRAP_REQUIRED if it has reached another one.
+version 5 may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has reached another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROMISES = {
     ELIGIBLE_REPLICAS: ("DescribeTopicPartitions",), SHARE: ("ShareGroupHeartbeat",), STREAMS: ("StreamsGroupHeartbeat",),
     KRAFT: ("AddRaftVoter",),
 }  # fmt: skip
-"""A client takes a feature as a promise, so the response names only features whose APIs are served."""
+"""Clients rely on an announced feature, so the response names only features whose APIs are served."""
 
 
 def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
@@ -93,7 +93,7 @@ def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[
 
 
 def _first(own: Release, key: int, oldest: int) -> int:
-    """The version from which an API is announced: perhaps an older one than the first that the release reads."""
+    """The version from which an API is announced; it may be older than the oldest version that the release reads."""
     return own.announced[key][0] if key in own.announced and own.read(key)[0] == oldest else oldest
 
 

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe, versions 0–1: the members of consumer groups (KIP-848), with assignments and targets.
 
-From version 1 the response has each member's protocol. Classic groups are not found here.
+From version 1 the response has each member's protocol. Classic groups are not found.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
             response.members.append(_member(member, target, exchange))
     if len(known) < len(request.group_ids):  # repeated responses are encoded in a thread
         yield None
-    # Kafka refuses an empty id at once, and asks its coordinators for the others.
+    # Kafka refuses an empty id at once, and asks the coordinators for the other ids.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 
 

@@ -1,4 +1,4 @@
-"""CreateAcls, versions 1–3. SECURITY_DISABLED for each without an authorizer."""
+"""CreateAcls, versions 1–3. Without an authorizer each ACL gets SECURITY_DISABLED."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _numbers(creation: AclCreation) -> tuple[int, ...]:
 
 
 def _is_for_filters(creation: AclCreation) -> bool:
-    """Whether it has values that only filters may have; Kafka fails on these."""
+    """Whether it has values that are allowed only in filters; Kafka fails on these values."""
     return 1 in _numbers(creation) or creation.resource_pattern_type == PatternType.MATCH
 
 

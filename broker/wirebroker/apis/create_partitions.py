@@ -1,6 +1,6 @@
 """CreatePartitions, versions 0–3.
 
-`count` is the new number of partitions, which must be larger than the present one. The request may name the brokers of the
+`count` is the new number of partitions, which must exceed the present number. The request may name the brokers of the
 new partitions. With validate_only nothing is created.
 """
 

@@ -1,9 +1,8 @@
 """CreateTopics, versions 2–7.
 
-Each topic is checked on its own: its name, its settings, then the placement of its partitions. −1 partitions or replicas
-mean the broker's default; both are −1 if the request assigns the partitions to brokers itself. A name that the request has
-twice is INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only nothing is
-created.
+Each topic is checked by itself: its name, its settings, then the placement of its partitions. −1 partitions or replicas mean
+the broker's default; both must be −1 if the request assigns the partitions to brokers itself. A name that the request has twice
+is INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only nothing is created.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 
 
 def _without_plans(names: Counter[str]) -> Iterator[CreatableTopicResult]:
-    """Returns the refusals of names that are given twice, and of Kafka's own topic."""
+    """Returns the refusals of duplicate names and of Kafka's own topic."""
     for name, times in names.items():
         if times > 1:
             yield _refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -193,7 +192,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
 
 
 def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
-    """The topic's settings by name; those from the client are repeated verbatim."""
+    """The topic's settings by name; the client's own settings are repeated verbatim."""
     topic = TopicConfigs(exchange.cluster.configs, plan.overrides)
     return [
         CreatableTopicConfigs(

@@ -1,4 +1,4 @@
-"""DeleteAcls, versions 1–3: deletes the ACLs that match filters. SECURITY_DISABLED for each without an authorizer."""
+"""DeleteAcls, versions 1–3: deletes the ACLs that match filters. Without an authorizer each filter gets SECURITY_DISABLED."""
 
 from __future__ import annotations
 

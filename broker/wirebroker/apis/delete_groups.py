@@ -1,6 +1,6 @@
 """DeleteGroups, versions 0–3: groups without members, each answered on its own.
 
-Version 3 has a message for a group whose description of the topology could not be deleted, which cannot happen here.
+Version 3 has a message for a group whose topology description could not be deleted, which cannot happen here.
 """
 
 from __future__ import annotations

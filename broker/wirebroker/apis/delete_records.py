@@ -1,9 +1,9 @@
 """DeleteRecords, versions 0–2.
 
 Deletes all records before an offset; −1 stands for the high watermark. The response has the partition's new log start offset,
-which never moves back. A partition that is only compacted keeps its records (POLICY_VIOLATION), and so do the coordinators'
-topics (INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted them, or is REQUEST_TIMED_OUT with
-the smallest log start offset of the replicas.
+which never moves back. A compact-only partition keeps its records (POLICY_VIOLATION), and so do the coordinators' topics
+(INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted them, or is REQUEST_TIMED_OUT with the
+smallest log start offset of the replicas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class Awaited(NamedTuple):
-    """A result that is valid once all live replicas of the partition have reached a log start offset."""
+    """A result that becomes valid when all live replicas of the partition have reached a log start offset."""
 
     partition: Partition
     required_offset: int
@@ -43,7 +43,7 @@ def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for requested in topic.partitions:
-            # Kafka keeps these in a map: for a partition named twice the last offset is used.
+            # Kafka keeps these offsets in a map: the last offset wins for a partition named twice.
             offsets.setdefault(topic.name, {})[requested.partition_index] = requested.offset
     pause = pauses()
     topics: list[DeleteRecordsTopicResult] = []

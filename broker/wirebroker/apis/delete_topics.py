@@ -94,7 +94,7 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
 def _by_name(
     name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: Exchange, quota: Mutations
 ) -> DeletableTopicResult:  # fmt: skip
-    """Delete by name. A topic whose id is also in `ids` is deleted by neither."""
+    """Delete by name. A topic named both by name and by id is not deleted."""
     topic = exchange.cluster.topics.get(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

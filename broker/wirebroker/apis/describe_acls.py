@@ -31,7 +31,7 @@ def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResp
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
-    """The filter of a DescribeAcls, or one of a DeleteAcls."""
+    """The filter of a DescribeAcls, or a filter of a DeleteAcls."""
     return Filter(
         asked.resource_type_filter, asked.resource_name_filter, asked.pattern_type_filter, asked.principal_filter,
         asked.host_filter, asked.operation, asked.permission_type,

@@ -1,7 +1,7 @@
 """DescribeCluster, versions 0–2.
 
 The brokers, with their addresses for the listener of the request. There are no endpoints of controllers here (version 1):
-MISMATCHED_ENDPOINT_TYPE. A broker that is down is fenced, and shown only if the request includes fenced brokers (version 2).
+MISMATCHED_ENDPOINT_TYPE. A stopped broker is fenced, and shown only if the request includes fenced brokers (version 2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeConfigs, versions 1–4.
 
-The settings of topics, brokers, groups and client metrics: each value in effect, its source, and on request its synonyms. A
-broker describes itself, and under the empty name the alterations for all brokers; its loggers are in `core/loggers.py`. The
+The settings of topics, brokers, groups and client metrics: each effective value, its source, and on request its synonyms. A
+broker describes itself, and under the empty name the cluster-wide alterations; its loggers are in `core/loggers.py`. The
 documentation of a setting is a sentence of our own, not Kafka's.
 """
 
@@ -153,7 +153,8 @@ def _result(
 
 
 class Shown:
-    """The settings in one response. Topics share the settings that they do not override, and each is built only once.
+    """The settings in one response. Topics share the entries of settings that they do not override, so each entry is built only
+    once.
 
     A built setting is found by the `id()` of its entry. The entry is kept here too, so its id stays unique.
     """

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0–6.
 
-Members' metadata is shown while the group is stable. A group that does not exist, or is a consumer group of KIP-848, is
-"Dead", from version 6 with GROUP_ID_NOT_FOUND.
+Members' metadata is shown while the group is stable. A missing group, or a consumer group of KIP-848, is "Dead", from version 6
+with GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -54,8 +54,9 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
 
 
 def _held(partition: Partition, exchange: Exchange) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
-    """Yields the entries of this broker's replica, each with its directory; nothing if this broker does not hold the
-    partition."""
+    """Yields the entries of this broker's replica, each with its directory; yields nothing if this broker does not hold the
+    partition.
+    """
     node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs
     if node_id not in partition.replicas or partition.deleted:
         return

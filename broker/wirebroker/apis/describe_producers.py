@@ -1,7 +1,7 @@
 """DescribeProducers, version 0.
 
-The states of producers on a partition, which decide about duplicates and gaps. The start of an open transaction is −1
-without one, and so is the coordinator epoch before the first end marker.
+The states of producers on a partition, which decide about duplicates and gaps. Without an open transaction its start is −1; the
+coordinator epoch is −1 before the first end marker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 
 
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
-    """The partition, or None if it cannot be described here, and the response without producers."""
+    """The partition, or None if it cannot be described here, and a response without producers."""
     response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     explains = exchange.cluster.configs.release.behaviour.explains_producers
     error = topic_name_error(topic)

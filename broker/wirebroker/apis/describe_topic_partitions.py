@@ -62,7 +62,7 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
 
 
 def has_wrong_cursor(request: DescribeTopicPartitionsRequest, _: int = 0) -> bool:
-    """Whether the cursor is at no partition, or at a topic that the request does not name with others."""
+    """Whether the cursor has no partition, or points to a topic that a request with topics does not name."""
     cursor, topics = request.cursor, request.topics
     if cursor is None:
         return False

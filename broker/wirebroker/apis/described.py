@@ -21,7 +21,7 @@ class NoGroup(NamedTuple):
 
 
 def find(group_id: str, kind: type[G], exchange: Exchange) -> G | NoGroup:
-    """Returns the group, if this broker coordinates it and it is a group of this kind."""
+    """Returns the group if it has this type and this broker coordinates it."""
     groups = exchange.engine.groups
     if error := groups.membership_error(group_id, exchange.node_id):
         return NoGroup(error)
@@ -33,7 +33,7 @@ def find(group_id: str, kind: type[G], exchange: Exchange) -> G | NoGroup:
 
 
 def refused(described: Callable[..., D], group_id: str, why: NoGroup, **fields: Any) -> D:
-    """Returns the part of the response for a group that is not described; `fields` are those that only some APIs have."""
+    """Returns the response entry for a group that is not described; `fields` exist only in some APIs."""
     return described(
         error_code=why.code, error_message=why.message, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0,
         members=[], **fields,

@@ -25,7 +25,7 @@ class EngineDirectory:
         return known.name if known else None
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the topic with this name; zeros if there is none."""
+        """The id of the topic with this name; zeros if the topic does not exist."""
         known = self._cluster.topics.get(name)
         return known.topic_id if known else ZERO_UUID
 

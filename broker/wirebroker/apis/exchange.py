@@ -1,4 +1,4 @@
-"""One request on its way to its response, and the engine as its handler sees it."""
+"""One request from its arrival to its response, and the engine as the request's handler sees it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ logger = logging.getLogger("wirebroker")
 
 
 class Offload(NamedTuple):
-    """Pure work that takes long: it reads no state of the broker, so a thread can do it while the loop serves others."""
+    """Pure work that takes long: it reads no state of the broker, so a thread can do it while the loop handles other
+    clients.
+    """
 
     work: Callable[[], Any]
 
 
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
-"""The APIs whose requests no quota counts."""
+"""The APIs that no quota counts."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
 """A handler that works in slices. It yields None to let other connections have their turn, and an `Offload` to get the result
 of long work. It returns what a handler returns. Between two slices the broker's state may change, and the buffer of the
@@ -58,7 +60,7 @@ class Admitted(Protocol):
     """The parts of a request that the client is not authorized for."""
 
     def joined(self, response: Message) -> Message:
-        """Completes the response to the allowed part of the request, and removes what the client may not see."""
+        """Completes the response to the allowed part of the request, and removes resources that the client may not see."""
 
 
 class EngineParts(Protocol):
@@ -92,21 +94,21 @@ class EngineParts(Protocol):
         """Let the request's API respond to it, now or later."""
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Respond to a request that was parked, now or in slices."""
+        """Respond to a parked request, now or in slices."""
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features."""
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """A topic is deleted: forget a coordinator's records in it, or let `groups.forget_topics` forget the offsets committed
-        for it.
+        """After a topic is deleted, forget a coordinator's records in it, or let `groups.forget_topics` forget its committed
+        offsets.
         """
 
     def close(self, connection: Connection, reason: str) -> None:
         """Close the connection, with a sentence for the log."""
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
-        """Send the response, if there is one, and close the connection, after connection.failed.authentication.delay.ms."""
+        """Send the response, if any, and close the connection after connection.failed.authentication.delay.ms."""
 
 
 class Exchange(AnyExchange):
@@ -131,9 +133,9 @@ class Exchange(AnyExchange):
         self.size = 0
         """The bytes of the request, if there are quotas."""
         self.throttle_ms: int | None = None
-        """How many ms the client has to wait after its response, because of a quota; None if that was not measured yet."""
+        """How many ms a quota throttles the client after its response; None before the time is measured."""
         self.request = request
-        """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
+        """The decoded request; its records may lie in a buffer that later requests overwrite."""
         self.matches: Matches | None = None
         """The faults that match the request and its response."""
         self.access: Admitted | None = None
@@ -161,7 +163,7 @@ class Exchange(AnyExchange):
         self.engine.handle(request, self)
 
     def respond(self, response: Message) -> None:
-        """Respond to a request that was parked or is being handled. The response is dropped if the client has gone."""
+        """Respond to a request that is parked or in progress. The response is dropped if the client has gone."""
         passed = self.passed(response)
         if passed is not None:
             try:
@@ -253,7 +255,7 @@ class Exchange(AnyExchange):
     def cannot_say(self, wrong: EncodeError) -> None:
         """The response cannot be encoded in its version: respond with UNKNOWN_SERVER_ERROR, as Kafka does.
 
-        If the error response repeats the long name, it cannot be encoded either. Kafka then does not respond, and the client
+        An error response that repeats the long name cannot be encoded, either. Kafka then does not respond, and the client
         waits; this broker closes the connection.
         """
         from wirebroker.requests.errors import error_responses
@@ -271,7 +273,7 @@ class Exchange(AnyExchange):
             self.engine.plan.left(self)
 
     def release(self) -> None:
-        """Continue with the connection after a parked request that has no response."""
+        """Continue the connection after a parked request that gets no response."""
         self.unpark()
         self.engine.effects.append(Respond(self.connection, []))
 

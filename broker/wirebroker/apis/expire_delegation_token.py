@@ -1,6 +1,7 @@
 """ExpireDelegationToken, versions 1–2.
 
-Owner and renewers may let a token end in `expiry_time_period_ms`; a negative period removes it at once, even if it has expired.
+An owner or renewer may let a token expire in `expiry_time_period_ms`; a negative period removes the token at once, even an
+expired token.
 """
 
 from __future__ import annotations

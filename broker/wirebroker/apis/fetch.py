@@ -1,4 +1,4 @@
-"""Fetch, versions 4–18, and 0–3 of releases before 4.0, whose records are converted (`apis.fetch_old`).
+"""Fetch, versions 4–18, and versions 0–3 of releases before 4.0, whose records are converted (`apis.fetch_old`).
 
 Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The last batch is
 cut off at the limit, as in Kafka, which sends a piece of its file. The response waits until min_bytes are available,
@@ -87,7 +87,9 @@ def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
 
 
 def _in_slices(fetch: Fetch) -> Steps:
-    """Respond for many partitions. They are watched first, because they may change while others are being read."""
+    """Respond for many partitions. The partitions are watched before the read, because they may change while other partitions
+    are read.
+    """
     partitions = fetch.context.partitions
     try:
         yield from sliced(fetch.watch, partitions)
@@ -109,7 +111,7 @@ def from_follower(request: FetchRequest) -> bool:
 
 
 def within_quota(response: FetchResponse, request: FetchRequest, exchange: Exchange) -> FetchResponse:
-    """The response, or an empty one if its client has to wait (ClientQuotaManager, in KafkaApis.handleFetchRequest)."""
+    """The response, or an empty response to a throttled client (ClientQuotaManager, in KafkaApis.handleFetchRequest)."""
     if not exchange.cluster.quotas.on:
         return response
     if from_follower(request):
@@ -121,7 +123,7 @@ def within_quota(response: FetchResponse, request: FetchRequest, exchange: Excha
 
 
 def takes_too_much(response: FetchResponse | ShareFetchResponse, exchange: Exchange) -> bool:
-    """Count the response for the client's quotas. If the client has to wait, it gets an empty one, which does not count."""
+    """Count the response for the client's quotas. A throttled client gets an empty response, which does not count."""
     engine, now = exchange.engine, exchange.engine.now
     size = size_of(response, exchange.version)
     timed = engine.throttle.handled(exchange, now)
@@ -153,7 +155,7 @@ class Found:
         """Whether the next batch is read even if it is larger than the limits."""
         self.results: Results = []
         self.absent: Results = []
-        """The results for partitions that do not exist, which the response names last."""
+        """The results for missing partitions, which come last in the response."""
 
 
 class Fetch:
@@ -191,7 +193,7 @@ class Fetch:
         """The partitions that changed before the request began to wait."""
 
     def _rack_of_consumer(self) -> str:
-        """The rack whose replicas may be read; empty if only the leader may be read, and for followers."""
+        """The rack of the client; empty if only the leader may serve the read, and for followers."""
         request = self.request
         if from_follower(request):
             return ""
@@ -236,11 +238,11 @@ class Fetch:
             found.enough = True
 
     def _find(self, key: PartitionKey, requested: FetchPartition) -> tuple[Partition | None, ErrorCode]:
-        """The partition, if it exists, and why it cannot be read here."""
+        """The partition, if it exists, and the reason why this broker cannot read it."""
         cluster = self.cluster
         name, index = key
         if self._follower >= 0 and self._readable is not None and not self._may_read("", self._readable):
-            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED  # even of a topic that is not there
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED  # even of a missing topic
         if isinstance(name, bytes):
             topic = cluster.topics_by_id.get(name)
             if topic is None:
@@ -283,8 +285,7 @@ class Fetch:
         return data
 
     def _preferred_replica(self, requested: FetchPartition, partition: Partition) -> PartitionData | None:
-        """Returns the leader's response that names the replica to read instead of it, or None if the records come from
-        here."""
+        """Returns the leader's response that names a preferred read replica, or None if this broker serves the records."""
         if partition.leader != self.node_id:
             return None
         preferred = preferred_replica(self.cluster.brokers, partition, self._rack, requested.fetch_offset)
@@ -449,7 +450,7 @@ class Fetch:
             self._finish(now)
 
     def _enough_with(self, partition: Partition) -> bool:
-        """Whether to respond after the change of this partition; the others are unchanged (DelayedFetch.tryComplete)."""
+        """Whether to respond after a change of this partition; no other partition has changed (DelayedFetch.tryComplete)."""
         key, requested = self._watched[partition]
         found, error = self._find(key, requested)
         if found is None or error:

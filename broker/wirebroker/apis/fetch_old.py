@@ -1,8 +1,8 @@
 """Fetch, versions 0–3: consumers that read message sets. Batches are converted to magic 0 (versions 0 and 1) or 1.
 
-The response has as many bytes as the batches, or as the first converted batch if that is larger. The rest is cut off, or
-filled with the beginning of a message that is longer than the response, which consumers drop (KIP-283,
-LazyDownConversionRecords). Control batches and headers are left out.
+The response is as large as the batches, or as the first converted batch if the converted batch is larger. Converted messages
+are cut at this size; missing bytes are filled with the beginning of a message that is longer than the response, which consumers
+drop (KIP-283, LazyDownConversionRecords). Control batches and headers are left out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ DOWN_CONVERSION = "message.downconversion.enable"
 def convert(
     data: PartitionData, partition: Partition | None, requested: FetchPartition, magic: int, may_be_cut: bool
 ) -> PartitionData:
-    """The partition's result with a message set, or with the error of a topic that has no down-conversion, or of zstd.
+    """The partition's result: a message set, or the error of a topic without down-conversion or with zstd.
 
-    With `may_be_cut` a first batch that is larger than the limits was not read.
+    With `may_be_cut` the caller did not read a first batch that is larger than the limits.
     """
     if data.error_code or data.records is None or partition is None:
         return data
@@ -52,7 +52,7 @@ def convert(
         while (len(made) < size or not fills) and (more := next(converted, b"")):
             made += more
     except (Unconvertible, CodecMissing):
-        pass  # the consumer comes again for this batch, and gets the error
+        pass  # the consumer fetches this batch next and gets the error
     if fills and len(made) < size:
         made += _overflow(size - len(made))
     data.records = memoryview(made)[:size] if fills else made
@@ -60,7 +60,7 @@ def convert(
 
 
 def _cut_batch(partition: Partition, requested: FetchPartition) -> memoryview:
-    """The beginning of the first batch, as it is stored: the consumer sees the size of what it cannot read."""
+    """The first bytes of the batch as stored: the consumer reads the batch's size from them."""
     offset, limit = requested.fetch_offset, requested.partition_max_bytes
     return memoryview(partition.log.read(offset, partition.high_watermark, limit, True).data)[:limit]
 

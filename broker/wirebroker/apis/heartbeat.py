@@ -1,4 +1,4 @@
-"""Heartbeat, versions 0–4: a member keeps its session, and learns whether it must join again."""
+"""Heartbeat, versions 0–4: a member keeps its session alive, and learns whether it must rejoin."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """JoinGroup, versions 0–9: become, or remain, a member of a classic group.
 
 The response waits until the group's join phase is over. From version 4 a new member first gets its id, with
-MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From 9 the response may tell a static leader that came back
+MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From version 9 the response may tell a returning static leader
 to keep the assignment.
 """
 

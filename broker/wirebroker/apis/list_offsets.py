@@ -2,10 +2,10 @@
 
 Times are in ms since the epoch, or constants: −1 the end, −2 the beginning, −3 the record with the largest timestamp
 (version 7), −4 the beginning of the local log (8), −5 the end of the tiered log (9), −6 the first offset that is not tiered
-yet (11). Without tiered storage −4 is the beginning, and −5 and −6 find nothing. A partition named twice is INVALID_REQUEST.
-Until the first offset of a new leader's epoch is replicated, the end is OFFSET_NOT_AVAILABLE (before version 5
-LEADER_NOT_AVAILABLE), and so is a time that finds nothing. Version 0 knows no times of records: it responds with the start
-offsets of the last segments that were written before a time, and the end of the log.
+yet (11). Without tiered storage −4 is the beginning; −5 and −6 find no offset. A partition named twice is INVALID_REQUEST.
+Until the first offset of a new leader's epoch is replicated, asking for the end, or for a time without a record, returns
+OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE). Version 0 does not look up record times: it returns the start
+offsets of the last segments written before a time, and the end of the log.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import Transaction
 
 MATCHED_AT_ONCE = 16
-"""The number of ids matched with a pattern in a slice; one can take a millisecond."""
+"""How many ids a slice matches with a pattern; one match can take a millisecond."""
 
 
 def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:

@@ -1,7 +1,7 @@
-"""Modules that are otherwise imported at their first use, imported before clients come.
+"""Imports modules before clients connect that would otherwise be imported at their first use.
 
-A broker whose descriptors are all in use cannot import: that opens a file. It would close the connection of the first client
-that sends a Produce.
+A broker that has used up its descriptors cannot import, because an import opens a file. It would close the connection of the
+first client that sends a Produce.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVERYWHERE = (
     "cramjam", "compression.zstd", "concurrent.futures.thread", "difflib", "encodings.idna", "encodings.utf_16_be",
     "encodings.utf_16_le", "wirebroker.faults.files", "wirebroker.faults.kinds", "wirebroker.testing.metric_points",
 )  # fmt: skip
-"""Modules that are imported inside of functions, here and in Python's library. Not all of them are installed everywhere."""
+"""Modules that functions import, in this package and in Python's library. Not all of them are installed everywhere."""
 IN_BROKERS = (
     "wirebroker.apis.overdue", "wirebroker.audit.report", "wirebroker.audit.stored", "wirebroker.faults.plan",
     "wirebroker.faults.state", "wirebroker.requests.errors",
@@ -36,7 +36,7 @@ def load_messages() -> None:
 
 @cache
 def load_broker() -> None:
-    """Import all that a broker needs later. Harmless if it was done before; the first time takes 70 ms."""
+    """Import all modules that a broker needs later. Harmless if it was done before; the first time takes 70 ms."""
     load_messages()
     _import(IN_BROKERS)
     for name in (*SERVED, *TELEMETRY):

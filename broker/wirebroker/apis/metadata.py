@@ -1,12 +1,11 @@
 """Metadata, versions 0–13.
 
-The brokers, topics, and leaders. A request for an unknown topic creates it if the broker's auto.create.topics.enable and the
-request allow that. As in Kafka, this request still gets UNKNOWN_TOPIC_OR_PARTITION. The next one finds the topic, on a cold
-start only after `Cluster.auto_creation_ms`. In version 0 an empty list means all topics, in later versions null. From
-version 12 topics may be requested by id. Without an
-authorizer every operation is allowed. Brokers that are down are omitted, and their replicas are offline. Version 0 has no
-field for that: it omits them from the replicas, and the partition is REPLICA_NOT_AVAILABLE. A partition without a leader is
-LEADER_NOT_AVAILABLE.
+The brokers, topics, and leaders. A request for an unknown topic creates the topic if both auto.create.topics.enable and the
+request allow it. As in Kafka, this request still gets UNKNOWN_TOPIC_OR_PARTITION. The next request finds the topic, on a cold
+start only after `Cluster.auto_creation_ms`. In version 0 an empty list means all topics, in later versions null. From version
+12 topics may be requested by id. Without an authorizer every operation is allowed. Brokers that are down are omitted, and their
+replicas are offline. Version 0 has no field for offline replicas: it omits them from the replicas, and returns
+REPLICA_NOT_AVAILABLE for the partition. A partition without a leader is LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -62,12 +61,12 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
 
 
 def asks_too_early(request: MetadataRequest, version: int) -> bool:
-    """Whether the request names topics by id in a version in which Kafka refuses that."""
+    """Whether the request names topics by id in a version that does not allow ids."""
     return version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ())
 
 
 def _not_by_id(request: MetadataRequest) -> MetadataResponse:
-    """Versions 10 and 11 have a field for ids that must not be used (KAFKA-13265); the response then has no brokers."""
+    """Versions 10 and 11 have a field for ids that clients must not use (KAFKA-13265); the response then lists no brokers."""
     topics = [
         MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id, partitions=[])
         for t in request.topics or ()
@@ -77,7 +76,7 @@ def _not_by_id(request: MetadataRequest) -> MetadataResponse:
 
 def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any, list[MetadataResponseTopic]]:
     pause, pause_for_creation = pauses(), pauses(CREATED)
-    # Java's client names a topic by id together with an empty name; Kafka uses ids as soon as there is one.
+    # The Java client sends an id together with an empty name; Kafka uses the ids as soon as the request has an id.
     by_id = any(requested.topic_id != ZERO_UUID for requested in request.topics or ())
     responses = []
     for requested in _requested(request, exchange):
@@ -103,7 +102,7 @@ def _requested(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic |
 def _find(
     requested: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
 ) -> Topic | MetadataResponseTopic:
-    """The topic, or the response for an unknown one, which may be created now."""
+    """The topic, or the error for an unknown topic, which may be created at once."""
     cluster, name = exchange.cluster, requested.name
     if by_id or name is None:
         return cluster.topics_by_id.get(requested.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)

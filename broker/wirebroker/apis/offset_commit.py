@@ -1,8 +1,8 @@
 """OffsetCommit, versions 2–10, and 0–1 of releases before 4.0. Version 0 is in `apis.zookeeper_offsets`.
 
-A member commits with its id and its generation, or its epoch in a consumer group (KIP-848, from version 9). Any client may
-commit to a group without members (generation −1). Each partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from
-version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
+A member commits with its member id and its generation, or in a consumer group with its epoch (KIP-848, from version 9). Any
+client may commit to a group without members (generation −1). Each partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION,
+from version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from wirebroker.core.groups.offsets import Committed, expires_at
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
 """An existing partition of the request, and the error of its offset."""
 RETENTION_OF_BROKER = -1
-"""The value that stands for the broker's retention time."""
+"""The retention time that stands for the broker's default."""
 NOW = -1
-"""The commit timestamp of version 1 that stands for the broker's time. It is the default of all other versions."""
+"""The commit timestamp in version 1 that stands for the broker's clock. It is the default of all other versions."""
 
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
@@ -95,14 +95,14 @@ def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[b
 
 
 def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
-    """OFFSET_METADATA_TOO_LARGE if the offset's metadata are too long, else NONE."""
+    """OFFSET_METADATA_TOO_LARGE if the metadata are too long, else NONE."""
     if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
 
 def encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
-    """The batch of the commit, or None if it cannot be written; a long one is made in a thread."""
+    """The batch of the commit, or None if it cannot be written. A thread builds a large batch."""
     if len(commit.offsets) <= SLICE:
         return commit.batch()
     batch: bytes | None = yield Offload(commit.batch)

@@ -15,7 +15,7 @@ from wirebroker.core.groups.offsets import TopicPartition
 
 
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
-    """Forget the offsets that may be deleted; each partition is answered on its own."""
+    """Delete the offsets that may be deleted; each partition has its own error."""
     if error := _error(request, exchange):
         return OffsetDeleteResponse(error_code=error, topics=[])
     groups = exchange.engine.groups

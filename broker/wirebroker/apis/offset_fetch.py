@@ -1,9 +1,10 @@
 """OffsetFetch, versions 1–10, and 0 of releases before 4.0, which is in `apis.zookeeper_offsets`.
 
 If topics is null, the response has all offsets of the group. From version 8 a request can name several groups; from version
-10 it names topics by id. An offset that was never committed is −1 without an error, even for an unknown group. With
-require_stable (from version 7) a partition with an uncommitted offset in an open transaction gets UNSTABLE_OFFSET_COMMIT. From
-version 9 a member of a consumer group (KIP-848) may send its id and epoch, and is refused if its epoch is old.
+10 it names topics by id. For an offset that was never committed the response has −1 without an error, even for an unknown
+group. With require_stable (from version 7) a partition with an uncommitted offset in an open transaction gets
+UNSTABLE_OFFSET_COMMIT. From version 9 a member of a consumer group (KIP-848) may send its id and epoch; an old epoch is
+refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Requests that are overdue when the controller gets them, and so are not carried out.
+"""Requests whose timeout is over when the controller gets them, so it does not carry them out.
 
-The field timeout_ms limits the time of the controller. If it is 0 or negative, the time is already over: every part is
-answered with REQUEST_TIMED_OUT, and nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).
+The field timeout_ms limits the time of the controller. With a timeout of 0 or less every part gets REQUEST_TIMED_OUT, and
+nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The permissions that each API needs: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
 
 A request is divided before it is handled. Forbidden parts of a request get their error, the other parts are handled as a
-request of their own, and both responses are joined. Responses to questions about everything leave out what the client may not
-see. So handlers know nothing of ACLs, except for Fetch, whose sessions remember partitions, and Produce, whose batches say
+request of their own, and both responses are joined. A response to a request for all resources leaves out the resources that the
+client may not see. So handlers need no ACLs, except Fetch, whose sessions remember partitions, and Produce, whose batches show
 whether they are transactional.
 """
 
@@ -51,13 +51,13 @@ MESSAGES = {
     _R.TOPIC: "Topic authorization failed.", _R.GROUP: "Group authorization failed.",
     _R.CLUSTER: "Cluster authorization failed.", _R.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
 }  # fmt: skip
-"""Kafka's messages for these errors, where a response has one."""
+"""Kafka's messages for these errors, where the response has a message field."""
 WHOLE_ERRORS = frozenset(
     {"LeaveGroup", "OffsetDelete", "ConsumerGroupHeartbeat", "DescribeQuorum", "DescribeLogDirs", "AddPartitionsToTxn",
      "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
      "StreamsGroupHeartbeat"}
 )  # fmt: skip
-"""APIs whose responses repeat nothing of a request that is refused as a whole."""
+"""APIs whose response names no resources when the whole request is refused."""
 WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
 """The errors above that also have a message for a group."""
 SHARE = 2
@@ -69,7 +69,7 @@ RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
 
 
 class Access:
-    """The rights of the client for one request, and their effect on the response."""
+    """The client's rights for one request, and their effect on the response."""
 
     __slots__ = ("exchange", "finish", "refused")
 
@@ -78,10 +78,12 @@ class Access:
         self.refused: Any = None
         """The response for the forbidden parts."""
         self.finish: Callable[[Any], None] | None = None
-        """Leaves out of the response what the client may not see."""
+        """Removes from the response all resources that the client may not see."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
-        """Whether the client may do this. `asked`: the client requested this, so a refusal is noted."""
+        """Whether the client may perform this operation. `asked`: the client requested this operation, so a refusal is
+        noted.
+        """
         exchange = self.exchange
         return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
 
@@ -94,7 +96,7 @@ class Access:
         return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
 
     def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
-        """Refuse this part of the request with an error, and with this message if there is one."""
+        """Refuse this part of the request with an error, and with a message if given."""
         response = refuse(request, code, self.exchange)
         if isinstance(response, JoinGroupResponse):
             response.member_id = ""
@@ -112,7 +114,7 @@ class Access:
             self.refused.error_message = MESSAGES[kind]
 
     def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
-        """The request with the allowed elements of a list, or None if none is left; and the other elements."""
+        """The request with the allowed elements of a list, or None if no element is allowed; and the refused elements."""
         fitting: list[Any] = []
         refused: list[Any] = []
         for each in getattr(request, attribute):
@@ -122,7 +124,7 @@ class Access:
         return _with(request, attribute, fitting) if fitting else None, refused
 
     def joined(self, response: Any) -> Any:
-        """The response to the part that was handled, together with the rest."""
+        """The response to the allowed part, together with the refused elements."""
         if self.finish is not None:
             self.finish(response)
         return response if self.refused is None else join(response, self.refused)
@@ -136,7 +138,7 @@ def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
 
 
 Rule = Callable[[Any, Access], Any]
-"""Returns the part of the request that the client may do, or None if nothing is left."""
+"""Returns the allowed part of the request, or None if nothing is allowed."""
 
 
 def _tell(response: Any, message: str) -> None:
@@ -202,7 +204,7 @@ def unless(wrong: Callable[[Any, int], bool], rule: Rule) -> Rule:
 
 
 def both(*rules: Rule) -> Rule:
-    """Applies one rule after another, as long as a part of the request is left."""
+    """Applies each rule in turn while a part of the request is still allowed."""
 
     def rule(request: Any, access: Access) -> Any:
         for one in rules:
@@ -290,8 +292,9 @@ def _may_be_made(name: str, request: Any, access: Access) -> bool:
 
 
 def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
-    """A topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. A topic that is requested by
-    name has no id."""
+    """A topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. A topic requested by name has
+    no id.
+    """
     made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
     return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
 
@@ -521,7 +524,7 @@ def _offsets(request: Any, access: Access) -> Any:
 
 
 def _topics_to_see(group: Any, access: Access) -> tuple[Any, Any]:
-    """A group, in a request or a response, with the topics that the client may see, and with the others."""
+    """A group in a request or a response, its topics that the client may see, and its other topics."""
     directory = access.exchange.directory
     may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
     kept: list[Any] = []
@@ -592,8 +595,8 @@ def _consumer_group_heartbeat(request: Any, access: Access) -> Any:
 
 
 def _streams_group_heartbeat(request: Any, access: Access) -> Any:
-    """Kafka looks at the names of the topics before it asks whether the client may describe them; so the handler refuses wrong
-    names of a client that may describe nothing.
+    """Kafka validates topic names before it checks DESCRIBE, so the handler refuses invalid names even for a client that may
+    not describe any topic.
     """
     if whole(_O.READ, _R.GROUP, "group_id")(request, access) is None:
         return None
@@ -725,7 +728,7 @@ OPEN = {
 def admit(request: Message, access: Access) -> Message | None:
     """Returns the part of a request that the client is authorized for, or None if there is no such part.
 
-    Raises LookupError for an API without a rule that is not listed as open.
+    Raises LookupError for an API that has no rule and is not listed as open.
     """
     api = api_name(access.exchange.api_key)
     rule = RULES.get(api)

@@ -1,4 +1,4 @@
-"""Produce, versions 3–13, and 0–2 of releases before 4.0 (which still announces these for old librdkafka, and closes the
+"""Produce, versions 3–13, and versions 0–2 of releases before 4.0 (4.0 still announces 0–2 for old librdkafka, and closes the
 connection).
 
 Each partition's batch is judged by `Partition.append` and answered on its own. Produce never creates a topic. From version
@@ -6,8 +6,8 @@ Each partition's batch is judged by `Partition.append` and answered on its own. 
 INVALID_RECORD (Kafka never responds). A broker that does not lead the partition returns NOT_LEADER_OR_FOLLOWER, from
 version 10 with the leader. Versions 0 to 2 bring message sets, which are converted (`core.message_set_checks`).
 
-acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the response, also to
-a retry, waits until all in-sync replicas have the batch. When timeout_ms is over it is REQUEST_TIMED_OUT, with the batch's
+acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the response waits
+until all in-sync replicas have the batch; a retry waits, too. When timeout_ms is over it is REQUEST_TIMED_OUT, with the batch's
 offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND does not occur: since Kafka 4 the high watermark does not advance then (KIP-966).
 """
 
@@ -122,7 +122,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
 
 
 def _unanswered(exchange: Exchange) -> Outcome:
-    """A Produce with acks=0 is handled. A quota counts its bytes but not its time, as in Kafka."""
+    """A Produce with acks=0 is handled. A quota counts the bytes of this client but not its time, as in Kafka."""
     if exchange.cluster.quotas.on:
         exceeded = exchange.engine.throttle.use(exchange, PRODUCE, exchange.size, exchange.engine.now)
         if ms := exchange.throttled(exceeded):
@@ -159,7 +159,7 @@ def _partition(
     topic: Topic | None, checked: Verified | None, requested: PartitionProduceData, acks: int, exchange: Exchange,
     found: Checked | RecordReject | None = None,
 ) -> PartitionProduceResponse:  # fmt: skip
-    """Append one partition's batch. `found` is the result of the check of its records, if that is already done."""
+    """Append one partition's batch. `found` is the result of the record check, if the check is already done."""
     partition = topic.partition(requested.index) if topic is not None else None
     if topic is None or partition is None:
         return _refuse(requested, _unknown(topic, requested.index, exchange.version))
@@ -182,7 +182,7 @@ def _partition(
 
 
 class Awaited(NamedTuple):
-    """A response that is valid once the high watermark has reached an offset."""
+    """A response that becomes valid when the high watermark reaches an offset."""
 
     topic: Topic
     partition: Partition
@@ -191,7 +191,7 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
-    """The end offset of the batch, also of a retried one, if the response must wait for it."""
+    """The end offset of the batch or of its retry, if the response must wait for this offset."""
     partition = topic.partitions[response.index]
     records = requested.records
     header = first_header(records)
@@ -265,7 +265,7 @@ def _all_refused(
 
 
 def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
-    """INVALID_REQUIRED_ACKS for each partition without an error that comes before it."""
+    """INVALID_REQUIRED_ACKS for each partition without an earlier error."""
 
     def code_of(topic: Topic | None, requested: PartitionProduceData) -> int:
         if code := _unknown(topic, requested.index, exchange.version):

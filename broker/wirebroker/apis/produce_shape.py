@@ -1,9 +1,9 @@
 """The fast path for a Produce request with the same shape as the last one.
 
 A producer repeats the same request: the header, topic and partition are the same, and only the correlation id and the
-records differ. So a connection remembers the bytes of its last good Produce up to the records, and their decoded form. If the
-next request begins with the same bytes, nothing is decoded, and its response is the last response with other numbers. The
-batch itself is checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
+records differ. A connection keeps the bytes of its last good Produce up to the records, and their decoded form. If the next
+request begins with the same bytes, nothing is decoded: its response is the last response with new numbers. The batch itself is
+checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
 """
 
 from __future__ import annotations

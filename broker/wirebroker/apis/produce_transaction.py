@@ -1,7 +1,7 @@
 """The checks of a Produce with transactional batches, before a batch is stored.
 
 A request is transactional if its batches are. Their partitions must be part of a transaction that the coordinator knows.
-Versions before 12 verify that; from 12 on (transaction version 2) the request itself adds them.
+Versions before 12 verify the partitions; from 12 on (transaction version 2) the request itself adds them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
 
 
 def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """Before version 7 Kafka reads the codec to refuse zstd, and fails on an unknown one."""
+    """Before version 7 Kafka reads the codec to refuse zstd, and fails on an unknown codec."""
     if version >= OLDEST_VERSION_OF_ZSTD:
         return None
     firsts = [requested.records for data in request.topic_data for requested in data.partition_data]
@@ -108,7 +108,7 @@ def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, st
 
 
 def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified | ErrorCode | None:
-    """Returns the coordinator's result for the request's transactional batches, or None if it has none.
+    """Returns the coordinator's result for the request's transactional batches, or None without such batches.
 
     An error code refuses the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
     INVALID_PRODUCER_ID_MAPPING for batches of several producers.

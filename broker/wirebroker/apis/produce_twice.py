@@ -1,7 +1,7 @@
 """A Produce that names a partition more than once. Kafka keeps record data in a map by partition.
 
-The last record data that can be read as one batch are appended and answered. If other record data cannot be read, the error
-replaces that response, and the appended batch stays (KafkaApis.handleProduceRequest).
+Kafka appends the last of a partition's record sets that is a single readable batch, and responds to it. If other record data
+cannot be read, the error replaces that response, and the appended batch stays (KafkaApis.handleProduceRequest).
 """
 
 from __future__ import annotations

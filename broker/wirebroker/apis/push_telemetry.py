@@ -2,7 +2,7 @@
 
 Served only with a receiver of clients' metrics (`telemetry`), as in Kafka. A push gets THROTTLING_QUOTA_EXCEEDED if it comes
 too early, UNKNOWN_SUBSCRIPTION_ID if it is for another subscription, TELEMETRY_TOO_LARGE above telemetry.max.bytes, and
-INVALID_RECORD if it cannot be decompressed. After a client has said that it ends, all it sends is INVALID_REQUEST.
+INVALID_RECORD if it cannot be decompressed. After a client's terminating push every further push gets INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirebroker.core.telemetry import Client, push_of
 
 logger = logging.getLogger("wirebroker")
 MOST_BYTES = 16 << 20
-"""The limit of decompressed metrics in releases that have none."""
+"""The limit of decompressed metrics in releases without such a setting."""
 RESERVED = (bytes(16), bytes(15) + b"\1")
 """Ids that no client may have (Kafka's Uuid.RESERVED)."""
 

@@ -1,10 +1,11 @@
-"""The requests that are only refused: AddRaftVoter (versions 0–1), RemoveRaftVoter (version 0), those of a feature at level 0.
+"""Requests that are always refused: AddRaftVoter (versions 0–1), RemoveRaftVoter (version 0), and requests of a feature at
+level 0.
 
 With kraft.version 0 the quorum is static, and a sound request for a voter is UNSUPPORTED_VERSION. With kraft.version 1 a broker
-of the cluster is DUPLICATE_VOTER, and any other is REQUEST_TIMED_OUT, because the brokers are the only controllers; no voter
-is found to remove, because the voters here have no directories that a client could name (VOTER_NOT_FOUND). Before that come the
-wrong cluster (INCONSISTENT_CLUSTER_ID), and a voter without an id, a directory or a controller's address (INVALID_REQUEST), as
-in KafkaRaftClient.
+of the cluster is DUPLICATE_VOTER, and another id is REQUEST_TIMED_OUT, because only brokers are controllers. No voter can be
+removed, because voters here have no directory ids that a client could name (VOTER_NOT_FOUND). A wrong cluster id is checked
+first (INCONSISTENT_CLUSTER_ID), then a voter without an id, a directory or a controller's address (INVALID_REQUEST), as in
+KafkaRaftClient.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def _unknown(request: AddRaftVoterRequest | RemoveRaftVoterRequest, exchange: Ex
 
 
 def without_feature(request: Message, exchange: Exchange) -> Message:
-    """UNSUPPORTED_VERSION for an API of a feature at level 0: as a whole if the response has an error, else for each group."""
+    """UNSUPPORTED_VERSION for an API of a feature at level 0: at the top of the response if it has an error field, else for
+    each group.
+    """
     made: Any = response_class(exchange.api_key)
     names = {field.name for field in made.__wire__}
     if "error_code" in names:

@@ -1,8 +1,8 @@
 """SaslHandshake, versions 0–1.
 
-The client names the mechanism by which it wants to authenticate. After version 0 its tokens come without requests around them.
-A mechanism that is not enabled is UNSUPPORTED_SASL_MECHANISM, and the connection ends. An authenticated client gets
-ILLEGAL_SASL_STATE, unless its session ends some time: then it begins to authenticate again (KIP-368).
+The client names the mechanism by which it wants to authenticate. After a handshake of version 0 the client sends bare tokens
+without request headers. A disabled mechanism gets UNSUPPORTED_SASL_MECHANISM, and the connection closes. An authenticated
+client gets ILLEGAL_SASL_STATE unless its session expires: then the client reauthenticates (KIP-368).
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeRe
     response = SaslHandshakeResponse(error_code=code, mechanisms=authenticator.mechanisms(connection.session.listener))
     if failure is None:
         return response
-    unheard = connection.session.mechanism != ""  # Kafka closes it at once if it was authenticated before
+    unheard = connection.session.mechanism != ""  # Kafka closes an already authenticated connection at once
     return exchange.engine.unauthenticated(exchange, None if unheard else response, failure.cause)

@@ -1,7 +1,7 @@
 """ShareAcknowledge, versions 1–2: accept, release or reject records that a member of a share group has acquired (KIP-932).
 
-The request needs a share session, which the member's first ShareFetch began. With the epoch −1 the session ends, and the
-records that are still acquired are released. From version 2 a member may also renew its locks.
+The request needs a share session, which the member's first ShareFetch began. Epoch −1 ends the session, and releases the
+records that are still acquired. From version 2 a member may also renew its locks.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
 
 
 def is_member_id(member_id: str | None) -> bool:
-    """Whether Kafka takes this for the id of a member."""
+    """Whether Kafka accepts this text as a member id."""
     return member_id is not None and 0 < len(member_id) <= LONGEST_MEMBER_ID
 
 
@@ -104,7 +104,7 @@ def may_read(exchange: Exchange) -> Callable[[str], bool]:
 def begin(
     request: Any, exchange: Exchange, readable: Callable[[str], bool], pause: Callable[[], bool]
 ) -> Generator[None, Any, Begun]:
-    """Check the acknowledgements of a ShareAcknowledge or ShareFetch: the outcomes so far, and what has to be finished.
+    """Check the acknowledgements of a ShareAcknowledge or ShareFetch: the results so far, and the writes to finish.
 
     Raises Broken.
     """
@@ -177,6 +177,6 @@ def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renew
 
 
 def finish(settled: tuple[Place, Settling], outcomes: Outcomes, exchange: Exchange) -> None:
-    """Write down the acknowledgements of one partition that `begin` has checked."""
+    """Write the acknowledgements of one partition that `begin` has checked."""
     place, settling = settled
     outcomes[place] = exchange.engine.shares.finish(settling, exchange.engine.now) or DONE

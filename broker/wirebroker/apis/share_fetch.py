@@ -1,6 +1,6 @@
 """ShareFetch, versions 1–2: acquire records for a member of a share group, and acknowledge others (KIP-932).
 
-Epoch 0 begins a share session, −1 ends it. The response has records, and says which of them are acquired; it may have others.
+Epoch 0 begins a share session, −1 ends it. The response says which of its records are acquired; it may contain other records.
 It waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in the request are checked
 first and written down afterwards, so the fetch does not see their effect, as in Kafka. From version 2 a member may ask for no
 more than max_records records ("record_limit"), and may renew its locks in a request without a fetch.
@@ -49,7 +49,7 @@ Slices = Generator[None, Any, None]
 
 
 def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
-    """Respond with acquired records, or wait for some."""
+    """Respond with acquired records, or wait for records."""
     code = _request_error(request, exchange.version, exchange.cluster.configs.release.behaviour)
     if code:
         return _refused(code)
@@ -201,7 +201,7 @@ class ShareFetch:
         return topic.partition(wanted.place[1]) if topic is not None and topic.topic_id == wanted.place[0] else None
 
     def begin(self, wanted: list[Wanted]) -> Slices:
-        """Acquire what can be acquired now, or wait."""
+        """Acquire the available records, or wait."""
         request, now = self.request, self.exchange.now
         if self.exchange.cluster.quotas.on:
             request.max_bytes = min(request.max_bytes, self.exchange.engine.throttle.room(self.exchange))
@@ -256,7 +256,7 @@ class ShareFetch:
             yield from self._look_again(number, len(settling))
 
     def _look_again(self, number: int, last: int) -> Slices:
-        """Try again, if something has changed since the last try. Each try looks at all partitions, so tries are made after
+        """Try again if something has changed since the last try. Each try looks at all partitions, so tries are made after
         1, 2, 4, 8 … partitions and at the end.
         """
         if self._woken and not self.is_done and (number & (number - 1) == 0 or number == last):
@@ -285,7 +285,7 @@ class ShareFetch:
         return wanted[at:] + wanted[:at]
 
     def _open(self, wanted: list[Wanted]) -> Generator[None, Any, list[Held]]:
-        """Find the share partitions; returns the partitions that have to be loaded."""
+        """Find the share partitions; returns the partitions that must be loaded first."""
         new = []
         for each in wanted:
             if self._pause():
@@ -367,7 +367,7 @@ class ShareFetch:
     def _try(self, now: int) -> Slices:
         """Acquire if there is enough for a response, or a read fails.
 
-        Kafka first reads the partitions that no request has read yet; they come first in the response.
+        Kafka first reads the partitions that no request has read yet, and puts them first in the response.
         """
         acquirable = yield from self._acquirable()
         if not acquirable or self._fails(acquirable):
@@ -515,7 +515,7 @@ class ShareFetch:
         return named
 
     def _response(self) -> Generator[None, Any, ShareFetchResponse]:
-        """The response: fetched partitions, and the acknowledged ones."""
+        """The response with the fetched and the acknowledged partitions."""
         response = _refused(ErrorCode.NONE)
         response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
         self._results = yield from self._named(response)
@@ -563,9 +563,9 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Batch]:
-    """The batches of a read that hold the first `room` records, and one more batch.
+    """The fetched batches that hold the first `room` records, and one batch more.
 
-    Returns all batches if some may have records that are not available, because those do not count.
+    Returns all batches if some may hold records that are not available, because those records do not count.
     """
     end: float | None = None
     for view in iter_batches(data):
@@ -599,8 +599,8 @@ def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> li
 
 
 def _cut(data: memoryview, batches: list[Batch], acquired: list[Acquired]) -> memoryview:
-    """The batches from the first to the last with acquired records. If `data` has only one batch, returns all of `data`, even
-    the bytes after the batch.
+    """The batches from the first to the last with acquired records. If `data` has a single batch, returns all of `data`,
+    including the bytes after the batch.
     """
     if len(batches) < 2:
         return data

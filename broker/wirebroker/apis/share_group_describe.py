@@ -1,4 +1,4 @@
-"""ShareGroupDescribe, version 1: the members of share groups, with their assignments. Other groups are not found here."""
+"""ShareGroupDescribe, version 1: the members of share groups, with their assignments. Groups of other types are not found."""
 
 from __future__ import annotations
 

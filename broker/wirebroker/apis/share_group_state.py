@@ -1,10 +1,10 @@
 """The state of share partitions: InitializeShareGroupState, ReadShareGroupState and DeleteShareGroupState (version 0),
 WriteShareGroupState and ReadShareGroupStateSummary (versions 0–1).
 
-The group coordinator and the leaders of partitions send these to the share coordinator. Here one process is all of them, and
-clients may send them as well. Initialize begins the state, or begins it again at another offset. Read remembers a higher leader
-epoch: older leaders are refused from then on. Delete also accepts a share partition without state. The summary has epochs and
-start offsets, −1 without state, and from version 1 the number of completed records.
+The group coordinator and the partition leaders send these requests to the share coordinator. Here one process has all these
+roles, and clients may send the requests, too. Initialize begins the state, or begins it again at another offset. Read remembers
+a higher leader epoch: older leaders are refused from then on. Delete also accepts a share partition without state. The summary
+has epochs and start offsets, −1 without state, and from version 1 the number of completed records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wirebroker.core.share.in_flight import Key, StateBatch
 
 
 class _Operation(NamedTuple):
-    """What a request does with each of its partitions: the call of the coordinator, and the response's classes."""
+    """How a request treats each partition: the call of the coordinator, and the classes of the response."""
 
     call: Callable[[ShareCoordinator, Key, Any, list[StateBatch], int], Any]
     topic: type[Any]
@@ -34,7 +34,7 @@ class _Operation(NamedTuple):
     shown: Callable[[Any], dict[str, Any]] = lambda _: {}
     """The fields of a partition with this state, None if it was refused."""
     refused: str = "read share group state"
-    """The refusal of a broker that does not coordinate the share partition."""
+    """The error of a broker that does not coordinate the share partition."""
     every: int = WRITES
     """The number of partitions after which other requests have a turn."""
 

@@ -1,5 +1,5 @@
-"""StreamsGroupDescribe, versions 0–1: the members of streams groups with their tasks, and the topology. Other groups are not
-found here. Version 1 returns the assignor and, on request, the description of the topology that a member has sent.
+"""StreamsGroupDescribe, versions 0–1: the members of streams groups with their tasks, and the topology. Groups of other types
+are not found. Version 1 returns the assignor and, on request, the description of the topology that a member has sent.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, D
 
 
 def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
-    """The description of the group's present topology, with Kafka's number for that."""
+    """The description of the group's present topology, with Kafka's topology epoch."""
     if group.topology is None or group.description is None or group.description[0] != group.topology.epoch:
         return NOT_STORED, None
     return AVAILABLE, group.description[1]
 
 
 def _topology(group: StreamsGroup, known: Configured | None) -> Topology | None:
-    """The topology: as the cluster's topics make it if these are all there, else as the application sent it."""
+    """The topology as resolved from the cluster's topics if all its topics exist, else as the application sent it."""
     if group.topology is None:
         return None
     configured = known.subtopologies if known is not None and known.told is None else None

@@ -1,9 +1,9 @@
 """StreamsGroupHeartbeat, versions 0–1: join, stay in, and leave a streams group (KIP-1071).
 
 A member chooses its own id. Epoch 0 joins and brings the topology, −1 leaves. The response has the member's epoch, its tasks if
-they have changed, and what keeps the application from working. The broker creates missing internal topics before it responds,
-if the client may create them (Kafka: right after). A later heartbeat tells whether that failed. Version 1 may ask the member
-for a description of the topology.
+they have changed, and the reasons why the application cannot run. The broker creates missing internal topics before it
+responds, if the client may create them (Kafka: right after). A later heartbeat tells whether that failed. Version 1 may ask the
+member for a description of the topology.
 """
 
 from __future__ import annotations

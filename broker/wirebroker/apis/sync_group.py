@@ -1,4 +1,4 @@
-"""SyncGroup, versions 0–5: a member gets its assignment; the leader sends the assignment of all.
+"""SyncGroup, versions 0–5: a member gets its assignment; the leader sends all assignments.
 
 The response waits for the leader. From version 5 the request names the protocol, which must be the group's.
 """

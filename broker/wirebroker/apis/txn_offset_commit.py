@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, versions 0–6: offsets that are valid once the producer's transaction commits.
+"""TxnOffsetCommit, versions 0–6: offsets that become valid when the producer's transaction commits.
 
 The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds it, or from version 5
 (transaction version 2) this request itself. Each partition is answered on its own, as in OffsetCommit. Version 6 names topics
@@ -107,7 +107,7 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
 
 
 def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:
-    """The partitions by topic id, without topics that were deleted in the meantime."""
+    """The partitions by topic id, without topics that have been deleted."""
     topics = cluster.topics
     return [(topics[topic].topic_id, index) for topic, index in partitions if topic in topics]
 

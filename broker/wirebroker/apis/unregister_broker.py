@@ -1,7 +1,7 @@
 """UnregisterBroker, version 0.
 
-A broker that is not registered is BROKER_ID_NOT_REGISTERED, also one that was unregistered before. A broker that is down is
-registered again when it starts. One that runs goes on, but leads nothing and is not in the metadata until it starts again.
+A broker that is not registered, or is already unregistered, is BROKER_ID_NOT_REGISTERED. A stopped broker registers again when
+it starts. A running broker keeps running, but leads no partition and is not in the metadata until it restarts.
 """
 
 from __future__ import annotations

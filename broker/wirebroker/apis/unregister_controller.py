@@ -1,7 +1,7 @@
 """UnregisterController, version 0.
 
-All brokers are controllers here. The active one refuses to forget itself (INVALID_REQUEST), one that runs is registered again
-at once, and one that is down when it starts. CONTROLLER_ID_NOT_REGISTERED for any other.
+All brokers are controllers here. The active controller refuses to unregister itself (INVALID_REQUEST), a running controller
+registers again at once, and a stopped controller when it starts. CONTROLLER_ID_NOT_REGISTERED for any other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UpdateFeatures, versions 0–2.
 
 Kafka makes all updates, or refuses all of them: the error is at the top, and versions 0 and 1 name each feature of a request
-that succeeds. Version 0 has no types of upgrades: every update is an upgrade, even with `allow_downgrade`, as in Kafka. Of
-several updates of one feature the last one counts.
+that succeeds. Version 0 has no types of upgrades: every update is an upgrade, even with `allow_downgrade`, as in Kafka. If a
+feature is updated twice, the last update counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wirebroker.core.features import UPGRADE, Update, refusal
 
 
 def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeaturesResponse:
-    """Change the levels, unless one of the updates is refused."""
+    """Change the levels, unless an update is refused."""
     cluster = exchange.cluster
     updates = [
         Update(each.feature, each.max_version_level, each.upgrade_type if exchange.version > 0 else UPGRADE)

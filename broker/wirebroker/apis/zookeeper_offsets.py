@@ -54,7 +54,7 @@ def _committed(group: str, topic: str, requested: OffsetCommitRequestPartition, 
 
 
 def fetch(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchResponse:
-    """Respond with the offsets; an offset that was never committed is UNKNOWN_TOPIC_OR_PARTITION."""
+    """Respond with the offsets; UNKNOWN_TOPIC_OR_PARTITION for an offset that was never committed."""
     topics = []
     for topic in request.topics or ():
         partitions = [_fetched(request.group_id, topic.name, index, exchange) for index in topic.partition_indexes]

@@ -41,14 +41,14 @@ class Changes:
         self._versions = _versions(self._cluster)
 
     def _write_some(self, changed: Sequence[Partition], added: Iterable[Topic], now: int) -> None:
-        """Write changed partitions or else new topics, without a look at all other topics."""
+        """Write the changed partitions or the new topics, without reading all other topics."""
         written = self._metadata.image
         before = Image(next_producer_id=written.next_producer_id)
         after = Image(next_producer_id=self._cluster.producer_ids.next_block)
         for partition in changed:
             topic_id, index = self._cluster.topics[partition.topic].topic_id, partition.index
             known = written.topics[topic_id].partitions.get(index)
-            if known is not None:  # else the topic is being made, and is written down afterwards
+            if known is not None:  # otherwise the topic is being created and is written down later
                 before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
                 image = self._partition_image(partition)
                 after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = image

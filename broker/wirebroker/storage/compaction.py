@@ -20,7 +20,7 @@ _WRITE = 1024 * 1024
 
 
 class Made(NamedTuple):
-    """A new segment with files named `.cleaned`, the segments it replaces, and the aborted transactions in it."""
+    """A new segment whose files end in `.cleaned`, the segments it replaces, and their aborted transactions."""
 
     segment: Segment
     replaces: Sequence[Segment]

@@ -69,15 +69,14 @@ def check_entries(root: Path) -> None:
     """
     with os.scandir(root) as entries:
         for entry in entries:
-            if _is_folder(entry) and "-" in entry.name:  # the folder of a partition, perhaps a deleted or moving one
+            if _is_folder(entry) and "-" in entry.name:  # a partition's folder; the partition may be deleted or moving
                 with os.scandir(entry.path) as held:
                     for each in held:
                         _is_folder(each)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Tells whether the entry is a folder and not a file. Raises DamagedFile for anything else, and for a file with other
-    names."""
+    """Tells whether the entry is a folder and not a file. Raises DamagedFile for other files, and for a hard-linked file."""
     found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # Windows' entry knows no links
     if stat.S_ISREG(found.st_mode):
         if found.st_nlink > 1:
@@ -133,7 +132,7 @@ class LogDirectory:
             "node.id": str(self.node_id),
             "directory.id": format_uuid(self.id),
             "cluster.id": cluster_id,
-            "version": "1",  # the last line: a file that was cut has none
+            "version": "1",  # the last line of a truncated file has no signature
         }
         files.replace(path, properties_text(made).encode())
         files.sync(self.root)
@@ -212,13 +211,13 @@ class LogDirectory:
             (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
             (HIGH_WATERMARKS, high_watermarks),
             (CLEANED, self.cleaned),
-            (RECOVERY_POINTS, self._recovery_points),  # the last file: if it is signed, the others are, too
+            (RECOVERY_POINTS, self._recovery_points),  # if the last file is signed, all files are signed
         ):
             if offsets is not None:
                 files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
 
     def adopt(self, where: tuple[str, int], source: LogDirectory, recovery_point: int, log_start: int) -> None:
-        """Take over the entries of a partition that moves here from another directory, and write them down."""
+        """Copy the entries of a partition that moves here from another directory, and write them down."""
         self.forget(where)
         if where in source.cleaned:
             self.cleaned[where] = source.cleaned[where]
@@ -252,7 +251,7 @@ class LogDirectory:
             if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
                 continue
             if topic_name_error(where[0]) is not None:
-                continue  # a folder of somebody else
+                continue  # a folder that another program made
             if path.is_dir():
                 yield where, path
 

@@ -1,7 +1,7 @@
 """Reading, writing and replacing files, where systems differ or a crash may interrupt.
 
-This module or `kafkawire.disk.opening` opens every file of a log directory. A write goes to a plain file that has no other
-name, and a new file is a file that did not exist.
+This module or `kafkawire.disk.opening` opens every file of a log directory. A write goes only to a plain file with a single
+name, and a new file must not have existed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
 
 
 def shared(path: Path) -> DamagedFile:
-    """Returns the error for a file that has other names, perhaps outside of the log directory."""
+    """Returns the error for a file with several hard links, which may be outside the log directory."""
     return DamagedFile(
         path, "the file has another name as well (a hard link), under which a write would change it, too. Put a copy here"
     )
@@ -163,7 +163,7 @@ COPIED_AT_ONCE = 1 << 20
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Sync many files, several at once: the system joins syncs that arrive together."""
+    """Sync many files, several at once, because the system merges concurrent syncs."""
     if len(paths) <= SYNCED_AT_ONCE:
         for path in paths:
             sync(path)

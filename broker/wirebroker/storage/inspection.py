@@ -1,4 +1,4 @@
-"""Comparing the files of a partition with each other: the log with its indexes, and with the checkpoints.
+"""Compares the files of a partition: the log with its indexes and with the checkpoints.
 
 A broker that stopped cleanly has checked every batch. So a start reads only the ends of the files of a large directory; later
 reads check the rest. A start reads small directories whole.

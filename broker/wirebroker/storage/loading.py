@@ -33,7 +33,7 @@ Settings = dict[tuple[int, str], dict[str, str]]
 
 
 class Loading:
-    """Reads the directory for one start. Raises DataError; the start has then changed nothing except torn tails."""
+    """Reads the directory for one start. Raises DataError after changing nothing except torn tails."""
 
     def __init__(self, directories: LogDirectories, random_bytes: Callable[[int], bytes]) -> None:
         self.unused: Settings = {}
@@ -98,7 +98,7 @@ class Loading:
             note(f"{unknown[0]}{more}: the metadata knows of no such partition, and nothing of it is served")
 
     def _found_image(self) -> Image:
-        """Returns the image made from the folders: every partition that has a folder."""
+        """Returns an image of every partition that has a folder."""
         image = Image()
         ids: dict[str, bytes] = {}
         for directory, (topic, index), path in self._directories.partitions():
@@ -141,7 +141,7 @@ class Loading:
         cluster.restore_topic(topic.name, topic_id, known, stored, now)
 
     def directory_of(self, topic: str, index: int, topic_id: bytes, dirs: Mapping[int, str]) -> LogDirectory:
-        """Returns the log directory that has a partition's folder, or else the directory of the first replica.
+        """Returns the log directory that has a partition's folder, or the directory of the first replica.
 
         A folder stays where it was made when the replicas change to other brokers. Raises DataError if there are two.
         """

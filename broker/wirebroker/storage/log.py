@@ -167,7 +167,7 @@ class FolderLog:
                 return
 
     def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
-        """Continue in another log directory; `put` moves the folder there. Raises OSError; then nothing has changed."""
+        """Continue in another log directory; `put` moves the folder there. Raises OSError and changes nothing."""
         folder = directory.root / self.folder.name
         self.release()
         self._moves += 1
@@ -207,8 +207,7 @@ class FolderLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end. An empty active segment only gets a new time. Raises OSError, and then changes
-        nothing."""
+        """Begin a new segment at the end. An empty active segment only gets a new time. Raises OSError and changes nothing."""
         if not self.active.size:
             self.active.created = now
             return

@@ -140,7 +140,7 @@ class MetadataLog:
     def begun(self, now: int) -> bool:
         """Write the first record if the log is empty. Returns whether this is the first start.
 
-        From here on the log is never empty, so an empty log means lost records.
+        After this write the log is never empty, so an empty log means lost records.
         """
         if not self.end_offset:
             self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
@@ -154,7 +154,7 @@ class MetadataLog:
         return not existed
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> None:
-        """Append these records, each with its version. Raises OSError, and then appends none."""
+        """Append these records, each with its version. Raises OSError and appends nothing."""
         values = [metadata_bytes(record, version) for record, version in records]
         before = self._size, self.end_offset
         try:

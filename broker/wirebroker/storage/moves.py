@@ -74,7 +74,7 @@ class Copy:
 
 
 class Moves:
-    """The moves of a store, one after the other."""
+    """The moves of a store, one at a time."""
 
     def __init__(self, store: Upkeep, cluster: Cluster, directories: LogDirectories) -> None:
         self._store = store
@@ -172,7 +172,7 @@ class Moves:
         files.sync(source.root)
 
     def _give_up(self, partition: Partition, future: Path | None = None) -> None:
-        """End the partition's move. With `future`, do so only if that is the folder of the present move."""
+        """End the partition's move. With `future`, end the move only if `future` is its folder."""
         wanted = self._wanted.get(_log_of(partition))
         if wanted is not None and future in (None, wanted[1]):
             self._end(partition, wanted[1])
@@ -186,7 +186,7 @@ class Moves:
     # A start
 
     def finish(self) -> None:
-        """Put complete copies in the place of folders that are already removed, and note the other wanted moves."""
+        """Rename complete copies whose original folders are already removed, and note the other wanted moves."""
         for directory in self._directories:
             for where, future in directory.futures():
                 name = folder_name(*where)

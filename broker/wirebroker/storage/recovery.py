@@ -2,9 +2,8 @@
 
 After a clean shutdown the last snapshot has the producers' state, and the checkpoint has the end of the log. After a crash,
 the start reads the segments from the recovery point, checks their batches, makes their indexes again and removes a torn tail.
-In both cases the state comes from the newest snapshot, which keeps the last batch of each producer, and from the batches
-after the snapshot. The start also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of
-the other segments' files.
+The state comes from the newest snapshot, which keeps the last batch of each producer, and from the later batches. The start
+also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of the other segments' files.
 
 The start reads all files before it changes any file. Damage before the tail is an error: Kafka would cut the log there and
 lose the sound batches after the damage.
@@ -153,7 +152,7 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
         made = Walk(folder / (file_name(base, LOG) + SWAP), base)
         for _ in made:
             pass
-        # The new segment has the records of the old segments, and replaces them even if some are already removed.
+        # The new segment has the records of the old segments, and replaces them even if some old segments are already removed.
         for name in names:
             offset = offset_of(name, name[name.rfind(".") :])
             if offset is not None and base <= offset < max(made.next_offset, base + 1) and not name.endswith(SNAPSHOT):
@@ -170,9 +169,9 @@ class Walked(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A closed segment that was read nevertheless, and the aborted transactions in its batches.
+    """A closed segment that recovery read, and the aborted transactions in its batches.
 
-    If the log is `complete` from its first offset, these are all aborted transactions.
+    If the log is `complete` from its first offset, the list has all aborted transactions.
     """
 
     segment: Segment
@@ -205,7 +204,7 @@ class Recovery:
         self._crashed: list[Walked] = []
         """The segments that may have changed after the last sync. The indexes of these segments are made again."""
         self._closed: list[Closed] = []
-        """The closed segments that were read nevertheless."""
+        """The closed segments that recovery read."""
         self._unfit: list[tuple[Closed, list[Path]]] = []
         """The closed segments whose indexes contradict the batches."""
         self._starts: list[tuple[int, int]] = []
@@ -213,7 +212,7 @@ class Recovery:
         """Tells whether the snapshot at the end of the log is usable."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Tells whether the segments so far have every batch that was ever written."""
+        """Returns whether the segments so far have every batch that was ever written."""
 
     # Looking
 
@@ -397,7 +396,7 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """Returns a sentence if the log shows that the producer's last batch does not end at `written`, else ""."""
+        """Returns a warning if the log shows that the producer's last batch does not end at `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""

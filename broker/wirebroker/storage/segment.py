@@ -46,7 +46,7 @@ _DELTA_AT = 23
 _LOOK = 8 * 1024
 """The number of bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""The creation time of a full segment: so early that the next batch goes to a new segment."""
+"""The creation time of a full segment, early enough that the next batch rolls the log."""
 MOST_OPEN = 128
 """The number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
@@ -97,7 +97,7 @@ class SegmentSettings(NamedTuple):
 
 
 class Index:
-    """Some of a segment's batches: their last offsets, their positions, and the largest timestamp up to each."""
+    """Some of a segment's batches: their last offsets, their positions, and the largest timestamp up to each position."""
 
     __slots__ = ("newest", "offsets", "positions", "stamps")
 
@@ -313,7 +313,7 @@ class Segment:
     def believe(self, expected: Expected) -> int:
         """Read only the ends of a closed segment's files. Returns the offset after its last batch.
 
-        Raises DamagedFile or FileNotFoundError if the files contradict each other: then the caller must read the segment's
+        Raises DamagedFile or FileNotFoundError if the files contradict each other; the caller must then read the segment's
         batches.
         """
         found = last_entry(self.path(OFFSET_INDEX), OFFSET_ENTRY)

@@ -1,8 +1,8 @@
 """The data directory as a whole. A start restores the cluster from the directory, and the broker writes changes of the
 cluster to the directory.
 
-The broker writes batches when they arrive, and changes of the metadata before any response leaves. So all acknowledged data
-is in the page cache if the process dies, and with `--sync always` it is on the disk if the machine fails.
+The broker writes batches when they arrive, and changes of the metadata before any response leaves. All acknowledged data
+survives in the page cache if the process dies, and with `--sync always` on the disk if the machine fails.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class FolderStore(Upkeep):
         self, root: Path, random_bytes: Callable[[int], bytes], *, more: Sequence[Path] = (), brokers: int = 1,
         sync: str = NEVER, nodes: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """Open and lock the directories, and read the metadata, which is in `root`. `nodes` are the brokers' ids; else there
-        are `brokers` of them, numbered from 1 on.
+        """Open and lock the directories, and read the metadata, which is in `root`. `nodes` are the brokers' ids; without them
+        there are `brokers` brokers, numbered from 1.
 
-        With `more`, each broker has several log directories, one in each of these places. Raises DataError, OSError.
+        With `more`, each broker has a log directory in each of these places, too. Raises DataError, OSError.
         """
         with _usable(root):
             self._directories = LogDirectories((root, *more), nodes or range(1, 1 + brokers), random_bytes)
@@ -85,7 +85,7 @@ class FolderStore(Upkeep):
         return self._cluster
 
     def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        """Restore the cluster from the directory. Raises DataError; the start has then changed nothing except torn tails."""
+        """Restore the cluster from the directory. Raises DataError after changing nothing except torn tails."""
         with _usable(self.root):
             self._load(cluster, groups, transactions, now)
 
@@ -137,8 +137,9 @@ class FolderStore(Upkeep):
     # Logs
 
     def open_log(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> FolderLog:
-        """Returns the log of a partition. If its folder exists, the log comes from the folder. Raises DamagedFile,
-        OSError."""
+        """Returns the log of a partition. If the partition's folder exists, the log is read from the folder. Raises
+        DamagedFile, OSError.
+        """
         directory = self._directory_of(topic, index, dirs)
         folder = directory.root / folder_name(topic.name, index)
         is_there = files.is_folder(folder)
@@ -223,7 +224,7 @@ class FolderStore(Upkeep):
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
-            elif log.holds(task.segments):  # else segments were deleted meanwhile; the next round takes the rest
+            elif log.holds(task.segments):  # segments were deleted in the meantime; the next round deletes the rest
                 if isinstance(result, OSError) and not isinstance(result, DataError):
                     raise result  # a full disk, perhaps: compaction is tried again in log.cleaner.backoff.ms
                 self._uncleanable.add(log)

@@ -1,6 +1,6 @@
 """The shared work of a data directory's logs: syncing, deleting files, and reporting a failing disk.
 
-Long work is a `Job`: the driver of the engine calls its `work` in a thread, and its `done` in the engine's thread.
+The engine's driver calls a job's `work` in a thread, and its `done` in the engine's thread.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Upkeep:
         self._dirty: dict[Syncable, None] = {}
         """The logs that have changed since their last sync."""
         self._made: list[Path] = []
-        """Other files and folders that were made or changed since their last sync."""
+        """Other files and folders that were created or changed since their last sync."""
         self._trouble = False
         """Tells whether a write has failed since the last time at which all writes succeeded."""
 

@@ -25,7 +25,7 @@ LARGEST_INT32, LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
-    """The content of a checkpoint. If it is `signed`, this package wrote it, and its CRC matches."""
+    """The content of a checkpoint. If it is `signed`, this package wrote the file, and its CRC matches."""
 
     offsets: Offsets
     signed: bool
@@ -56,8 +56,8 @@ def read_offsets(path: Path) -> Checkpoint:
 def offsets_text(name: str, offsets: Mapping[tuple[str, int], int]) -> str:
     """Writes the offsets as the checkpoint with this file name.
 
-    Kafka's format has no CRC. This CRC of the name and the lines is stored as the offset of a topic that does not exist; Kafka
-    skips that entry.
+    Kafka's format has no CRC. The CRC of the name and the lines is stored as the offset of a topic that does not exist; Kafka
+    skips this entry.
     """
     lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
     topic, index = _SIGNATURE
@@ -69,7 +69,7 @@ def _crc_of(lines: Iterable[str]) -> int:
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
-    """The leader epochs, each with the offset at which it began; none if there is no file. Raises DamagedFile."""
+    """The leader epochs, each with its first offset; empty without a file. Raises DamagedFile."""
     epochs = []
     lines = list(_lines(path))
     texts = [text for _, text in lines]
@@ -99,7 +99,7 @@ def _signed(lines: list[str]) -> list[str]:
 
 
 def clean_shutdown_text() -> str:
-    """The file that Kafka writes once it has closed all logs; while it exists, no log needs recovery."""
+    """The file that Kafka writes after closing all logs; while it exists, no log needs recovery."""
     return '{"version":0,"brokerEpoch":-1}'
 
 
@@ -119,7 +119,7 @@ def _number(text: str, largest: int) -> int:
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     try:
         if not (text := read_text(path)):
-            return ()  # a power cut leaves this; Kafka accepts it as well
+            return ()  # a power failure leaves such a file; Kafka accepts it, too
         version, count, *lines = text.splitlines()
     except FileNotFoundError:
         return ()

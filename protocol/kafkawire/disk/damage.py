@@ -11,14 +11,14 @@ LONGEST = 2000
 
 
 def shortened(text: str) -> str:
-    """The text, without its middle if it is very long, safe for people."""
+    """The text as safe for people; a very long text loses its middle."""
     return printable(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}")
 
 
 class DataError(OSError):
-    """Raised if a log directory cannot be used. The message says what is wrong, where, and what to do.
+    """Raised if a log directory cannot be used. The message names the damage, the place, and the next step.
 
-    Nothing was changed, except for torn tails that were cut off before the error was found and are in the log.
+    Nothing was changed except torn tails, which were cut off before the error was found and are logged.
     """
 
     def __init__(self, sentence: str) -> None:

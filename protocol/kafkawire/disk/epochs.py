@@ -1,6 +1,6 @@
 """The leader epochs of a log, in the checkpoint and in its batches (LeaderEpochFileCache).
 
-The CRC of a batch does not cover its leader epoch, and Kafka's checkpoint has no CRC: each is compared with the other.
+The CRC of a batch does not cover its leader epoch, and Kafka's checkpoint has no CRC, so both are compared.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kafkawire.disk.damage import DamagedFile
 
 
 class LeaderEpochs:
-    """The epochs of a partition's folder, each with the offset at which it begins. Raises DamagedFile.
+    """The epochs of a partition's folder, each with its first offset. Raises DamagedFile.
 
-    It follows the batches in order, all or some. It takes an epoch from them if the checkpoint is empty, or if the
+    The batches come in order; some may be skipped. It takes an epoch from them if the checkpoint is empty, or if the
     broker may have crashed before it wrote the checkpoint.
     """
 
@@ -40,7 +40,7 @@ class LeaderEpochs:
             raise DamagedFile(self._path, f"epochs and offsets do not rise: {self.known}. {_ADVICE}")
 
     def follow(self, path: Path, position: int, header: BatchHeader) -> None:
-        """Check this batch of the log, and take its epoch if it is a new one."""
+        """Check this batch of the log, and add its epoch if the epoch is new."""
         self._learn(header.partition_leader_epoch, header.base_offset)
         if why := self.damage_of(header):
             raise DamagedFile(path, why, position)
@@ -69,7 +69,7 @@ class LeaderEpochs:
 
 
 NO_EPOCH = -1
-"""The leader epoch of a batch that was written before leader epochs existed (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
+"""The leader epoch of a batch older than leader epochs (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
 _ADVICE = "Restore the file from a copy; if it is the checkpoint, remove it: the epochs are then taken from the batches"
 
 

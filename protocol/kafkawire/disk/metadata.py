@@ -44,7 +44,7 @@ UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
 """The id for a log directory that is not assigned."""
 RESERVED_IDS = 100
-"""Ids below this one belong to no log directory."""
+"""No log directory has an id below this number."""
 
 
 def is_reserved(directory_id: bytes) -> bool:
@@ -77,7 +77,7 @@ class TopicImage:
 
 
 class ScramCredential(NamedTuple):
-    """Kafka stores this in place of a user's password for a SCRAM mechanism (RFC 5802)."""
+    """Kafka stores these values in place of a user's password for a SCRAM mechanism (RFC 5802)."""
 
     salt: bytes
     stored_key: bytes
@@ -101,7 +101,9 @@ class AclImage(NamedTuple):
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""The entity of a client quota: its types (`user`, `client-id`, `ip`) in order, each with a name, or None for the default."""
+"""The entity of a client quota: its types (`user`, `client-id`, `ip`) in order, each with a name, or None for the default
+entity.
+"""
 
 
 class TokenImage(NamedTuple):
@@ -121,7 +123,7 @@ class TokenImage(NamedTuple):
 class Image:
     """Topics, settings, producer ids, ACLs and delegation tokens by their ids, and client quotas.
 
-    Settings are by resource: its type, and its name ("" for all brokers).
+    Settings by resource: its type, and its name ("" for all brokers).
     """
 
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
@@ -212,7 +214,7 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
 
 
 def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, int]]:
-    """The records, each with its version, that turn the old image into the new one; `node_id` requested producer ids."""
+    """The records, each with its version, that turn the old image into the new image; `node_id` requested producer ids."""
     for topic_id in old.topics.keys() - new.topics.keys():
         yield RemoveTopicRecord(topic_id=topic_id), 0
     for topic_id, topic in new.topics.items():
@@ -331,7 +333,7 @@ class MetadataFiles(NamedTuple):
     """The files of `__cluster_metadata-0` in the order in which they are read."""
 
     since: int
-    """The offset at which the newest snapshot ends; 0 without one."""
+    """The end offset of the newest snapshot; 0 without a snapshot."""
     snapshot: Walk | None
     segments: list[Walk]
     """Returns the files with records at or after `since`, and always the last file."""
@@ -356,7 +358,7 @@ def metadata_files(folder: Path) -> MetadataFiles:
 def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0) -> Iterator[BatchHeader]:
     """Apply a file's records from the offset `since` on to the image. Yields each batch's header once the batch is applied.
 
-    It ends where the walk ends. The caller checks `walk.damage`. Raises DamagedFile for records that cannot be read.
+    It ends where the walk ends. The caller checks `walk.damage`. Raises DamagedFile for unreadable records.
     """
     for position, header, batch in walk:
         if not header.is_control and header.base_offset >= since:
@@ -370,20 +372,20 @@ def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0)
 
 
 class WrittenImage(NamedTuple):
-    """The image in a log directory's `__cluster_metadata`. Every node has one; the file of a stopped node is old."""
+    """The image in a log directory's `__cluster_metadata`. Every node has such a file; a stopped node's file is outdated."""
 
     image: Image
     leader_epoch: int
     end: int
-    """the offset after the last record that was read"""
+    """the offset after the last record read"""
     is_whole: bool
     """whether the files could be read to their ends; a power cut may have torn the last batch"""
 
     def compacted_topics(self) -> frozenset[str]:
         """The topics with `cleanup.policy` compact.
 
-        The cleaner's checkpoint is not enough: it has no line for a replica that was copied from a compacted one, and such
-        a replica has holes too.
+        The cleaner's checkpoint is not enough: it has no line for a replica copied from a compacted replica, which has holes,
+        too.
         """
         settings = self.image.settings
         default = settings.get((BROKER, ""), {}).get("log.cleanup.policy", "")

@@ -59,7 +59,7 @@ def future_folder_name(topic: str, index: int, unique: bytes) -> str:
 
 
 def future_of(folder: str) -> tuple[str, int] | None:
-    """Returns topic and index of a partition that was moving to this folder, or None for any other folder."""
+    """Returns the topic and index of a partition that is moving to this folder, or None for any other folder."""
     match = _FUTURE_FOLDER.fullmatch(folder)
     return partition_of(match[1]) if match else None
 
@@ -84,6 +84,6 @@ def listing(folder: Path) -> Listing:
 
 
 def offsets_in(folder: Path, suffix: str) -> list[int]:
-    """The offsets in the names of a folder's files of one kind, in order."""
+    """The base offsets in the file names of one kind in a folder, in order."""
     found = [offset_of(path.name, suffix) for path in folder.iterdir()]
     return sorted(offset for offset in found if offset is not None)

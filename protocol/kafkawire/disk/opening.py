@@ -1,8 +1,7 @@
-"""Opening files of a log directory, which may come from a stranger: links, pipes and devices are refused, and sizes have a
-limit.
+"""Opens files of a log directory, which may be hostile: links, pipes and devices are refused, and sizes have a limit.
 
-A directory that was sent with a report may hold a link to a file of this machine. Opening a pipe would wait for ever. The
-flags `O_NOFOLLOW` and `O_NONBLOCK` refuse both; systems without them ask for the kind of file first.
+A directory that was sent with a report may contain a link to a file of this machine. Opening a pipe would wait for ever. The
+flags `O_NOFOLLOW` and `O_NONBLOCK` protect from both; on systems without these flags the file type is checked first.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 PLAIN = _NO_LINKS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 """The flags with which every file of a log directory is opened."""
 LARGEST_WHOLE = 256 * 1024 * 1024
-"""The most bytes of a file that is read into memory: an index, a checkpoint, a snapshot of producers, a file of properties."""
+"""The size limit of a file that is read into memory: an index, a checkpoint, a producer snapshot, a properties file."""
 LARGEST_LOG = 2**31 - 1
 """The most bytes of a segment, as in Kafka (FileRecords)."""
 
@@ -52,7 +51,7 @@ def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
 
 
 def read_whole(path: Path) -> bytes:
-    """All bytes of a file. Raises DamagedFile if it is not a plain file, or too large to be what its name says; OSError."""
+    """All bytes of a file. Raises OSError, and DamagedFile if the file is not plain, or larger than its kind can be."""
     with open_to_read(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size > LARGEST_WHOLE:
@@ -62,18 +61,18 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """All of a file as text. Raises UnicodeDecodeError, and what `read_whole` raises."""
+    """All of a file as text. Raises UnicodeDecodeError, and the errors of `read_whole`."""
     return read_whole(path).decode().replace("\r\n", "\n")
 
 
 def check_size(path: Path, size: int) -> None:
-    """Raises DamagedFile for a log that is larger than a segment can be."""
+    """Raises DamagedFile for a log larger than a segment can be."""
     if size > LARGEST_LOG:
         raise DamagedFile(path, f"it has {size} bytes, and the largest segment has {LARGEST_LOG}")
 
 
 def unplain(path: Path, mode: int) -> DamagedFile:
-    """The error for a path that is not the expected file or folder; `mode` is the mode that the system reports."""
+    """The error for a path with another file type than expected; `mode` is the reported mode."""
     if stat.S_ISDIR(mode):
         return DamagedFile(path, "this is a folder where a file should be. Restore the file from a copy")
     if stat.S_ISREG(mode):
@@ -94,7 +93,7 @@ _KINDS = (
 
 
 def _kind_of(path: Path | str) -> int:
-    """Returns the mode of the file at the path (of a link itself), or 0 if there is none."""
+    """Returns the mode of the file at the path (of a link itself), or 0 if the file does not exist."""
     try:
         return os.lstat(path).st_mode
     except OSError:

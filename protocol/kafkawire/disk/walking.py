@@ -1,7 +1,7 @@
 """Walking over the batches of a .log file, and distinguishing a torn tail from damage.
 
-An interrupted write leaves half a batch at the end of the file. Nobody got an acknowledgement for it, so it may be cut off. Any
-other fault in the bytes, with sound batches after it, is damage: cutting would lose those batches.
+An interrupted write leaves half a batch at the end of the file. Its producer did not get an acknowledgement, so it may be cut
+off. Any other fault in the bytes, with sound batches after it, is damage: cutting would lose those batches.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kafkawire.disk.opening import check_size, open_to_read
 from kafkawire.primitives import Buffer
 
 WINDOW = 8 * 1024 * 1024
-"""The bytes that are read at a time; a larger batch is read whole."""
+"""The read size in bytes; a larger batch is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
-"""The distance after damage that is searched for sound batches, in bytes."""
+"""How many bytes after damage are searched for sound batches."""
 SEARCH_WORK = 16 * SEARCH_LIMIT
-"""The most bytes whose CRC that search computes."""
+"""How many bytes the search may verify by CRC."""
 ANYWHERE = 1 << 63
-"""An offset above all others: below it there may be gaps."""
+"""An offset above all others: gaps below it are allowed."""
 LAST_OFFSET = 1 << 62
 """The last offset that a file can have, so that later offsets still fit into 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
@@ -48,7 +48,7 @@ class Damage(NamedTuple):
 
 
 def damage_at(data: memoryview, at: int, next_offset: int) -> str:
-    """Why there is no sound batch at `at`; empty if there is one and it begins at or after `next_offset`."""
+    """The reason why no sound batch is at `at`; empty if a sound batch begins there, at or after `next_offset`."""
     left = len(data) - at
     if left < HEADER_SIZE:
         return f"{left} bytes remain, but a batch has at least {HEADER_SIZE}"
@@ -87,7 +87,7 @@ class Walk:
         self.next_offset = next_offset
         self.gaps_below = gaps_below
         self.position = position
-        """The end of the sound batches in the part that was walked."""
+        """The end of the sound batches in the walked part."""
         self.damage: Damage | None = None
 
     def __iter__(self) -> Iterator[Walked]:
@@ -123,7 +123,8 @@ class Walk:
 
 
 def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
-    """Whether the CRC of a large batch, which ends at `end`, matches its bytes. It is not read whole before that is known.
+    """Whether the CRC of a large batch, which ends at `end`, matches its bytes. The batch is read whole only if
+    its CRC matches.
 
     The file is read up to the end of its `start`.
     """
@@ -134,9 +135,9 @@ def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
 
 
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
-    """Returns the position of a sound batch somewhere after the damage, or None if there is none, so the tail is only torn.
+    """Returns the position of a sound batch after the damage, or None, so the damage is only a torn tail.
 
-    If very many bytes look like batches, this is the position where the search ended.
+    If too many bytes look like batches, returns the position where the search ended.
     """
     with open_to_read(path) as file:
         file.seek(damage.position)
