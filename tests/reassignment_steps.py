@@ -1,5 +1,5 @@
-"""Replicas move between three brokers, of which some are down: the same steps for a real Kafka (scripts/record-reassignments)
-and for a wirebroker, with the state that each step leaves.
+"""Replicas move between three brokers, some of which are down: the same steps for a real Kafka (scripts/record-reassignments)
+and for wirebroker, with the state after each step.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ create t 2; move t 1,3; stop 2; cancel t; elect t; start 2; cancel t; start 3
 create s 1,2,3; stop 3; move s 1,3; move s 2,1; start 3
 create r 1,2; stop 3; move r 1,3; move r 1,2,3; start 3
 """
-"""`move TOPIC REPLICAS [same]` asks for these replicas, with `same` without another number of them; `create TOPIC REPLICAS
-[MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker."""
+"""`move TOPIC REPLICAS [same]` requests these replicas, with `same` only if their number stays; `create TOPIC REPLICAS
+[MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker.
+"""
 
 
 class Brokers(Protocol):
@@ -40,7 +41,7 @@ class Brokers(Protocol):
 
 
 def steps() -> list[str]:
-    """All of them, one by one."""
+    """All steps, one by one."""
     return [step for part in STEPS.replace("\n", ";").split(";") if (step := part.strip())]
 
 

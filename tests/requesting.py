@@ -1,7 +1,7 @@
 """Requests as tests send them: one group, one producer, one partition, in the words of Kafka's protocol.
 
-Each function has the name of its API and makes the request's message; fields that a test does not name have the value of a
-client that does nothing unusual. `plain` makes any other request from plain data.
+Each function is named after its API and returns the request; fields that a test does not name have a normal client's values.
+`plain` makes any other request from plain data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GROUP, TRANSACTION, SHARE = range(3)
 Producer = tuple[int, int]
 """A producer's id and epoch."""
 Plain = dict[str, Any]
-"""A message, or a part of one, by the names of its fields."""
+"""A message, or a struct in it, by its field names."""
 
 
 def plain(api: str, **fields: Any) -> Any:
@@ -26,7 +26,7 @@ def plain(api: str, **fields: Any) -> Any:
 
 
 def named(names: Iterable[str], key: str = "name", **fields: Any) -> list[Plain]:
-    """An element of plain data for each name, all with the same further fields."""
+    """An element of plain data for each name, all with the same other fields."""
     return [{key: name, **fields} for name in names]
 
 
@@ -45,7 +45,7 @@ def fetch(
     offset: int = 0, *, topic: str = "orders", partition: int = 0, wait_ms: int = 0, part: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Any:  # fmt: skip
-    """A Fetch of one partition from this offset on; `part` has further fields of the partition."""
+    """A Fetch of one partition from this offset; `part` has more fields of the partition."""
     wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **(part or {})}
     topics = named([topic], "topic", partitions=[wanted])
     return plain("Fetch", max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, **fields)
@@ -180,7 +180,7 @@ def _producer(txid: str | None, producer: Producer) -> Plain:
 def add_partitions(
     txid: str, producer: Producer, topic: str = "orders", partitions: Sequence[int] = (0,), topics: list[Plain] | None = None
 ) -> Any:
-    """An AddPartitionsToTxn of one topic, or of these, up to version 3."""
+    """An AddPartitionsToTxn of one topic, or of the given topics, up to version 3."""
     fields = _producer(txid, producer) | {"topics": topics or named([topic], partitions=list(partitions))}
     return plain("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in fields.items()})
 

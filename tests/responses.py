@@ -1,4 +1,4 @@
-"""The parts of a response: one for each partition, group, coordinator or other thing in the request."""
+"""The elements of a response: one for each partition, group, coordinator or other thing in the request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LEVELS = (
     "responses", "partition_responses", "topics", "partitions", "coordinators", "groups", "results",
     "results_by_topic_v3_and_below", "results_by_partition",
 )  # fmt: skip
-"""The arrays that have an element for each thing in the request."""
+"""The arrays with an element for each thing in the request."""
 
 
 def parts(response: Any) -> list[Any]:
-    """The innermost elements of those arrays; the response itself if it has no such arrays."""
+    """The innermost elements of these arrays; the response itself if it has no such arrays."""
     levels = [getattr(response, name) for name in LEVELS if hasattr(response, name)]
     if not levels:
         return [response]

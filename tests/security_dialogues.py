@@ -1,7 +1,7 @@
 """Random dialogues of clients with few rights: logins, credentials, delegation tokens and ACLs, from a seed.
 
 The same seed makes the same dialogue as long as the broker answers the same: scripts/record-security plays them to a real Kafka,
-and a test to a wirebroker. Users, and therefore ACLs and tokens, belong to one dialogue. Times in answers count from the
+and a test to a wirebroker. Users, and therefore ACLs and tokens, belong to a single dialogue. Times in answers count from the
 step's own time.
 """
 

@@ -1,4 +1,4 @@
-"""ACLs: who may do what, as recorded on a real Kafka; what ACLs mean; and a broker with ACLs."""
+"""ACLs: permissions as recorded on a real Kafka; the meaning of ACLs; and a broker with ACLs."""
 
 from __future__ import annotations
 

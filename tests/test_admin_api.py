@@ -1,7 +1,7 @@
 """The admin APIs, asked with real frames.
 
-Error codes and sentences in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka's responses have the
-order of a hash map, these have wirebroker's order.
+Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka responds in hash map
+order, these responses have wirebroker's order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wirebroker.core.setting_definitions import (
 
 TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 KAFKA_4_3: ProfileName = "kafka-4.3"
-"""The release from which the recorded numbers come."""
+"""The release of the recorded numbers."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 HERE = "This server does not host this topic-partition."
 
@@ -769,7 +769,7 @@ def test_software_must_have_a_name_and_a_version(name: str, version: str, code: 
     assert admin.wire.connection.software == ((name, version) if code == 0 else ("", ""))
 
 
-# Elections, reassignments, and what a Kafka without an authorizer answers
+# Elections, reassignments, and the responses of a Kafka without an authorizer
 
 
 def elected(admin: Admin, asked: list[tuple[str, list[int]]] | None, kind: int = 0) -> Any:

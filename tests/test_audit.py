@@ -45,7 +45,7 @@ def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     return mock_kafka_factory(topics={"orders": 2})
 
 
-# Clients: each call starts a new producer that sends these records one after another and closes.
+# Clients: each call starts a new producer that sends these records in turn and closes.
 
 
 def kafka_python(address: str, rows: Rows, idempotent: bool = True, acks: Any = "all") -> None:
@@ -317,7 +317,7 @@ def test_c6_sequences_may_begin_again_after_the_producer_expired(broker: MockKaf
         producer.raw(batch(name, producer.pid, first=0, now=broker.clock.now()))
     report = broker.audit()
     assert report.summary()["records"] == 18
-    (found,) = report.findings  # new sequences from zero are not duplicates; a record that is stored again is a duplicate
+    (found,) = report.findings  # new sequences from zero are not duplicates; a record stored twice is a duplicate
     assert (found.kind, found.severity, found.first_offset, found.last_offset) == ("duplicate", "certain", 11, 17)
     assert "records 0–6" in found.explanation
     assert broker.audit(intended=content("ABA")).findings == []

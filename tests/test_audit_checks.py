@@ -1,4 +1,4 @@
-"""The checks on made-up histories: they find every planted fault and nothing else, and no fault in a healthy history."""
+"""The checks on artificial histories: they find every planted fault and nothing else, and no fault in a healthy history."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ Told = tuple[str, str, int, int]
 
 
 class Shop:
-    """A topic of two partitions whose records are all different, until something is planted."""
+    """A topic of two partitions whose records all differ, until a fault is planted."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -445,7 +445,7 @@ def test_repeated_states_are_not_copies() -> None:
 
 
 def tombstones(count: int) -> list[RecordRow]:
-    """Records without a value, of one key."""
+    """Records of one key without values."""
     return [RecordRow("orders", 0, n, START + n, 1, 0, n, "none", b"17", None, content_hash(b"17", None)) for n in range(count)]
 
 
@@ -474,7 +474,7 @@ def test_hashes_equal_those_of_sparks_functions() -> None:
 
 
 def test_no_failure_of_the_network_leaves_a_trace_in_the_log() -> None:
-    """Connections that are cut, restarts, failing writes, transactions, wraparound: the simulator's, seen by the audit."""
+    """The audit of the simulator's histories: lost connections, restarts, failing writes, transactions, wraparound."""
     for seed in range(25):
         schedule = Schedule(seed)
         schedule.run()

@@ -1,4 +1,4 @@
-"""Batches that were stored before, partly or whole: the result equals a search of all pairs, also for very many batches."""
+"""Batches that were already stored, partly or whole: the result equals a search of all pairs, also for very many batches."""
 
 from __future__ import annotations
 

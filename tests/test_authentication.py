@@ -1,4 +1,4 @@
-"""SASL: PLAIN and SCRAM, what a client may send before it is authenticated, and sessions that end."""
+"""SASL: PLAIN and SCRAM, requests allowed before authentication, and sessions that expire."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_the_final_scram_message_of_another_connection_is_refused(secured: MockK
 
 
 def test_an_unknown_user_takes_the_time_of_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    """compare_digest takes the time of its second argument, so that must be the client's password."""
+    """compare_digest takes the time of its second argument, which must be the client's password."""
     compared: list[bytes] = []
 
     def compare(first: bytes, second: bytes) -> bool:

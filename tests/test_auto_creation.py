@@ -1,4 +1,4 @@
-"""Topics that are created because a client asks for them, and the time until they exist."""
+"""Topics that are created on a client's request, and the time until they exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches: header, CRC, records, markers, and what damage does."""
+"""Record batches: header, CRC, records, markers, and the effects of damage."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a17_a_wrong_count_is_damage(count: int) -> None:
     ids=["one shape", "the first of two shapes", "the second of two shapes"],
 )
 def test_a17_a_flipped_byte_inside_a_run_of_alike_records_is_noticed(count: int, record: int, places: list[int]) -> None:
-    """`places` have the lengths of the record, its key and its value, and the number of its headers."""
+    """`places` are the lengths of the record, its key and its value, and the number of its headers."""
     body = _uniform(count)
     for _ in range(5):
         walk_records(body, count)

@@ -96,7 +96,7 @@ def test_a7_a_batch_is_judged_as_a_whole(broker: MockKafka, producer: Dialogue, 
 def test_a8_a_higher_epoch_begins_at_zero_and_clears_the_window(producer: Dialogue) -> None:
     producer >> seq(0, 2) << ANY_RESPONSE
     producer >> seq(3, epoch=1) << rejected(OUT_OF_ORDER)
-    producer >> seq(3) << accepted(at=3)  # the rejected epoch changed nothing
+    producer >> seq(3) << accepted(at=3)  # the rejected epoch changed no state
     producer >> seq(0, epoch=1) << accepted(at=4)
     producer >> seq(0, 2, epoch=1) << rejected(OUT_OF_ORDER)
 

@@ -1,4 +1,4 @@
-"""Captures: what a broker or proxy writes as pcapng, and what is read from the captures of others."""
+"""Captures: the pcapng files that a broker or proxy writes, and reading foreign captures."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], li
 
 
 def shuffled(packets: list[Packet]) -> list[Packet]:
-    """Neighbouring packets of one direction change places, and some packets come twice."""
+    """Adjacent packets of one direction change places, and some packets are repeated."""
     random = Random(3)
     changed = list(packets)
     for at in range(4, len(changed) - 1, 3):
@@ -280,7 +280,7 @@ def test_damaged_captures_raise_nothing_else(recorded: tuple[bytes, list[tuple[s
 
 
 def sasl_session() -> list[tuple[bool, bytes]]:
-    """Frames of connections that authenticate, each with whether the server sends it."""
+    """Frames of connections that authenticate; each says whether the server sends it."""
     token = b"\0alice\0" + SECRET
     handshakes = [
         (by_server, encode_request(1, "c", plain("SaslHandshake", mechanism="PLAIN"), version) if not by_server
@@ -336,7 +336,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """The bytes of these requests in a capture. Each request comes in two pieces."""
+    """The bytes of these requests in a capture. Each request arrives in two pieces."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for frame in frames:

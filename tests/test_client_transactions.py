@@ -24,8 +24,8 @@ def broker(request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., Moc
     return mock_kafka_factory(brokers=request.param, topics={"orders": 2, "results": 1})
 
 
-# Each: commits "kept", aborts "dropped", commits "kept too", all on both partitions; then a second producer of the same
-# transactional id commits "of the heir", and the first must not succeed with "of the zombie".
+# Each client commits "kept", aborts "dropped", commits "kept too", all on both partitions; then a second producer with the same
+# transactional id commits "of the heir", and the first producer must fail with "of the zombie".
 
 
 def kafka_python(address: str) -> None:
@@ -127,7 +127,7 @@ def transform(address: str, count: int, crash_at: int | None = None) -> None:
     transaction.
     """
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
-    producer.init_transactions(10)  # ends what a worker before left open
+    producer.init_transactions(10)  # ends the transaction that an earlier worker left open
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": "workers", "auto.offset.reset": "earliest",
          "enable.auto.commit": False, "isolation.level": "read_committed"}
@@ -150,7 +150,9 @@ def transform(address: str, count: int, crash_at: int | None = None) -> None:
 
 
 def test_e1_c7_b12_consume_transform_produce_with_confluent_kafka(broker: MockKafka) -> None:
-    """The worker crashes after it has processed and before it commits; the next one reads again, and nothing is doubled."""
+    """The worker crashes after it has processed and before it commits; the next worker reads again, and no output is
+    doubled.
+    """
     address = broker.bootstrap_servers
     feeder = confluent_kafka.Producer({"bootstrap.servers": address, "enable.idempotence": True})
     for number in range(20):

@@ -45,7 +45,7 @@ def join_and_commit(wire: Any) -> None:
 
 
 def begin_transaction(wire: Any) -> None:
-    """A transaction that may be open for a minute, and another transactional id that is idle."""
+    """A transaction that may be open for a minute, and an idle transactional id."""
     for transactional_id in ("idle", "till"):
         asked = init_producer_id(transactional_id, MINUTE)
         producer = wire.request(asked, 4)
@@ -55,7 +55,7 @@ def begin_transaction(wire: Any) -> None:
 
 
 def heartbeat(wire: Any) -> None:
-    """A member of a group of KIP-848, whose session is 45 s."""
+    """A member of a KIP-848 group with a session of 45 s."""
     asked = ConsumerGroupHeartbeatRequest(
         group_id="new", member_id="m", member_epoch=0, rebalance_timeout_ms=MINUTE, subscribed_topic_names=["orders"],
         topic_partitions=[],

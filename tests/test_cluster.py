@@ -1,7 +1,7 @@
 """Replication: leaders that fail or move, and followers that lag. All assertions were observed on three real nodes.
 
-The responses over the raw wire are the same as those of Apache Kafka 4.3.1 to the same steps, with three brokers; one broker is
-killed, stopped (SIGSTOP) or started again; tests/data/failover-3-nodes.json is one such recording.
+The responses over the raw wire equal those of Apache Kafka 4.3.1 to the same steps with three brokers; one broker is killed,
+stopped (SIGSTOP) or restarted; tests/data/failover-3-nodes.json is such a recording.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def start(mock_kafka_factory: Callable[..., MockKafka]) -> Start:
 
 
 def create(cluster: Cluster, name: str, *replicas: int, **configs: Any) -> None:
-    """A topic of one partition with these replicas, the first of which leads."""
+    """A topic of one partition with these replicas; the first replica leads."""
     overrides = {key.replace("_", "."): str(value).lower() for key, value in configs.items()}
     now = cluster.kafka.clock.now()
     cluster.kafka._call(lambda engine: engine.cluster.create_topic(name, now, assignment={0: replicas}, overrides=overrides))
@@ -125,7 +125,7 @@ def test_d2_a_restarted_replica_remembers_one_batch_and_what_it_has_followed_sin
     assert cluster.kafka.elect_leader("w") == 0
     assert cluster.describe("w") == Described(2, 2, [1, 2], [], [], [])
     assert dups(cluster, 2, "w", 7, 6, 5, 4, 3, 2) == ["NONE"] * 3 + [OUT_OF_ORDER] * 3
-    cluster.kill(2)  # the other one was never restarted
+    cluster.kill(2)  # the other broker was never restarted
     assert dups(cluster, 1, "w", 7, 6, 5, 4, 3, 2) == ["NONE"] * 5 + [OUT_OF_ORDER]
 
 
@@ -147,7 +147,7 @@ def test_d2_a_former_leader_that_was_cut_off_reads_its_state_from_the_log_again(
     assert [cluster.epoch_end(3, "x", epoch)[1:] for epoch in (0, 1, 2)] == [(0, 6), (1, 7), (2, 7)]
 
 
-# B6: what is lost with a leader
+# B6: records that are lost with a leader
 
 
 def test_b6_acks_1_loses_records_that_are_not_replicated_and_their_producers_state(start: Start) -> None:
@@ -192,7 +192,7 @@ def test_b6_open_and_aborted_transactions_are_those_of_the_new_leaders_log(start
     kafka.freeze_replica("t", 0, 2)
     kafka._call(lambda _: transactional(2))
     assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
-    assert cluster.fetch(1, "t", committed=True)[1:4] == (2, 0, 0)  # the marker is not replicated, so nothing is stable
+    assert cluster.fetch(1, "t", committed=True)[1:4] == (2, 0, 0)  # the marker is not replicated, so no offset is stable
     cluster.kill(1)
     assert cluster.fetch(2, "t", committed=True)[1:4] == (2, 0, 0)  # there never was one
     assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
@@ -220,7 +220,7 @@ def test_d3_min_insync_replicas(start: Start) -> None:
     assert cluster.describe("a") == Described(1, 0, [1], [2], [], [2, 3])
     assert cluster.produce(1, "a") == Told("NOT_ENOUGH_REPLICAS", -1, 0)
     assert cluster.produce(1, "a", 2, acks=1) == Told("NONE", 6, 0)
-    assert cluster.fetch(1, "a")[:3] == ("NONE", 6, 6)  # the high watermark stands still
+    assert cluster.fetch(1, "a")[:3] == ("NONE", 6, 6)  # the high watermark does not advance
     assert cluster.end(1, "a") == ("NONE", 6, 0)
     kafka.start_broker(2)
     assert cluster.describe("a") == Described(1, 0, [1, 2], [], [], [3])
@@ -238,7 +238,7 @@ def test_d3_min_insync_replicas(start: Start) -> None:
 
 
 def test_d3_a_retry_notices_that_fewer_in_sync_replicas_are_enough(start: Start) -> None:
-    """As in Kafka, which computes the high watermark again after each append, also if nothing is stored."""
+    """As in Kafka, which computes the high watermark after each append, even if nothing is stored."""
     cluster = start()
     create(cluster, "a", 1, 2, 3, min_insync_replicas=2)
     cluster.kill(2)
@@ -333,7 +333,7 @@ def test_d3_a_frozen_follower_that_lacks_nothing_stays_in_sync(start: Start) -> 
     cluster.kafka.clock.advance(hours=1)
     assert cluster.kafka.partition("g").in_sync == [1, 2]
     cluster.produce(1, "g", acks=1)
-    cluster.kafka.clock.advance(seconds=16)  # this is checked every replica.lag.time.max.ms / 2
+    cluster.kafka.clock.advance(seconds=16)  # the broker checks every replica.lag.time.max.ms / 2
     assert cluster.kafka.partition("g").in_sync == [1]
 
 
@@ -471,7 +471,7 @@ def described(cluster: Cluster, node: int) -> tuple[int, str, list[str]]:
 
 
 def stable_member(cluster: Cluster, node: int) -> str:
-    """A group with one member, which has its assignment."""
+    """A group with one member that has its assignment."""
     member_id: str = join(cluster, node).member_id
     joined = join(cluster, node, member_id)
     sync = sync_group("team", member_id, joined.generation_id, {member_id: b""})

@@ -112,7 +112,7 @@ each_client = pytest.mark.parametrize("producing", CLIENTS.values(), ids=CLIENTS
 
 @pytest.fixture
 def cluster(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
-    """Three brokers that all hold "orders", whose leader is broker 1."""
+    """Three brokers that all hold "orders", led by broker 1."""
     return mock_kafka_factory(brokers=3, topics=["orders"], configs={"default.replication.factor": 3})
 
 
@@ -228,7 +228,9 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
-    """kafka-python 3.0.12 forgets a rebalance for new metadata whose SyncGroup fails, or outlasts the poll: none is caused."""
+    """kafka-python 3.0.12 forgets a rebalance for new metadata if its SyncGroup fails or outlasts the poll, so the test causes
+    none.
+    """
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
         heartbeat_interval_ms=200, retry_backoff_ms=20, reconnect_backoff_ms=20,

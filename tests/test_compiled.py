@@ -1,4 +1,4 @@
-"""Compiled modules do what their sources do, bit for bit: results, exceptions and their texts, whole responses."""
+"""Compiled modules equal their sources bit for bit: results, exceptions and their texts, whole responses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(autouse=True)
 def compiled() -> None:
-    """Skip where there is nothing to compare."""
+    """Skip without compiled modules to compare."""
     if not is_compiled(walk_records):
         lacking("compiled", "the modules are not compiled; scripts/compile does it")
 
 
 def plain(value: Any) -> Any:
-    """A value of either kind of module, so that both can be compared."""
+    """A value of either kind of module in a comparable form."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     if isinstance(value, list | tuple):
@@ -51,7 +51,7 @@ def each(function: Any, arguments: Any) -> list[Any]:
 
 
 def batches(seed: int) -> list[bytes]:
-    """Good ones, and ones that are damaged a little or much."""
+    """Good batches, and slightly or badly damaged batches."""
     random, made = Random(seed), []
     for _ in range(40):
         batch = good_batch(random, NOW, producer_id=random.choice((-1, 5)), epoch=0, sequence=random.choice((-1, 0, 7)))

@@ -1,5 +1,6 @@
-"""The codecs: compressed data decompresses here and in other libraries, nothing decompresses beyond its limit, and messages
-name the damage."""
+"""The codecs: data compressed here decompresses here and in other libraries, decompression stops at its limit, and messages
+name the damage.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +165,7 @@ READ_AS_JAVA_READS = {
     "zstd, two frames": (ZSTD, compress(ZSTD, b"one ") + compress(ZSTD, b"two"), b"one two"),
     "zstd, nothing": (ZSTD, b"", b""),
 }
-"""A broker of Kafka 4.3.1 accepted each of these."""
+"""Kafka 4.3.1 accepted each of these batches."""
 
 
 @pytest.mark.parametrize(("codec", "data", "plain"), READ_AS_JAVA_READS.values(), ids=READ_AS_JAVA_READS)
@@ -246,7 +247,7 @@ def test_gzip_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_zstd_of_the_standard_library_serves_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From Python 3.14 on; its backport, where that is installed, is the same code."""
+    """From Python 3.14 on; the backport, if installed, has the same code."""
     pytest.importorskip("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
     if sys.version_info < (3, 14):
         monkeypatch.setitem(sys.modules, "compression.zstd", import_module("backports.zstd"))

@@ -84,7 +84,7 @@ def _recorded(scenario: Scenario) -> list[Any]:
 
 
 def _doctor(holder: Any, key: Any, path: tuple[Any, ...]) -> bool:
-    """Change the value in its place, unless it is made of others."""
+    """Change the value in place, unless it consists of other values."""
     if changed := not isinstance(holder[key], dict | list):
         holder[key] = _doctored(holder[key], _named(path))
     return changed
@@ -174,7 +174,7 @@ def test_what_does_not_vary_is_another(what: str, one: list[Any], two: list[Any]
 
 
 class _Clock:
-    """A broker that has only a clock."""
+    """A broker with only a clock."""
 
     address = ("127.0.0.1", 1)
 
@@ -406,7 +406,7 @@ def test_names_are_found_at_any_depth() -> None:
 
 
 class _Coordinator:
-    """Answers EndTxn, and DescribeTransactions with one state after another."""
+    """Responds to EndTxn, and to each DescribeTransactions with the next state."""
 
     def __init__(self, states: list[str], error_code: int = 0) -> None:
         self.states, self.error_code = states, error_code

@@ -591,7 +591,7 @@ def test_offsets_of_a_consumer_group_expire(broker: InProcess) -> None:
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND, "the empty group went with its last offset"
 
 
-# From one protocol to the other
+# Between the protocols
 
 
 def test_an_empty_group_changes_its_protocol(broker: InProcess) -> None:

@@ -481,7 +481,7 @@ def test_waiting_for_a_verdict(kafka: MockKafka, control: ControlClient) -> None
 
 
 def follow(control: ControlClient, path: str) -> http.client.HTTPResponse:
-    """A stream whose head has arrived."""
+    """A stream after its response headers."""
     host, _, port = control.url.partition("//")[2].partition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)
     connection.request("GET", path)
@@ -577,7 +577,7 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
 
 
 def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient) -> None:
-    """Clients' libraries send one where their user gave no body. A missing broker is then missing, not a bad request."""
+    """Clients' libraries send a body even if the user gave none. A missing broker is then missing, not a bad request."""
     for endpoint in ENDPOINTS:
         if endpoint.takes == JSON and endpoint.media != EVENTS:
             path = re.sub(r"{\w+}", "9", endpoint.shown_path)

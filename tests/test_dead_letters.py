@@ -1,5 +1,6 @@
-"""Dead letters of share groups (KIP-1191): what the recording of Kafka 4.4 cannot show, because it takes several brokers,
-restarts or much time."""
+"""Dead letters of share groups (KIP-1191): behaviour that the recording of Kafka 4.4 cannot show, because it needs several
+brokers, restarts or much time.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def two_brokers() -> MockKafka:
 
 
 def without_leader(kafka: MockKafka) -> Shared:
-    """A group whose topic of dead letters is on a broker that is down."""
+    """A group whose dead letter topic is on a stopped broker."""
     with closing(client(kafka)) as wire:
         for name, node in (("t", 1), (LETTERS, 2)):
             configs = [{"name": ENABLED, "value": "true"}] if name == LETTERS else []

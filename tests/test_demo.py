@@ -27,7 +27,7 @@ from wirebroker.scenarios.show import reason
 
 
 def flow(name: str, **broker: Any) -> tuple[Scenario, Part]:
-    """The first part of a flow, with other settings of the broker if any are given."""
+    """The first part of a flow, with the given broker settings."""
     scenario = find(name)
     part = scenario.parts[0]
     return scenario, replace(part, broker=replace(part.broker, **broker))

@@ -1,4 +1,4 @@
-"""The dialogues in which tests are written accept the expected responses and no others."""
+"""The dialogues of the tests accept exactly the expected responses."""
 
 from __future__ import annotations
 

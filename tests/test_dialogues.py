@@ -1,5 +1,4 @@
-"""Random dialogues that were recorded on a real Kafka 4.3.1 are replayed on wirebroker, which gives the same responses, step
-by step."""
+"""Random dialogues recorded on a real Kafka 4.3.1 are replayed on wirebroker, which gives the same responses, step by step."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBro
 
 
 def _altered(step: Step, *, without: bool = False, more: bool = False) -> Step:
-    """A step with another response, without one, or with an impossible one."""
+    """A step with another response, no response, or an impossible response."""
     responses = copy.deepcopy(step.responses)
     number = step.ask.connection
     if more:

@@ -62,9 +62,9 @@ class Client:
         self.unsure: set[str] = set()
         self.told: dict[str, list[Any]] = {}
         self.refused = False
-        """Whether the last request was refused: then nothing has changed."""
+        """Whether the last request was refused: then no state has changed."""
         self._seen: tuple[object, tuple[dict[str, Any], list[str]]] | None = None
-        """The directory and the time at the last check, and what a broker finds then."""
+        """The directory and the time at the last check, and the state that a new broker finds."""
 
     # Asking
 
@@ -255,7 +255,7 @@ class Client:
         self.now = self.broker.now
 
     def check(self) -> None:
-        """A broker that starts in the directory of this killed one finds everything acknowledged."""
+        """A broker that starts in this killed broker's directory finds everything acknowledged."""
         assert self.broker is not None
         files = {path: path.read_bytes() if path.is_file() else None for path in self.place.rglob("*")}
         if self._seen is None or self._seen[0] != (files, self.broker.now):
@@ -317,7 +317,7 @@ def committed(cluster: Cluster) -> list[str]:
 
 @pytest.fixture(scope="module", params=["never", "always"])
 def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """How it is synced, and the calls of a run in which nothing fails."""
+    """How the directory is synced, and the calls of a run without failures."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         place = tmp_path_factory.mktemp("whole") / "data"
         disk = Disk(place, monkeypatch)
@@ -331,7 +331,7 @@ def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
 
 
 def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatch, *, gives_up: bool = False) -> Client:
-    """Runs all operations with one failing call. A client that does not give up ends as if nothing had failed."""
+    """Runs all operations with one failing call. A client that keeps trying ends as if no call had failed."""
     disk = Disk(place, monkeypatch)
     client = Client(place, sync, disk)
     disk.failure = failure
@@ -351,7 +351,7 @@ def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatc
 
 
 def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
-    """One run for each of these calls; the call fails in one of several ways."""
+    """One run for each of these calls, which fails in one of several ways."""
     sync, calls = count
     chance = random.Random(seed)
     for number in numbers:

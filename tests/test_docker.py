@@ -47,7 +47,7 @@ def stages() -> dict[str, list[Instruction]]:
 
 
 def instructions(target: str = "broker") -> list[Instruction]:
-    """All instructions that make an image, from its base on."""
+    """All instructions that build an image, from its base on."""
     known = stages()
     (_, base), *own = known[target]
     return [*(instructions(base) if base in known else [("FROM", base)]), *own]

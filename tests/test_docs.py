@@ -74,7 +74,7 @@ OF_OTHERS = {
     "--format",
     "--mock-kafka-explore",
 }
-"""Flags of other programs that the texts show, of the plugin of pytest, and a mistyped one."""
+"""Flags of other programs in the texts, flags of the pytest plugin, and a mistyped flag."""
 
 
 class Block(NamedTuple):

@@ -45,7 +45,9 @@ class Lab:
 
 
 def test_the_fast_path_responds_like_the_ordinary_way() -> None:
-    """Every request after the first looks like the one before. Each is also sent to an engine that has not seen any."""
+    """Every request after the first has the same shape as the one before. Each request is also sent to an engine without
+    earlier requests.
+    """
     for version in range(3, 13):
         lab = Lab()
         for i in range(12):

@@ -1,4 +1,4 @@
-"""The variables of Kafka's images: a compose file for one of them works with wirebroker's image alone."""
+"""The variables of Kafka's images: a compose file for such an image needs only wirebroker's image name."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mock_kafka(topics={"orders": 1, "wide": 2})
 
 
 def write_transactions(kafka: MockKafka) -> None:
-    """A committed transaction, an aborted one, one that stays open, and a record without a transaction."""
+    """A committed transaction, an aborted one, an open one, and a record without a transaction."""
     for name in ("committed", "aborted", "open"):
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
         producer.init_transactions()
@@ -150,7 +150,7 @@ def test_a_difference_names_what_is_missing_unexpected_and_different(mock_kafka:
 
 
 def test_any_order_gives_a_record_to_the_one_that_needs_it(mock_kafka: MockKafka) -> None:
-    """`...` matches the first record, and must leave it to the only other pattern that matches it."""
+    """`...` matches the first record, and must leave it to the only other pattern that matches."""
     for value in ("one", "two", "three"):
         mock_kafka.produce("orders", value=value)
     mock_kafka.assert_records("orders", [..., re.compile("^t"), "one"], in_order=False)

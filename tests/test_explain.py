@@ -54,7 +54,7 @@ class Stage:
         self.kafka.clock.advance(seconds=seconds)
 
     def in_both(self, kind: str, *words: str, now: int | None = None) -> None:
-        """Both traces have a first finding of this kind, whose sentence has these words."""
+        """The first finding of this kind in each trace has these words."""
         for name, trace in self.traces.items():
             first = found(trace, now)[0]
             assert first.kind == kind, (name, first.sentence)
@@ -86,7 +86,7 @@ def staged() -> Iterator[Callable[..., Stage]]:
 
 
 def log_in(proxy: ProxyKafka, user: str, password: str, mechanism: str = "PLAIN") -> Connection:
-    """A connection that has sent its login, which may have failed."""
+    """A connection that has sent its login, perhaps in vain."""
     connection = Connection(address_of(proxy.bootstrap_servers), 5)
     connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     dialogue = tokens(mechanism, user, password)
@@ -403,7 +403,7 @@ def test_a_broker_that_dies(staged: Callable[..., Stage]) -> None:
 
 
 def test_nothing_is_wrong_in_ten_minutes_of_a_healthy_cluster(staged: Callable[..., Stage]) -> None:
-    """Producers, transactions, idle polls, members that are replaced one by one, and a client that was away for long."""
+    """Producers, transactions, idle polls, members that are replaced one by one, and a client that was away for a long time."""
     stage = staged(topics={"orders": 1, "idle": 1})
     line, till = Dialogue(stage.proxy), TransactionalProducer(stage.proxy)
     till.init()

@@ -1,4 +1,4 @@
-"""`wirebroker explore`: applications with a known bug, and right ones, each with one fault at a time."""
+"""`wirebroker explore`: applications with a known bug, and correct applications, each with one fault at a time."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_a_second_fault_strikes_where_the_first_one_led(explore: Explore) -> Non
     assert [run["outcomes"] for run in single] == [["as_before"]] * 3
     assert len({run["dialogue"] for run in single}) == 2  # after both errors the same follows, and one of them goes on
     assert {run["fault"]["code"] for run in double} == {"MESSAGE_TOO_LARGE"}
-    assert {run["second"]["client_id"] for run in double} == {"spare"}  # who sends nothing in the plain run
+    assert {run["second"]["client_id"] for run in double} == {"spare"}  # a client that sends nothing in the plain run
     assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE", "INVALID_RECORD"]
     assert not any("later" in run for run in found["runs"])
 
@@ -422,7 +422,7 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
         half = list(play_all(table, play, first, players, go_on=lambda: len(played) < 3))
     first.close()
     with (tmp_path / "runs.jsonl").open("a") as file:
-        file.write('{"id": "3", "squ')  # the machine went down here
+        file.write('{"id": "3", "squ')  # the machine went down at this point
     second = Results(tmp_path / "runs.jsonl", resume=True)
     with workers(jobs=2) as players:
         whole = list(play_all(table, play, second, players, go_on=lambda: True))

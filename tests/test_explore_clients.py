@@ -1,6 +1,7 @@
-"""`wirebroker explore` with applications in Java, Go and JavaScript, and before a real Kafka: right ones and others with a bug.
+"""`wirebroker explore` with applications in Java, Go and JavaScript, and before a real Kafka: correct applications, and
+applications with a bug.
 
-All applications meet the same faults at the same APIs, so no flag reveals the bug of one application.
+All applications get the same faults at the same APIs, so no flag reveals an application's bug.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def test_the_page_starts_with_a_bug_and_mends_it(language: str, tmp_path: Path) 
 
 
 def built(language: str, text: str, folder: Path) -> list[str]:
-    """The command that runs a program, which is compiled; the test is skipped without what that needs."""
+    """The command that runs a compiled program; the test is skipped without its tools."""
     folder.mkdir()
     if language == "java":
         (program := folder / "SendOrders.java").write_text(text)

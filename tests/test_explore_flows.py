@@ -40,7 +40,7 @@ ACKS: dict[Way, Any] = {"exactly once": "all", "at least once": 1, "at most once
 
 @dataclass(frozen=True, slots=True)
 class InProcess(Application):
-    """An application that is a function of this process."""
+    """An application that is a function in this process."""
 
     function: Callable[[str], None] = print
 
@@ -98,7 +98,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 @cache
 def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
-    """The plain run, and the results of all faults that are quick."""
+    """The plain run, and the results of all quick faults."""
     application = InProcess([], {"topics": ["orders"]}, function=lambda servers: CLIENTS[client](servers, way))
     try:
         exploration = Exploration(application)
@@ -111,7 +111,7 @@ def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
 
 
 def results(client: str, way: Way, *faults: str) -> list[dict[str, Any]]:
-    """The results at Produce with these kinds of fault or errors, or all."""
+    """The results at Produce, of these fault kinds or errors if given."""
     return [
         each for each in explored(client, way)[1] if each["api"] == "Produce" and each["fired"]
         and (not faults or {each["fault"]["kind"], (each.get("second") or each["fault"]).get("code")} & {*faults})
@@ -141,7 +141,7 @@ def test_b3_b10_batches_behind_a_refused_one_are_out_of_order(client: str) -> No
     refused = [each for each in results(client, "exactly once", "NOT_LEADER_OR_FOLLOWER") if each["nth"] == 2]
     assert outcomes(refused) == {"as_before"}
     in_flight = any("rejected" in each["verdicts"] for each in refused)
-    assert in_flight == (client == "confluent")  # the others hold back what follows
+    assert in_flight == (client == "confluent")  # the other faults hold back later requests
     assert outcomes(results(client, "exactly once", "OUT_OF_ORDER_SEQUENCE_NUMBER")) == {"failed"}
 
 
@@ -167,4 +167,4 @@ def test_b7_b8_without_idempotence_a_retry_is_stored_again(client: str) -> None:
 @each_client
 def test_b11_without_idempotence_a_retry_reorders(client: str) -> None:
     reordered = "reordered" in outcomes(results(client, "at least once", "NOT_LEADER_OR_FOLLOWER"))
-    assert reordered == (client != "aiokafka")  # which has one batch in flight
+    assert reordered == (client != "aiokafka")  # with one batch in flight

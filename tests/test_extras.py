@@ -1,4 +1,4 @@
-"""How to get the packages of an extra: what errors say works with the clone, wheel or repository that the user has."""
+"""Installing the packages of an extra: the command in an error works for the user's clone, wheel or repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m wirebroker_audit`: what spark-submit is given; the flags are those of `wirebroker audit`."""
+"""`python -m wirebroker_audit`, for spark-submit; the flags are those of `wirebroker audit`."""
 
 import sys
 

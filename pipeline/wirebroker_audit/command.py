@@ -47,7 +47,7 @@ REFRESH = 0.25
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path. Spark reads the paths of the last two itself."""
 ONCE_ONLY = ("policy", "since", "findings-table")
-"""Flags that do not work together with --follow, besides those of `Exports`."""
+"""Flags that exclude --follow, besides the flags of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 """The name of an exception's class, before its message."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _resolve(options: argparse.Namespace) -> None:
-    """Turn `file:` addresses into paths. Raises BadPlace for an address that cannot be opened here."""
+    """Turn `file:` addresses into paths. Raises BadPlace for an address that this process cannot open."""
     for names, resolve in ((("path",), log_path), (PLACES, local_path), (INPUTS, input_path)):
         for name in names:
             if (text := getattr(options, name)) is not None:
@@ -169,7 +169,7 @@ def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], s
     from wirebroker_audit.live import follow, start
 
     origin = origin_of(spark, request)
-    spark.sparkContext.setLogLevel("OFF")  # a stream that is begun again would write stack traces of two languages
+    spark.sparkContext.setLogLevel("OFF")  # a restarted stream would write stack traces of two languages
     return follow(
         lambda: start(spark, origin, request.out, request.expiration_ms, seconds),
         request.out, say, seconds, request.policies.default, again=request.bootstrap is not None,

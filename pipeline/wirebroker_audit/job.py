@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 RECORDS_LIMIT = 1_000_000
 """A topic with more records is compared batch by batch, unless a journal names records."""
 OPEN_LIMIT = 10_000
-"""The largest number of open transactions that are joined with their coordinators' state."""
+"""How many open transactions are joined with their coordinators' state."""
 SAID = 20
-"""The number of problems that are listed. All are counted."""
+"""How many problems are listed. All are counted."""
 SUMMARY = "summary.json"
 SIGNED = ("SHA256SUMS", "SHA256SUMS.minisig", "SHA256SUMS.asc", "SHA256SUMS.sigstore.json")
 """The digests of a report's files, and signatures that other programs have added."""
@@ -101,12 +101,12 @@ class Request:
     policy: str | None = None
     """a TOML file with policies for topics"""
     together: bool = True
-    """whether the driver may read a log that is small"""
+    """whether the driver may read a small log"""
     fail_on: str | None = None
-    """the least grave findings that fail the audit; None: what the policy says, otherwise likely ones"""
+    """the least severity that fails the audit; None: the policy's, by default likely"""
 
     since: Path | None = None
-    """an earlier report; this audit goes on from it"""
+    """an earlier report that this audit continues"""
     access: Access = PLAINTEXT
     """how to reach the cluster of `bootstrap`"""
 
@@ -117,7 +117,7 @@ class Request:
 
     @property
     def table(self) -> Description | None:
-        """The application's table, if that is the journal. Raises BadTable."""
+        """The application's table, if the journal is a table. Raises BadTable."""
         return read_description(self.intended) if self.intended is not None and is_description(self.intended) else None
 
     def with_expiration(self, expiration_ms: int) -> Request:
@@ -175,7 +175,7 @@ def _bytes_of(path: Path) -> int:
 
 
 def _is_ours(out: Path, own: str) -> bool:
-    """Whether the folder is empty or holds nothing but an audit's files."""
+    """Whether the folder has no files except an audit's files."""
     if not out.is_dir():
         return False
     names = {each.name for each in out.iterdir()}
@@ -188,7 +188,7 @@ class Result:
 
     summary: dict[str, Any]
     findings: list[dict[str, Any]] = field(default_factory=list)
-    """the first ones of each kind"""
+    """the first findings of each kind"""
 
     @property
     def exit_code(self) -> int:
@@ -251,9 +251,9 @@ def partial_of(out: Path) -> Path:
 
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when everything is written. It replaces an earlier report and nothing else.
+    """A temporary folder next to `out`, which it replaces when the report is complete. It replaces only an earlier report.
 
-    The earlier report is renamed first and then removed. So `out` is a whole report or absent, wherever the audit is ended.
+    The earlier report is renamed first and then removed. `out` is a whole report or absent, whenever the audit ends.
     """
     partial, earlier = partial_of(out), out.with_name(f".{out.name}.earlier")
     shutil.rmtree(partial, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Random dialogues of administrators: topics come and go, grow, and change their settings."""
+"""Random dialogues of administrators: they create, extend and delete topics, and change settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Admin(Asking):
         return "@" + self._random.choice(NAMES)
 
     def _names(self) -> list[str]:
-        """Mostly one topic, seldom the same topic twice."""
+        """Mostly one topic, seldom one topic named twice."""
         names = [self._name() for _ in range(self._pick({1: 6, 2: 2, 3: 1}))]
         return names if self._chance(0.15) else sorted(set(names))
 

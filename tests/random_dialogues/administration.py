@@ -1,4 +1,4 @@
-"""Random dialogues about levels of features, levels of loggers and settings of groups, beside topics that come and go.
+"""Random dialogues about feature levels, logger levels and group settings, while topics are created and deleted.
 
 Levels belong to the whole cluster, so each dialogue begins by setting the levels that it changes, and has its own broker.
 """
@@ -84,7 +84,7 @@ class Administration(Asking):
         return Ask(0, "ApiVersions", self._version(3, 4), {"client_software_name": name, "client_software_version": version})
 
     def _of_feature(self) -> Ask:
-        """A request that is refused without its feature."""
+        """A request that is refused unless its feature is on."""
         absent: Json = {"group_ids": ["@g"], "include_authorized_operations": False}
         stray: Json = {"group_id": "@g", "member_id": "m", "member_epoch": 5}
         topology: Json = {"group_id": "@g", "member_id": "m", "member_epoch": 5, "endpoint_information_epoch": 0}
@@ -136,7 +136,7 @@ class Administration(Asking):
         return {"resource_type": kind, "resource_name": self._pick(names[kind])}
 
     def _resources(self, *, twice: bool = True) -> list[Json]:
-        """Mostly one resource, sometimes the same resource twice."""
+        """Mostly one resource, sometimes one resource named twice."""
         resources = [self._resource() for _ in range(self._pick({1: 5, 2: 3}))]
         if not twice:
             return list({(each["resource_type"], each["resource_name"]): each for each in resources}.values())

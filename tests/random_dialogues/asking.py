@@ -15,7 +15,7 @@ class Asking:
     """
 
     blocking: ClassVar[frozenset[str]] = frozenset()
-    """APIs whose answer may wait for other clients' requests."""
+    """APIs whose response may wait for other clients' requests."""
     pause: ClassVar[float] = 0.0
     """Seconds after each request until it has reached every part of a Kafka."""
 
@@ -41,5 +41,5 @@ class Asking:
         return self._random.randint(oldest, newest)
 
     def _pick(self, options: dict[Any, float]) -> Any:
-        """Returns one of these, chosen by weight."""
+        """Returns one of these values, chosen by weight."""
         return self._random.choices(list(options), list(options.values()))[0]

@@ -28,7 +28,7 @@ class Groups(Asking):
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
         self._invited: list[tuple[str, str]] = []
-        """Groups, and the member ids that they gave to clients that must join again with them."""
+        """Groups, and the member ids of clients that must rejoin with them."""
         self._joining: dict[int, tuple[str, str | None]] = {}
         self._connection = 0
         self._group, self._member, self._generation = "", "", 0
@@ -133,7 +133,7 @@ class Groups(Asking):
     # Offsets
 
     def _topic(self, version: int, ids_since: int) -> Json:
-        """A topic by name, in versions that know them by id, seldom one that is not there."""
+        """A topic by name, seldom a missing topic, in versions that name topics by id."""
         name = "@" + self._random.choices(["t", "u", "nope"], [9, 9, 2])[0]
         return {"topic_id": name} if version >= ids_since else {"name": name}
 
@@ -200,7 +200,7 @@ class Groups(Asking):
     # The responses
 
     def fence(self, ask: Ask) -> Ask | None:
-        """An unknown member leaves the group. This changes nothing, and Kafka responds when all earlier writes are done."""
+        """An unknown member leaves the group. This request changes nothing, and Kafka responds after all earlier writes."""
         group = ask.body.get("group_id", "")
         return Ask(ask.connection, "LeaveGroup", 2, {"group_id": group, "member_id": "nobody"}) if group else None
 

@@ -34,7 +34,7 @@ class Producer:
 
 @dataclass(eq=False)
 class Session:
-    """A fetch session; as a client does, it keeps to one version of Fetch."""
+    """A fetch session; like a client, it uses a single version of Fetch."""
 
     session_id: str
     epoch: int
@@ -141,7 +141,7 @@ class Logs(Asking):
         return batch
 
     def _wrong(self, batch: Json) -> Json:
-        """Returns something odd about a batch."""
+        """Returns an unusual property for a batch."""
         n = batch["n"]
         return self._random.choice(
             [
@@ -222,7 +222,7 @@ class Logs(Asking):
         return Ask(0, "ListOffsets", version, body)
 
     def _timestamp(self, version: int, place: Place) -> int | str:
-        """The time of a batch, an odd time, or a constant that stands for an offset; the broker's own time is unknown."""
+        """The time of a batch, an unusual time, or a constant for an offset; the broker's own time is unknown."""
         if self._asked and place[0] != "z" and self._chance(0.5):
             return f"$t{self._random.randint(1, self._asked)}"
         newest = -5 if version >= 9 else -4 if version >= 8 else -3 if version >= 7 else -2

@@ -1,4 +1,4 @@
-"""Random dialogues of share groups whose settings change, beside settings of other kinds of groups, telemetry and quotas."""
+"""Random dialogues of share groups with changing settings, mixed with settings of other groups, telemetry and quotas."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0
 """The most seconds to wait for a response that always arrives."""
 GRACE = 0.04
-"""Seconds after the fence in which others may still be answered: Kafka's timers and its several network threads."""
+"""Seconds after the fence during which other responses may arrive: Kafka has timers and several network threads."""
 LATER = 1.5
-"""Seconds until answers that only one broker gave count as a difference."""
+"""Seconds until responses from only one broker count as a difference."""
 CONNECTIONS = 5
 TRIES = 500
 """The number of attempts to get a request that a release supports from a subject."""
@@ -38,7 +38,7 @@ class Subject(Protocol):
 
     head: Head
     blocking: frozenset[str]
-    """APIs whose answer may wait for other clients' requests."""
+    """APIs whose response may wait for other clients' requests."""
     pause: float
     """Seconds after each request until it has reached every part of a Kafka."""
 
@@ -66,7 +66,7 @@ class OfRelease:
         self.head = replace(subject.head, configs=configs)
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request that the release has. Raises ProtocolError if it seems to have none."""
+        """The next request that the release has. Raises ProtocolError for a request without an API."""
         for _ in range(TRIES):
             if self._has(ask := self._subject.ask(free)):
                 return ask

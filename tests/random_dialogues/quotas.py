@@ -1,6 +1,6 @@
-"""Random dialogues about client quotas: whose, how much, and which quotas a filter finds.
+"""Random dialogues about client quotas: entities, values, and the quotas that a filter finds.
 
-Only entities with a name of this dialogue are altered, because others would affect other dialogues.
+A dialogue alters only entities with its own names, because other entities would affect other dialogues.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Quotas(Asking):
         return Ask(0, "DescribeClientQuotas", self._version(0, 1), body)
 
     def _pick_components(self) -> list[tuple[str, int, str | None]]:
-        """A filter with a name of this dialogue, because others would find quotas of other dialogues."""
+        """A filter with a name of this dialogue, because a wider filter would find quotas of other dialogues."""
         user, client = self._pick({"@u": 3, "@v": 2}), self._pick({"@c": 3, "@d": 1})
         named = ("client-id", EXACT, client)
         options: dict[int, list[tuple[str, int, str | None]]] = {

@@ -1,8 +1,8 @@
-"""Random dialogues: requests and what a real Kafka answered, replayed on any broker over the wire.
+"""Random dialogues: requests and a real Kafka's responses, replayed on any broker over the wire.
 
-scripts/record-dialogues makes a recording. Each of its lines is one dialogue: a head with the names that must exist before it
-begins, and steps. A step is a request in symbolic form (`symbols`) on one of several connections, and all responses that follow
-it on any connection, since a JoinGroup may complete others.
+scripts/record-dialogues makes a recording. Each line is one dialogue: a head with the names that must exist first, and steps. A
+step is a symbolic request (`symbols`) on one of several connections, and all responses until the next request on any
+connection, because a JoinGroup may complete others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wirebroker.conformance.versions import Announced
 from wirebroker.core.names import abs_hash
 
 Responses = dict[int, Json]
-"""Connection to the response that came on it."""
+"""The response by connection."""
 PARTITIONS = 2
 """Partitions of every topic in a dialogue."""
 OFFSETS_PARTITIONS = 4
@@ -49,7 +49,7 @@ _GREETING_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request in symbolic form, and the number of the connection it goes over."""
+    """A symbolic request, and the number of its connection."""
 
     connection: int
     api: str
@@ -59,7 +59,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request, and the responses that came after it and before the next."""
+    """A request, and all responses until the next request."""
 
     ask: Ask
     responses: Responses
@@ -67,7 +67,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The names that must exist before a dialogue begins: topics, groups and transactional ids."""
+    """The topics, groups and transactional ids that must exist before a dialogue begins."""
 
     subject: str
     seed: int
@@ -100,7 +100,7 @@ class Difference:
 
 
 class Player:
-    """One broker's side of a dialogue: its connections, and the symbols of its ids."""
+    """One broker's side of a dialogue: its connections, and the symbols for its ids."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -153,7 +153,7 @@ class Player:
         return not any(partition.error_code for partition in sole(self._admin.request(request, 5).topics).partitions)
 
     def busy(self) -> set[int]:
-        """The connections with a request that is not answered."""
+        """The connections with an unanswered request."""
         return {number for number, connection in self._connections.items() if connection.awaited}
 
     def send(self, ask: Ask) -> None:
@@ -170,8 +170,9 @@ class Player:
         connection.send(message, ask.version)
 
     def responses(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Responses:
-        """Waits this many seconds for the expected responses. Returns them and all that came up to `grace` seconds after the
-        fence."""
+        """Waits this many seconds for the expected responses. Returns these and all responses within `grace` seconds after the
+        fence.
+        """
         deadline = time.monotonic() + within
         got = {number: self._receive(number, deadline) for number in expected}
         self._pass(fence)
@@ -182,7 +183,7 @@ class Player:
         return {number: self._shown(*each) for number, each in sorted(got.items()) if each is not None}
 
     def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
-        """Returns the API and the response, no response for a closed connection, or None if nothing came."""
+        """Returns the API and the response, no response for a closed connection, or None if nothing arrived."""
         connection = self._connections.get(number)
         if connection is None or not connection.awaited:
             return None
@@ -200,7 +201,7 @@ class Player:
         return CLOSED if message is None else self._own(api, to_json(message, self._symbols))
 
     def _own(self, api: str, response: Json) -> Json:
-        """The response without what other dialogues left on the broker."""
+        """The response without state that other dialogues left on the broker."""
         listed = _LISTED.get(api, "")
         if listed in response:
             named = [each.get("transactional_id", each.get("group_id", "")) for each in response[listed]]
@@ -221,7 +222,7 @@ class Player:
             self._admin.request(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
 
     def settle(self, ask: Ask) -> bool:
-        """After a request that may end a transaction wait until its markers are written; False if they never are."""
+        """After a request that may end a transaction, wait for its markers; False if they are never written."""
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
         return transactions_complete(self._admin, self._transactional_ids, self.announced)
@@ -234,8 +235,8 @@ def _greeting() -> ApiVersionsRequest:
 def prefix_for(groups: list[str]) -> str:
     """A new prefix with which the first of these groups is in partition 1 of __consumer_offsets, the next in 2 …
 
-    The empty group is always in partition 0, and a transaction that has added one group may commit offsets for every other
-    group in the same partition. Raises ValueError if no prefix has this effect. Names of successive letters always work.
+    The empty group is always in partition 0, and a transaction with one group may commit offsets for every other group in the
+    same partition. Raises ValueError if no prefix has this effect. Names of successive letters always work.
     """
     wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
     for _ in range(1000):

@@ -13,7 +13,7 @@ from random_dialogues.symbols import Json
 MEMBERS = ["m1", "m2", "m3"]
 PLACES = [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
 WAIT_MS, LOAD_MS = 10, 2000
-"""The longest wait of a fetch for records, and of a fetch that makes the broker read a state."""
+"""The longest wait of a fetch for records, and of a fetch that makes the broker read share state."""
 SHARE_TYPE, GROUP_RESOURCE = 2, 32
 Place = tuple[str, int]
 
@@ -97,7 +97,9 @@ class Shares(Asking):
         return str(self._pick({"@a": 6, "@b": 4, "@c": 1.5, "": 0.3, "@nope": 0.3}))
 
     def _other_group(self) -> str:
-        """A group whose state no fetch reads: Kafka reads a state in the background, and a fetch may come before or after."""
+        """A group whose state is not read by a fetch: Kafka reads state in the background, and a fetch may come earlier or
+        later.
+        """
         busy = {"@a": 2} if self._epochs.get(("@a", "m1"), 0) else {}
         return str(self._pick({"@c": 8, "": 0.3, "@nope": 0.5, **busy}))
 

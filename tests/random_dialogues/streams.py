@@ -194,7 +194,9 @@ class Streams(Asking):
         }  # fmt: skip
 
     def _ready(self, group: str) -> bool:
-        """Tells whether surely nothing is missing: Kafka fails at the endpoints of a topology that is not configured."""
+        """Returns whether the topology is certainly complete: Kafka fails at the endpoints of a topology that is not
+        configured.
+        """
         everything = self._topologies[group]["subtopologies"]
         return all(each["source_topics"] in (["@t"], ["@u"]) for each in everything) and len(everything) == 1
 
@@ -203,7 +205,7 @@ class Streams(Asking):
         return Ask(0, "StreamsGroupHeartbeat", 0, self._base(member) | {"member_epoch": -1})
 
     def _wrong(self) -> Ask:
-        """A heartbeat with something wrong in it."""
+        """A heartbeat with an error."""
         member = self._random.choice(self._members)
         body = self._base(member)
         if member.epoch == 0 or self._chance(0.2):

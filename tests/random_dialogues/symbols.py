@@ -1,9 +1,9 @@
-"""Messages as JSON in which what differs from broker to broker stands as a symbol.
+"""Messages as JSON with symbols for values that differ between brokers.
 
 `@t` is a name: the topic, group or transactional id `t` of this dialogue, and where a topic id is expected the id of the
-topic. `$p1` is the first producer id that was handed out, `$m2` the second member id, `$s1` the first fetch session, and
-`$t3` the time that the batches of the third request were given. A field that holds its default
-is left out. Of times and error messages, a comparison only tells whether they are set.
+topic. `$p1` is the first returned producer id, `$m2` the second member id, `$s1` the first fetch session, and `$t3` the append
+time of the third request's batches. A field that holds its default is left out. Of times and error messages, a comparison only
+tells whether they are set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNORDERED = frozenset(
         "entries", "api_keys", "supported_features", "finalized_features", "feature_updates",
     }
 )  # fmt: skip
-"""Arrays whose order is that of a hash table in Kafka."""
+"""Arrays in the order of a Java hash table."""
 _NOT_COMPARED = frozenset(
     {"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id", "finalized_features_epoch"}
 )
@@ -53,7 +53,7 @@ _NOBODY = -1
 
 @dataclass(slots=True)
 class Symbols:
-    """One broker's ids and names of a dialogue. `prefix` begins all its names, so that dialogues do not affect each other."""
+    """One broker's ids and names of a dialogue. All names begin with `prefix`, so that dialogues do not affect each other."""
 
     prefix: str
     _ids: dict[str, Any] = field(default_factory=dict)
@@ -200,7 +200,7 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
-    """A batch of `n` records (1) whose values are the tag and a number. Its faults are named as in `batches`."""
+    """A batch of `n` records (default 1) whose values are the tag and a number. Its faults are named as in `batches`."""
     producer = told.get("pid", _NOBODY)
     key = told.get("key")
     sound = build_batch(

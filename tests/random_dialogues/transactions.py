@@ -1,7 +1,7 @@
 """Random dialogues of transactional producers, right and wrong, with readers of their records.
 
-Most of the time a producer uses one of two protocols: in the old protocol it adds partitions first and keeps its epoch
-(transaction version 1); in the new protocol Produce 12 adds them and EndTxn 5 raises the epoch (version 2).
+Most of the time a producer uses one of two protocols. With transaction version 1 it adds partitions first and keeps its epoch;
+with version 2 Produce 12 adds the partitions and EndTxn 5 raises the epoch.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Transactions(Asking):
     # What happens next
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the next request: the one that naturally follows, the last one again, or any."""
+        """Returns the next request: the natural next request, the last request repeated, or any request."""
         ask, self._then = self._then, None
         if ask is None:
             last = self._last if self._chance(0.03) else None
@@ -102,10 +102,10 @@ class Transactions(Asking):
         return known[-1] if self._chance(0.9) else self._random.choice(known)
 
     def _identity(self, producer: Producer, *, right: float = 0.9, nameless: bool = True) -> tuple[str, str | int, int]:
-        """Transactional id, producer id and epoch: mostly the producer's own, else with one of them wrong.
+        """Transactional id, producer id and epoch, mostly the producer's own, otherwise with an error in one of them.
 
-        `nameless` allows the empty transactional id. It is the same for all dialogues, and Kafka's verification of
-        transactions takes what two producers of one id ask at the same time for a mistake.
+        `nameless` allows the empty transactional id. All dialogues share this id. Kafka's transaction verification
+        treats simultaneous requests of two producers with one id as an error.
         """
         named, pid, epoch = f"@{producer.transactional_id}", producer.pid, producer.epoch
         if self._chance(right):
@@ -126,7 +126,7 @@ class Transactions(Asking):
         return self._random.choices(["t", "u"], [3, 1])[0], self._random.randrange(2)
 
     def _places(self) -> list[Json]:
-        """Partitions of one or two topics, seldom one that is not there."""
+        """Partitions of one or two topics, seldom of a missing topic."""
         names = self._random.choices([["t"], ["u"], ["t", "u"], ["nope"], ["t", "nope"]], [6, 2, 2, 0.3, 0.2])[0]
         indexes = [[0], [1], [0, 1], [0, 7]]
         return [{"name": f"@{name}", "partitions": self._random.choices(indexes, [4, 3, 3, 0.4])[0]} for name in names]
@@ -187,7 +187,7 @@ class Transactions(Asking):
         return Ask(0, "TxnOffsetCommit", version, body)
 
     def _membership(self, generation: str) -> Json:
-        """The fields by which a commit says who in the group it comes from."""
+        """The fields that identify the committing member."""
         told: Json = self._random.choices(
             [
                 {}, {generation: self._generation, "member_id": self._member},
@@ -353,7 +353,7 @@ class Transactions(Asking):
         return Ask(0, "OffsetFetch", version, body)
 
     def _group(self, _: Producer) -> Ask:
-        """The group g and its one member, commits without a transaction, and requests that delete a group's offsets."""
+        """The group g and its only member, commits without a transaction, and requests that delete a group's offsets."""
         kind = self._random.choices(["member", "commit", "delete", "delete offsets", "leave"], [6, 3, 0.7, 0.7, 0.7])[0]
         if kind == "commit":
             body: Json = {"group_id": self._random.choice(["@g", "@h"]), "topics": self._offset_topics()}

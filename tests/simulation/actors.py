@@ -1,4 +1,4 @@
-"""Model clients: they do what a good client does, and nothing that a good client would not."""
+"""Model clients, which behave as a good client does."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NOT_LEADER, TIMED_OUT, NO_COORDINATOR, NOT_COORDINATOR, TOO_FEW_REPLICAS = 6, 7,
 AGAIN = (STORAGE, TIMED_OUT, TOO_FEW_REPLICAS)
 """Errors after which the same request to the same broker may succeed."""
 GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
-"""After one of these errors a transactional producer has lost its transaction, and starts a new one."""
+"""After these errors a transactional producer has lost its transaction, and starts a new transaction."""
 
 
 class ModelClient:
-    """A client with a connection, which it opens again when it breaks."""
+    """A client with a connection, which it reopens after a failure."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -28,7 +28,7 @@ class ModelClient:
         world.soon(self.connect)
 
     def where(self) -> int | None:
-        """Returns the broker that it has to speak to next, or None if there is none."""
+        """Returns the next broker to contact, or None if no broker is known."""
         return 1
 
     def connect(self) -> None:
@@ -42,7 +42,7 @@ class ModelClient:
             self.connected()
 
     def look_elsewhere(self) -> None:
-        """Finds the right broker after asking a wrong one."""
+        """Finds the right broker after a wrong broker's response."""
         if self.link is not None:
             self.link.leave()
         self.broken()
@@ -52,7 +52,7 @@ class ModelClient:
         return leader if leader >= 0 else None
 
     def broken(self) -> None:
-        """The connection is gone: make another one after a while."""
+        """The connection is lost: reconnect after a while."""
         self.world.soon(self.connect, 30)
 
     def connected(self) -> None:
@@ -83,7 +83,7 @@ class Sent:
 
 
 class ModelProducer(ModelClient):
-    """Keeps up to `in_flight` batches in flight, and repeats, in order, all that were not acknowledged."""
+    """Keeps up to `in_flight` batches in flight, and retries all unacknowledged batches in order."""
 
     def __init__(self, world: World, name: str, batches: int, in_flight: int, first_sequence: int = 0) -> None:
         super().__init__(world, name)
@@ -104,7 +104,7 @@ class ModelProducer(ModelClient):
 
     @property
     def begun(self) -> bool:
-        """Tells whether the broker knows the producer, because one of its batches was acknowledged."""
+        """Returns whether the broker knows the producer, because it acknowledged a batch."""
         return self._unacknowledged > 0
 
     def connected(self) -> None:
@@ -169,14 +169,14 @@ class ModelProducer(ModelClient):
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """The outcome of a transaction as its producer knows it: committed, aborted, or unknown."""
+    """The outcome of a transaction as known to its producer: committed, aborted, or unknown."""
 
     values: dict[int, list[str]]
     said: str = "unknown"
 
 
 class ModelTransactions(ModelClient):
-    """Runs one transaction after the other, and starts again when it is fenced. Several may share a transactional id."""
+    """Runs one transaction after another, and starts again after fencing. Several may share a transactional id."""
 
     def __init__(self, world: World, name: str, txid: str, transactions: int) -> None:
         super().__init__(world, name)
@@ -192,7 +192,7 @@ class ModelTransactions(ModelClient):
         return self.left == 0 and not self._open
 
     def where(self) -> int | None:
-        """The leader of the partition that it writes to, or else the coordinator."""
+        """The leader of the producer's partition, or its coordinator."""
         if self._open and self._work:
             return self.leader(self._work[0][0])
         cluster = self.world.engine.cluster
@@ -250,7 +250,7 @@ class ModelTransactions(ModelClient):
         self._step()
 
     def _step(self) -> None:
-        """The next request of the transaction, or the same one again if its response was lost."""
+        """The next request of the transaction, or a retry if the response was lost."""
         if self._work:
             partition, _, data = self._work[0]
             self._send(produce(partition, data, self.txid), 12, self._produced)
@@ -296,7 +296,7 @@ class ModelTransactions(ModelClient):
             self._begin()
 
     def _lost(self, said: str) -> None:
-        """Another producer has the transactional id now, or the coordinator fenced this one."""
+        """Another producer now has the transactional id, or the coordinator fenced this producer."""
         self.outcomes[-1].said = said
         self._open = False
         self._work = []
@@ -324,7 +324,7 @@ class ModelTransactions(ModelClient):
 
 
 class ModelConsumer(ModelClient):
-    """Reads one partition with read_committed from the beginning, and keeps what an application would get."""
+    """Reads one partition with read_committed from the beginning, and keeps the records for the application."""
 
     def __init__(self, world: World, name: str, partition: int) -> None:
         super().__init__(world, name)

@@ -14,7 +14,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
 
 EVENTS = 30_000
-"""A schedule that has not ended after this many events hangs."""
+"""A schedule with more events than this hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def brokers_of(seed: int) -> int:
 
 
 def shape_of(world: World) -> Shape:
-    """Restarts forget all but the last batch of a producer, as Kafka's do, so that with them one batch is in flight."""
+    """A restart forgets all but a producer's last batch, as in Kafka, so schedules with restarts keep one batch in flight."""
     chance = world.random
     if brokers_of(world.seed) > 1:
         return Shape(
@@ -123,7 +123,7 @@ class Schedule:
             spoil(world)
 
     def run(self) -> None:
-        """Run it to its end. Raises Violation, with the seed, and what happened before."""
+        """Run it to its end. Raises Violation with the seed and the earlier events."""
         try:
             if not self.world.run(self._step, EVENTS):
                 raise Violation("it does not end")
@@ -196,7 +196,7 @@ class Schedule:
             visible = f"{self._visible[index]} of partition {index} were visible"
             raise Violation(f"{visible}, and {partition.high_watermark} of {partition.log_end_offset} are")
         self._visible[index] = partition.high_watermark
-        if partition.leader_epoch != self._epochs[index]:  # records that were not replicated may be cut off
+        if partition.leader_epoch != self._epochs[index]:  # unreplicated records may be cut off
             self._epochs[index], self._seen[index] = partition.leader_epoch, 0
             self._stored = {key for key in self._stored if key[0] != index}
         if partition.log_end_offset == self._seen[partition.index]:
@@ -237,7 +237,7 @@ class Schedule:
 
 
 def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Run some schedules, as a case of a campaign: their steps, and what went wrong, made as small as it still goes wrong."""
+    """Run some schedules as a case of a campaign: their steps, and a failure with its smallest schedule."""
     steps = 0
     for seed in range(case["first"], case["first"] + case["schedules"]):
         schedule = Schedule(seed)

@@ -1,8 +1,8 @@
-"""A world without sockets and without real time: an engine, clients, and a network whose failures come from a seed.
+"""A world without sockets and real time: an engine, clients, and a network whose failures come from a seed.
 
-Everything that happens is an event on a heap, and virtual time jumps from one to the next, so that a schedule of two
-hundred requests takes as long as handling them. A link carries frames in order, with random delays; when it is cut, some
-of the requests that are on their way still arrive, and none of the responses.
+Every event is on a heap, and virtual time jumps from event to event, so a schedule of two hundred requests takes no longer than
+handling the requests. A link carries frames in order with random delays; when it is cut, some requests under way still arrive,
+but no response.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTINGS = {"auto.create.topics.enable": "false", "replica.lag.time.max.ms": "15
 
 
 class Violation(AssertionError):
-    """Something that must never be."""
+    """A violated condition."""
 
 
 OnResponse = Callable[[Any], None]
@@ -69,7 +69,7 @@ class Link:
             self.deliver()
 
     def deliver(self) -> None:
-        """Give the engine what has arrived, one request at a time."""
+        """Give the engine the received frames, one request at a time."""
         while self._arrived and self.connection.parked is None and self.connection.state is not CLOSED:
             frame = self._arrived.popleft()
             self.world.engine.receive(self.connection, memoryview(frame), self.world.now)
@@ -136,7 +136,7 @@ class World:
         self.steps = 0
 
     def delay(self) -> int:
-        """How long something takes, in ms; mostly little, sometimes much."""
+        """A duration in ms; mostly short, sometimes long."""
         return self.random.randint(0, self._slowest if self.random.random() < 0.1 else 3)
 
     def at(self, when: int, action: Callable[[], None]) -> None:
@@ -152,7 +152,7 @@ class World:
         self.log.append(f"{self.now - START:>7} {text}")
 
     def perform(self) -> None:
-        """Carry out what the engine wants done."""
+        """Carry out the engine's effects."""
         for effect in self.engine.take_effects():
             link = self.links.get(effect.connection)
             if link is None:

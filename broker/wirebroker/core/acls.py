@@ -49,7 +49,7 @@ EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 GROUP_SETTINGS = 32
-"""The number of groups among the resources that have settings."""
+"""The number of groups per slice among the resources with settings."""
 _O = Operation
 OPERATIONS = {
     ResourceType.TOPIC: (

@@ -45,7 +45,7 @@ SETTINGS_OF = {
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
-"""The number of new partitions in one slice. With a data directory each partition takes about a millisecond."""
+"""How many new partitions one slice creates. With a data directory each partition takes about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self._alike: dict[str, dict[str, None]] = {}
-        """Topics whose names have a '.' or '_', by the name with '_' for both."""
+        """Topics whose names have a '.' or '_', by the name with '_' in place of '.'."""
         self.scram: dict[tuple[str, int], ScramCredential] = {}
         """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
         self.acls = Acls(networks=configs.release.behaviour.hosts_are_networks)
@@ -170,7 +170,7 @@ class Cluster:
         self.auto_creation_ms = 0
         """The time in ms for which a topic stays unknown after a client's Metadata has asked the broker to create it."""
         self.growing: set[str] = set()
-        """Topics that are being created, or get partitions, in slices."""
+        """Topics that are being created or extended in slices."""
         self._due: dict[str, int] = {}
         """The time at which each topic that a client's Metadata asked for is created."""
         self.version = 0
@@ -201,7 +201,7 @@ class Cluster:
 
     @property
     def registered_brokers(self) -> dict[int, Broker]:
-        """The brokers that the controller knows, by id; some may be down."""
+        """The brokers that the controller knows, by id; some may be stopped."""
         return {node_id: broker for node_id, broker in self.brokers.items() if broker.registered}
 
     @property
@@ -233,7 +233,7 @@ class Cluster:
         return broker is not None and broker.registered
 
     def offline(self, partition: Partition) -> list[int]:
-        """Returns the replicas of the partition whose brokers are down or whose log directories have failed."""
+        """Returns the partition's replicas on stopped brokers or failed log directories."""
         at = partition.offline_at
         return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
 
@@ -250,8 +250,8 @@ class Cluster:
     ) -> Generator[None, Any, Topic]:  # fmt: skip
         """Create the topic, and spread its leaders over the brokers. The caller has checked name, counts and configs.
 
-        Nobody sees the topic before all of its partitions exist. The topic must not be in `growing`. Raises OSError, and
-        creates nothing, if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
+        Nobody sees the topic before all of its partitions exist. The topic must not be in `growing`. Raises OSError and creates
+        nothing if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
         """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
@@ -389,7 +389,7 @@ class Cluster:
     def _growing(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
     ) -> Generator[None, Any, list[Partition]]:
-        """Make the partitions of a topic up to `total`. If brokers come or go in the meantime, make the partitions again."""
+        """Make the partitions of a topic up to `total`. If brokers come or go in the meantime, place the partitions again."""
         self.growing.add(topic.name)
         made: list[Partition] = []
         pause = pauses(GROWN)

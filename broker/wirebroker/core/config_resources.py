@@ -1,8 +1,8 @@
 """The resources with settings that DescribeConfigs and the AlterConfigs APIs show and change.
 
-The resources are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the broker that
-received it (ConfigAdminManager) and then on the controller (ConfigurationControlManager), each in its own words. The checks
-here have the same order as Kafka's checks.
+The resources are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the receiving broker
+(ConfigAdminManager), then on the controller (ConfigurationControlManager), each with its own messages. The checks here have the
+same order as Kafka's checks.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Alteration:
         return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
-        """Make all changes or none. Returns the Refusal of wrong changes, else None. With `validate_only`, only checks the
-        changes.
+        """Make all changes, or make no change. Returns the Refusal of invalid changes, else None. With `validate_only`, only
+        checks the changes.
 
         `controller_fails` says whether a resource of the request `fails_controller`.
         """
@@ -303,8 +303,9 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str], behaviour: Behav
 
 
 def _untyped(key: str, raw: str) -> Value:
-    """Returns a setting of client metrics as releases read it that have no types for these settings, or None for an interval
-    that is not a number."""
+    """Returns a client metrics setting as read by releases without types for these settings, or None for an interval that is
+    not a number.
+    """
     if key == "interval.ms":
         return int(raw) if _is_integer(raw) else None
     values = raw.split(",")
@@ -379,7 +380,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
         if inherited in configs.definitions.broker:
             synonyms = configs.synonyms(inherited, node_id)
             value = configs.text(inherited)
-            if setting.type is not ConfigType.LIST:  # the broker may have a list, of which the first one counts
+            if setting.type is not ConfigType.LIST:  # the broker may have a list, whose first entry counts
                 value = value.partition(",")[0]
         else:
             value = setting.default or ""

@@ -120,8 +120,8 @@ class BrokerConfigs(Configs):
         self, overrides: Mapping[str, str], *, brokers: int = 1, of: Release | None = None, kafkas_defaults: bool = False
     ) -> None:
         """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it. The other
-        settings have the defaults for tests, or, with `kafkas_defaults`, those of Kafka. `of` is the release that has these
-        settings, by default that of `wirebroker.core.releases.DEFAULT`.
+        settings have the defaults for tests, or, with `kafkas_defaults`, those of Kafka. `of` is the release with these
+        settings, by default `wirebroker.core.releases.DEFAULT`.
 
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
@@ -129,8 +129,9 @@ class BrokerConfigs(Configs):
         self.definitions = definitions_of(self.release.settings)
         self.static = {} if kafkas_defaults else _own_defaults(brokers)
         self.apart: dict[int, Mapping[str, str]] = {}
-        """The options at start of each broker, where they differ from broker to broker. DescribeConfigs shows them; the one in
-        `static` is in effect."""
+        """The options at start of each broker, where they differ from broker to broker. DescribeConfigs shows all layers; the
+        value in `static` is in effect.
+        """
         self.topic_static: dict[str, str] = {}
         """The initial values of topic settings that have no corresponding broker setting."""
         given: dict[str, str] = {}
@@ -486,7 +487,7 @@ class TopicConfigs(Configs):
         self.overrides = dict(overrides)
 
     def replace(self, overrides: Mapping[str, str]) -> None:
-        """Replace the overrides of the topic. Raises ConfigError for a wrong name or value, and then changes nothing."""
+        """Replace the overrides of the topic. Raises ConfigError for an invalid name or value, and changes nothing."""
         self._set(overrides, self.overrides)
         self.broker.version += 1
 

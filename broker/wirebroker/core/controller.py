@@ -30,7 +30,7 @@ class Controller:
         self._coordinator_moved = coordinator_moved
         self._lag_timers: dict[tuple[Partition, int], Timer] = {}
         self._unfinished: Iterator[None] = iter(())
-        """The change of many partitions that is being made in slices."""
+        """A change of many partitions in slices."""
         self.slow_until = 0
         """A replica that a reassignment adds before this time gets in sync at this time."""
         self.busy = False
@@ -45,7 +45,7 @@ class Controller:
             timers.every(lambda: 1000 * configs.integer("leader.imbalance.check.interval.seconds"), now, self.balance)
 
     def finish(self) -> None:
-        """Make the rest of a change that is made in slices (`Timers.work`)."""
+        """Make the rest of a sliced change (`Timers.work`)."""
         for _ in self._unfinished:
             pass
 
@@ -78,8 +78,9 @@ class Controller:
         self._change_all(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """Start the broker if it was down. The broker's replicas follow and are in sync, or lead the partitions that had no
-        leader."""
+        """Start the broker if it was down. The broker's replicas follow and are in sync, or lead the partitions without a
+        leader.
+        """
         self.finish()
         broker = self._broker(node_id)
         if broker.alive:

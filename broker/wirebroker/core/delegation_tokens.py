@@ -23,7 +23,8 @@ class Lifetimes(NamedTuple):
 
     def until(self, now: int, most_at: int, wanted: int, *, strict: bool) -> int:
         """Returns the expiry time of a token that is renewed now for this many ms. A negative number stands for the default,
-        and so does 0 if the release is `strict`, which also limits the number."""
+        and so does 0 in a `strict` release, which also limits the number.
+        """
         if not strict and wanted >= 0:
             return min(most_at, now + wanted)
         return min(most_at, now + (min(self.renewal, wanted) if wanted > 0 else self.renewal))
@@ -55,7 +56,7 @@ def may_renew(token: TokenImage, principal: str) -> bool:
 
 
 def concerns(token: TokenImage, principal: str) -> bool:
-    """Tells whether a principal owns the token, asked for it, or may renew it."""
+    """Returns whether a principal owns the token, requested it, or may renew it."""
     return principal in (token.owner, token.requester, *token.renewers)
 
 

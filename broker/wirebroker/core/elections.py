@@ -70,7 +70,7 @@ class Circumstances(NamedTuple):
     min_in_sync: int
     """The value of min.insync.replicas, but at most the number of replicas."""
     unclean: bool
-    """Tells whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
+    """Returns whether a replica that is not in sync may lead as a last resort (unclean.leader.election.enable)."""
     keeps_eligible: bool = True
     """Tells whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
 

@@ -16,7 +16,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 NAMES = (METADATA, KRAFT, TRANSACTION, GROUP, ELIGIBLE_REPLICAS, SHARE, STREAMS)
-"""The features whose levels change what a broker does. A release that lacks one is at its level 0."""
+"""The features whose levels change what a broker does. A release without a feature is at its level 0."""
 REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
     GROUP: ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"),
     SHARE: (
@@ -48,7 +48,7 @@ def finalized_levels(features: Mapping[str, Feature], levels: Mapping[str, int])
 
 
 def unsupported(features: Mapping[str, Feature], levels: Mapping[str, int]) -> str:
-    """Returns the first level, in words, that a broker with these features cannot serve; empty if there is none."""
+    """Returns, in words, the first level that a broker with these features cannot serve; empty without such a level."""
     for name, level in levels.items():
         feature = features.get(name)
         if level and (feature is None or not feature.oldest <= level <= feature.newest):

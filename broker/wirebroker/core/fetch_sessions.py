@@ -20,7 +20,7 @@ SLOTS = 1000
 KEPT_MS = 120_000
 """The time in ms after a session's last use until another session may evict it (min.incremental.fetch.session.eviction.ms).
 
-A session with more partitions may also evict a session that is as old as this and still in use.
+A session with more partitions may also evict an equally old session that is still in use.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1

@@ -27,7 +27,7 @@ Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The directories by broker. A replica whose broker has only one directory is in that directory and has no entry."""
+    """The directories by broker. A replica on a broker with a single directory has no entry."""
 
     def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
         """`stored` are the directories of the brokers whose data is on disk. Raises ConfigError."""

@@ -37,7 +37,7 @@ class Loggers:
         return own
 
     def refusal(self, name: str, level: str | None, behaviour: Behaviour, *, removes: bool) -> Refusal | None:
-        """Returns the reason for which a logger cannot get this level, or cannot lose its own level; else None."""
+        """Returns the reason why a logger cannot get this level, or lose its own level; else None."""
         unknown = ErrorCode.INVALID_CONFIG if behaviour.strict_loggers else ErrorCode.INVALID_REQUEST
         if not _exists(name, behaviour):
             return Refusal(unknown, f"Logger {name} does not exist!")

@@ -3,7 +3,7 @@
 A TOML file describes the table; see docs/how-to/audit-spark/inputs.md. Its rows and the records are matched by topic, key and,
 if the table has it, value. A pair is a row and its record. If a key has as many rows as records, the first row belongs to the
 first record, the second row to the second record, and so on. For any other key, a record belongs to the latest earlier row
-that has no record yet.
+without a record.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 
 NAME = ("topic", "key", "value_hash")
 STATES = ("stored", "missing", "pending", "gone", "beyond", "unnamed")
-"""States of a row. stored: its record is in the log; missing: it is not; pending: the row is younger than `grace`; gone:
-retention or compaction may have removed the record. States of a record. beyond: its key has fewer rows than records; unnamed:
-no row has its key."""
+"""States of a row. stored: its record is in the log; missing: its record is not in the log; pending: the row is younger than
+`grace`; gone: retention or compaction may have removed its record. States of a record. beyond: its key has fewer rows than
+records; unnamed: no row has its key.
+"""
 BUCKETS = 60
 """The largest number of intervals for which rows are counted."""
 WIDTHS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400))
@@ -151,8 +152,9 @@ def _milliseconds(rows: DataFrame, expression: str) -> Column:
 
 
 def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
-    """Joins rows and records into pairs. `time` or `timestamp` is null without a partner; `rows` and `records` count the
-    equal ones."""
+    """Joins rows and records into pairs. `time` or `timestamp` is null without a partner; `rows` and `records` count the equal
+    rows.
+    """
     wanted = rows.select(*NAME, ROW.time.alias("at"), sf.lit(0).alias("side"), sf.lit(-1).cast("bigint").alias("base_offset"))
     stored = units.select(*NAME, ROW.timestamp.alias("at"), sf.lit(1).alias("side"), "base_offset")
     both = united([wanted, stored])

@@ -1,8 +1,8 @@
-"""The replicas of a partition, batch by batch: what `kafka-replica-verification` does, for logs at rest.
+"""The replicas of a partition, batch by batch, as `kafka-replica-verification` compares them, for logs at rest.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
-checksums. A task compares one segment of another replica with the same offsets of the replica that the audit reads. So memory
-does not grow with the logs, and there is at most one finding of each kind for a segment.
+checksums. A task compares one segment of another replica with the same offsets of the audited replica. Memory does not grow
+with the logs, and a segment has at most one finding of each kind.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
 
 
 def _truncated(folder: PartitionFolder) -> Finding:
-    """A broker that is shut down writes the checkpoint last. A copy of a running broker's directory may have a checkpoint
-    that is later than its log."""
+    """A broker that is shut down writes the checkpoint last. A copy of a running broker's directory may have a checkpoint newer
+    than its log.
+    """
     end, mark = folder.tail.end, folder.high_watermark
     words = (
         f"{folder.name}: the log of {folder.owner} ends at offset {end}, but its broker wrote down the high watermark {mark}: "
@@ -61,7 +62,7 @@ def _truncated(folder: PartitionFolder) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One segment of another replica, and the replica that is read."""
+    """One segment of another replica, and the audited replica."""
 
     read: PartitionFolder
     other: PartitionFolder
@@ -127,7 +128,7 @@ class _Stretch:
 
 
 def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
-    """Batches in the compared range that only one of the two has, or that differ."""
+    """Batches in the compared range that differ, or that only one replica has."""
     low = max(each for one in (pair.read, pair.other) for each in (one.begins_at, one.cleaned_until))
     limit = _limit(pair)
     mine, others = (np.ascontiguousarray(rows[:, : CRC + 1]).view(_SAME)[:, 0] for rows in (ours, theirs))
@@ -138,7 +139,7 @@ def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
 def _limit(pair: Pair) -> int:
     """Returns the offset below which both replicas must have the same batches.
 
-    In one leader epoch only the leader appends, so followers have nothing but the leader's batches. In an older leader epoch,
+    In one leader epoch only the leader appends, so followers have only the leader's batches. In an older leader epoch,
     the other replica's records count only up to its high watermark: later records were never committed.
     """
     read, other = pair.read.tail, pair.other.tail

@@ -1,4 +1,4 @@
-"""Records that are stored again, by their content; in a log with too many records, whole batches.
+"""Records that are stored twice, by their content; in a log with too many records, whole batches.
 
 A *unit* is a record, or all records of a batch. The rules are those of `wirebroker.audit.reconcile`: units are compared within
 their topic, and only if a read_committed consumer sees them.
@@ -60,7 +60,7 @@ def outcomes(data: DataFrame, batches: DataFrame) -> DataFrame:
 
 
 def with_outcome(rows: DataFrame, data: DataFrame, batches: DataFrame) -> DataFrame:
-    """Adds to each row the `transaction` of its batch, which is in `data`: committed, aborted, open, or none."""
+    """Adds to each row the `transaction` of its batch in `data`: committed, aborted, open, or none."""
     data = data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
     if data.isEmpty():
         return rows.withColumn("transaction", sf.lit("none"))
@@ -125,7 +125,7 @@ def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 # Copies
 
 BUCKET = 500_000
-"""The approximate number of checksums that are sorted at a time."""
+"""The approximate number of checksums in one sort."""
 MOST_BUCKETS = 10_000
 TASKS = 1000
 """The largest number of tasks that read files."""
@@ -167,7 +167,7 @@ def _packed(held: Mapping[str, list[Array]], buckets: int) -> pa.RecordBatch:
 
 
 def doubles(packed: pa.Table) -> pa.Table:
-    """The checksums that occur more than once in one bucket of a topic."""
+    """The checksums that occur repeatedly in one bucket of a topic."""
     contents = np.frombuffer(b"".join(packed.column("contents").to_pylist()), np.int64)
     contents = np.sort(contents)
     found = np.unique(contents[1:][contents[1:] == contents[:-1]])
@@ -176,12 +176,12 @@ def doubles(packed: pa.Table) -> pa.Table:
 
 
 def without_tombstones(rows: DataFrame) -> DataFrame:
-    """The records that are not tombstones, see `matching.is_tombstone`."""
+    """The records except tombstones, see `matching.is_tombstone`."""
     return rows.where("key IS NULL OR value_hash IS NOT NULL")
 
 
 def repeated(units: DataFrame) -> DataFrame:
-    """The units whose content occurs more than once in their topic."""
+    """The units whose content occurs repeatedly in their topic."""
     counted = units.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies")).where("copies > 1")
     return units.join(counted.drop("copies"), ["topic", "content"], "left_semi")
 
@@ -208,10 +208,10 @@ def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> Data
 
 
 def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> DataFrame:
-    """Returns batches whose checksum occurs more than once in their topic, one batch for each checksum. `count` is the
+    """Returns batches whose checksum occurs repeatedly in their topic, one batch for each checksum. `count` is the
     approximate number of such batches.
 
-    Spark sends the checksums as arrays, which costs a small part of what a comparison of rows costs.
+    Spark sends the checksums as arrays, at a small part of the cost of comparing rows.
     """
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     data = data_batches(batches).where(sf.col("topic").isin(*topics))
@@ -245,7 +245,7 @@ def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
 
 
 def copies(units: DataFrame) -> DataFrame:
-    """Returns all repeated units except the originals, each with the `first` copy with which it is compared."""
+    """Returns all repeated units except the originals, each with the `first` copy to compare it with."""
     alike = ("topic", "content")
     ranked = units.withColumn("rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset")))
     order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")
@@ -276,8 +276,7 @@ def untold(again: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def stored_again(again: DataFrame) -> DataFrame:
-    """Makes one finding for each stretch of copies that are neighbours in both places and have the same producers and
-    epochs."""
+    """Makes one finding for each stretch of copies that are adjacent in both places and have the same producers and epochs."""
     likeness = (
         "topic", "partition", "kind", "severity", "producer_id", "producer_epoch", "first_partition", "first_producer_id",
         "first_producer_epoch",

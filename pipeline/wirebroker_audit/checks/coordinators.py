@@ -41,7 +41,7 @@ class Open(NamedTuple):
     producer_epoch: int
     first_offset: int
     open_ms: int = 0
-    """how long the log goes on after it"""
+    """how long the log continues after it"""
 
     @property
     def command(self) -> str:
@@ -56,7 +56,7 @@ class Told(NamedTuple):
     """The coordinator's knowledge about an open transaction, which a finding repeats."""
 
     words: str
-    """the text after the finding's sentence; "" if nothing is known"""
+    """the text after the finding's sentence; "" for unknown"""
     evidence: str
     """fields of JSON, without braces"""
     severity: Severity = "certain"
@@ -66,7 +66,7 @@ class Told(NamedTuple):
 class Coordinators:
     """The latest states that the coordinators have for some producers.
 
-    They are those that the coordinators have written into `folders`. `of_cluster` has the states that they told.
+    The coordinators have written these states into `folders`. `of_cluster` has the states that they told.
     """
 
     def __init__(self, folders: Sequence[PartitionFolder], producers: Iterable[int]) -> None:
@@ -83,8 +83,9 @@ class Coordinators:
     def of_cluster(
         cls, states: Mapping[str, TransactionLogValue], now_ms: int, ended: Iterable[Open], *, is_whole: bool
     ) -> Coordinators:  # fmt: skip
-        """The states by transactional id, the transactions that have ended since, and whether the coordinators told all
-        states."""
+        """The states by transactional id, the transactions that have ended since, and whether the coordinators returned all
+        states.
+        """
         made = cls((), ())
         made._states.update(states)
         made._latest_ms, made._ended, made._is_whole = now_ms, frozenset(ended), is_whole

@@ -1,8 +1,8 @@
 """Compares the commits of groups in `__consumer_offsets` with the logs. No Spark here.
 
 A task reads one partition of the topic in the order of its log. A commit inside a transaction counts once the transaction's
-marker is stored, as in Kafka (OffsetMetadataManager). Compaction removes earlier commits, so what a group did long ago may
-not show.
+marker is stored, as in Kafka (OffsetMetadataManager). Compaction removes earlier commits, so a group's old commits may be
+missing.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Pipeline:
     inputs: int = 0
     """offsets that committed transactions have passed"""
     again: int = 0
-    """offsets that later commits went back by: inputs that were transformed twice"""
+    """how many offsets later commits went back: inputs that were transformed twice"""
     open: int = 0
     """transactions without a marker"""
 
     def add(self, other: Pipeline) -> None:
-        """Add what another task has seen."""
+        """Add the commits of another task."""
         self.producers |= other.producers
         for name in ("committed", "aborted", "inputs", "again", "open"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -75,7 +75,7 @@ class Pipeline:
 
 @dataclass(slots=True)
 class Seen:
-    """The commits in one partition of the topic or in all partitions, and where commits went back."""
+    """The commits in one or all partitions of the topic, and the places where commits went back."""
 
     current: dict[tuple[str, str, int], Commit] = field(default_factory=dict)
     counts: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Seen:
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
 
     def add(self, other: Seen) -> None:
-        """Add what another task has seen; a group lies in one partition."""
+        """Add the commits of another task; a group is in a single partition."""
         self.current |= other.current
         self.counts |= other.counts
         self.back += other.back

@@ -47,7 +47,8 @@ def _key(opened: Open) -> tuple[str, int, int]:
 
 def _running(client: Client, opened: Sequence[Open]) -> Iterator[tuple[str, int, int, int]]:
     """Yields topic, partition, producer id and first offset of each open transaction, as the partition's leader has it now. A
-    transaction of a partition that does not say counts as open."""
+    transaction counts as open on a partition that does not report its state.
+    """
     partitions: dict[tuple[str, int], list[Open]] = {}
     for each in opened:
         partitions.setdefault((each.topic, each.partition), []).append(each)

@@ -17,7 +17,7 @@ def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) ->
     batches.
 
     A check looks at the beginning of a run only if the producer is suspicious or a transaction has been open since that
-    beginning. So the batches of a healthy log are not read. `starts` has topic, partition and log_start.
+    beginning. The batches of a healthy log are not read. `starts` has topic, partition and log_start.
     """
     across = folded.join(sf.broadcast(starts), [*PARTITION]).where("producer_id >= 0 AND first.last_offset < log_start")
     across = settled(across)

@@ -1,4 +1,4 @@
-"""Damage and offsets: batches that cannot be trusted, offsets that fall back, and offsets that are missing."""
+"""Damage and offsets: untrusted batches, decreasing offsets, and missing offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def damages(troubled: DataFrame) -> DataFrame:
 
 
 def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
-    """Reports batches whose base offset is not above the last offset before them, within a split and `between` splits."""
+    """Reports batches whose base offset is not above the previous last offset, within a split and `between` splits."""
     fallen = RULES.is_offset_regression(ROW.base_offset, ROW.last_before)
     ends = between.where(fallen).withColumn("detail", sf.col("last_before").cast("string"))
     within = troubled.where("problem = 'offset_regression'")
@@ -41,7 +41,7 @@ def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
 
 
 def splits(folded: DataFrame) -> DataFrame:
-    """The first sound batch of each split, and its `end`: the place of the last one, and the highest offset."""
+    """The first sound batch of each split, and its `end`: the place of the last batch, and the highest offset."""
     first = sf.min_by(sf.struct("producer_id", "first"), "first.position").alias("head")
     end = (sf.max_by("last.last_offset", "last.position").alias("last_offset"), sf.max("last.last_offset").alias("reach"))
     return (
@@ -87,7 +87,7 @@ def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFram
 
 
 def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
-    """Reports offsets that are missing for no reason, unless the sequence gaps in `told` explain as many.
+    """Reports missing offsets without a reason, unless the sequence gaps in `told` explain as many.
 
     The finding is only likely if compaction may be the reason and no file says whether the topic is compacted.
     """

@@ -38,7 +38,7 @@ def variants(windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = ("textb
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of one partition's arrivals under other rules; the counts are those of `WhatIf`."""
+    """The outcome of one partition's arrivals under other rules, with the counts of `WhatIf`."""
 
     topic: str
     partition: int
@@ -111,7 +111,7 @@ def _results(judges: list[Judge]) -> Iterator[pa.RecordBatch]:
 
 
 class Judge:
-    """One variant's validator on one partition; it takes the arrivals in order."""
+    """One variant's validator on one partition; it judges the arrivals in order."""
 
     def __init__(self, variant: Variant, topic: str, partition: int, expiration_ms: int = EXPIRATION_MS) -> None:
         self.result = Outcome(topic, partition, variant.name, variant.window)

@@ -33,7 +33,7 @@ class Reconciled(NamedTuple):
     unnamed: DataFrame
     """stored units that the journal does not name"""
     beyond: DataFrame
-    """copies that were not intended, each with the `first` copy that it is compared with"""
+    """unintended copies, each with the `first` copy to compare it with"""
     findings: DataFrame
     """lost, unacknowledged_stored"""
 
@@ -41,8 +41,8 @@ class Reconciled(NamedTuple):
 def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame) -> Reconciled:
     """Match the stored records with the intended ones.
 
-    `units` are the visible records with their `value_hash`. `hidden` are the records of transactions that were aborted or are
-    open. `deleted` has the number of offsets that retention or compaction removed from each partition.
+    `units` are the visible records with their `value_hash`. `hidden` are the records of aborted or open transactions. `deleted`
+    has the number of offsets that retention or compaction removed from each partition.
     """
     stored, wanted = _hashed(units), _hashed(intended)
     odd = settled(_odd(stored, wanted))
@@ -143,8 +143,9 @@ def _unacknowledged(matched: DataFrame) -> DataFrame:
 
 
 def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
-    """Records that are not stored. If at most as many records are missing as offsets were deleted, the deletion may explain
-    all of them."""
+    """Records that are missing in the log. If at most as many records are missing as offsets were deleted, the deletion may
+    explain all of them.
+    """
     place = sf.coalesce("partition", sf.lit(-1))
     near = hidden.groupBy("name").agg(
         *(sf.max_by(name, "base_offset").alias(f"near_{name}") for name in ("transaction", "partition", "base_offset"))

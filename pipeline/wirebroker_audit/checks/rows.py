@@ -1,4 +1,4 @@
-"""Shared by the checks: columns and windows of rows, and functions that make findings from rows."""
+"""Shared by the checks: columns and windows of rows, and functions that turn rows into findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_ti
 ABOUT = (*PRODUCER, "producer_epoch", *PLACE)
 IDENTITY = ("kind", "topic", "partition", "producer_id", "producer_epoch", "first_sequence", "first_offset")
 OF_EVIDENCE = ("group", "committed", "at_ms", "replica", "record", "time", "copy")
-"""The evidence that tells findings apart which have no offset, or which are about a group or a replica."""
+"""The evidence that distinguishes findings without an offset, or about a group or a replica."""
 
 
 def by_log(keys: tuple[str, ...]) -> WindowSpec:
@@ -26,7 +26,7 @@ def by_log(keys: tuple[str, ...]) -> WindowSpec:
 
 
 def earlier(keys: tuple[str, ...]) -> WindowSpec:
-    """The rows with equal keys that are before a row in the log."""
+    """The rows with equal keys that precede a row in the log."""
     return by_log(keys).rowsBetween(Window.unboundedPreceding, -1)
 
 

@@ -1,6 +1,6 @@
 """Epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
 
-The checks do not look at every batch. `suspects` finds the producers whose runs do not simply follow each other. `examined`
+The checks do not look at every batch. `suspects` finds the producers whose runs have gaps or overlaps. `examined`
 returns only their suspicious epochs: as whole runs where runs do not overlap, otherwise as parts of runs, and where parts
 overlap, as batches.
 """
@@ -39,7 +39,7 @@ GRAIN = 64 * 1024
 """A producer's batches within this many bytes of the log form one stretch. If two stretches overlap, the checks read their
 batches."""
 OVERLAPS = 500
-"""The number of sets of overlapping batches that are examined together."""
+"""How many sets of overlapping batches are examined together."""
 FEW = 200_000
 """This many rows fit into every executor."""
 _STRETCH = (*ABOUT, "life", "run", "tail", "before")
@@ -215,7 +215,7 @@ def _numbers(told: Sequence[Copied | None], name: str) -> pa.Array:
 
 
 def epoch_regressions(heads: DataFrame) -> DataFrame:
-    """Reports batches whose epoch is older than the epoch before them."""
+    """Reports batches whose epoch is older than the previous epoch."""
     fallen = heads.where(RULES.is_epoch_regression(ROW.producer_epoch, ROW.before.producer_epoch))
     before = sf.struct("before.producer_epoch", "before.base_offset", "before.last_offset")
     words = WORDS.epoch_regression(ROW, is_marker(), ROW.before)
@@ -223,7 +223,7 @@ def epoch_regressions(heads: DataFrame) -> DataFrame:
 
 
 def duplicates(ordered: DataFrame) -> DataFrame:
-    """Reports sequences that one producer has stored twice within an epoch."""
+    """Reports sequences that a producer has stored twice within an epoch."""
     rows = (
         ordered.where("first IS NOT NULL")
         .withColumn("once", sf.col("first.base_offset") + sf.col("from_place") - sf.col("first.place"))
@@ -238,7 +238,7 @@ def duplicates(ordered: DataFrame) -> DataFrame:
 
 
 def gaps(ordered: DataFrame) -> DataFrame:
-    """Reports sequences that are missing between two stored batches. Each row has the batch `before` the gap, and the gap's
+    """Reports missing sequences between two stored batches. Each row has the batch `before` the gap, and the gap's
     first place."""
     return ordered.where(RULES.is_gap(ROW.place, ROW.reach.end)).select(
         *ABOUT, "place", sf.col("reach.tail").alias("before"), (sf.col("reach.end") + 1).alias("from_place"),
@@ -247,7 +247,7 @@ def gaps(ordered: DataFrame) -> DataFrame:
 
 
 def late_starts(ordered: DataFrame) -> DataFrame:
-    """Reports new epochs of a known producer that do not begin at sequence 0: the first sequences are missing. As `gaps`."""
+    """Reports new epochs of a known producer that do not begin at sequence 0, so the first sequences are missing. As `gaps`."""
     rows = ordered.where((ROW.number == 1) & RULES.is_late_start(ROW.place, ROW.lower.producer_epoch, ROW.producer_epoch))
     return rows.select(
         *ABOUT, "place", sf.struct(*(f"lower.{name}" for name in PLACE)).alias("before"),
@@ -290,7 +290,7 @@ def unexplained(missing: DataFrame) -> DataFrame:
 
 
 def disorder(ordered: DataFrame) -> DataFrame:
-    """Reports batches that are stored after a later batch of their epoch, unless they are copies."""
+    """Reports batches stored after a later batch of their epoch, unless they are copies."""
     tail = sf.struct(sf.col("tail_place").alias("place"), *(f"tail.{name}" for name in PLACE))
     rows = (
         ordered.where("first IS NULL")
@@ -301,7 +301,7 @@ def disorder(ordered: DataFrame) -> DataFrame:
 
 
 def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
-    """Sets the sequences of a row to those at these places."""
+    """Sets the sequences of a row to the sequences at these places."""
 
     def named(rows: DataFrame) -> DataFrame:
         rows = rows.withColumn("base_sequence", sf.pmod(first, sf.lit(SEQUENCES)))

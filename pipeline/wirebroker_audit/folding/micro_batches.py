@@ -2,10 +2,9 @@
 
     micro=0-63   micro=64-71   micro=72   micro=73
 
-A folder is named after the micro-batches that it holds. Neighbours of about the same size are joined into one, so each row is
-written again only a few times, and the number of files to read stays small. The joined folder is written elsewhere and then
-renamed. From then on, folders within its range no longer count, deleted or not. So the process may end at any moment: nothing
-is lost and nothing counts twice.
+A folder is named after the micro-batches that it holds. Adjacent folders of similar size are joined, so each row is rewritten
+only a few times, and few files remain to read. The joined folder is written elsewhere and then renamed. From then on, folders
+within its range no longer count, deleted or not. The process may end at any moment: no batch is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BREADTH = 8
-"""The number of neighbours that are joined into one."""
+"""How many adjacent folders are joined."""
 _NAME = re.compile(r"micro=(\d+)(?:-(\d+))?")
 
 
@@ -53,7 +52,7 @@ class MicroBatches:
         return self._sorted()[0]
 
     def join(self, before: int, write: Callable[[list[Folder], Path], None]) -> None:
-        """Join folders of micro-batches before this one, which are finished and will not be repeated."""
+        """Join finished folders of micro-batches before this micro-batch; they will not be repeated."""
         self._delete()
         while chosen := self._next(before):
             shutil.rmtree(self._aside, ignore_errors=True)
@@ -71,7 +70,7 @@ class MicroBatches:
             shutil.rmtree(each.path)
 
     def _sorted(self) -> tuple[list[Folder], list[Folder]]:
-        """The folders that count, and those within the range of another one."""
+        """The folders that count, and the folders within the range of another folder."""
         counting: list[Folder] = []
         others: list[Folder] = []
         for each in sorted(self._found(), key=lambda each: (each.first, -each.last)):

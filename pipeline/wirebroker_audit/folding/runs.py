@@ -54,7 +54,7 @@ FAR = 1 << 62
 HELD = 50_000
 """The number of runs that a worker holds. It emits the runs that cannot continue."""
 _REPEATING = ["topic", "segment", "problem", "detail"]
-"""Columns with a Parquet dictionary; numbers are written without one, which is faster."""
+"""Columns with a Parquet dictionary; numbers are faster without a dictionary."""
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
@@ -87,7 +87,7 @@ def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
 
 
 def runs_of(batches: pa.RecordBatch) -> pa.RecordBatch:
-    """Makes each batch a run of its own, except batches whose headers cannot be trusted."""
+    """Makes each batch a separate run, except batches with untrusted headers."""
     if batches.column("problem").null_count < len(batches):
         batches = batches.filter(is_intact(batches))
 
@@ -116,7 +116,7 @@ def runs_of(batches: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _compacted_to(numbers: Callable[[str], Array]) -> Array:
-    """Returns the end of each batch that has fewer records than offsets or a delete horizon, and −1 for the other batches."""
+    """Returns the end of each batch with fewer records than offsets or with a delete horizon, and −1 for the other batches."""
     last = numbers("last_offset")
     shown = numbers("records") < last - numbers("base_offset") + 1
     shown |= numbers("attributes") & DELETE_HORIZON != 0
@@ -138,7 +138,7 @@ def _by_number(runs: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _begins(order: Array, *keys: Array) -> Array:
-    """Returns the places in this order where one of the keys changes."""
+    """Returns the places in this order where any key changes."""
     changes = np.ones(len(order), bool)
     changes[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     return np.flatnonzero(changes)
@@ -157,7 +157,7 @@ def _of_batch(runs: pa.RecordBatch, batch: str, name: str = "position") -> Array
 
 
 def folded(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the runs of batches that come chunk by chunk. Each run is whole if the batches come in the order of the log."""
+    """Yields the runs of batches that arrive chunk by chunk. Each run is whole if the batches come in log order."""
     held = NONE
     for rows in chunks:
         held = _by_number(_together([held, runs_of(rows)]))
@@ -206,7 +206,7 @@ def kept(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBat
 
 
 def joined(runs: pa.Table, expiration_ms: int) -> pa.Table:
-    """Joins the runs of one segment where they continue from piece to piece, as if the pieces had been read at once.
+    """Joins the runs of one segment where they continue from piece to piece, as if the segment had been read whole.
 
     Pieces with successive offsets form one stretch. The runs of a joined stretch have negative numbers. Their batches keep
     their earlier run numbers and are found by position.

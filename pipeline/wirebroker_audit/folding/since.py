@@ -1,8 +1,8 @@
-"""Reading on from where an earlier audit ended (`--since`): its marks, what is left to read, and its rows that still count.
+"""Continues where an earlier audit ended (`--since`): its marks, the remaining pieces, and its rows that still count.
 
-A report keeps how far it read each partition (`covered.json`) beside its batches and runs. The next audit reads only
-the later batches and checks them together with the earlier ones, so it finds the same as an audit of the whole log. If a log
-restarted, because its topic was deleted and created again or because it was truncated, its earlier rows no longer count.
+A report keeps how far it read each partition (`covered.json`) beside its batches and runs. The next audit reads only the later
+batches and checks them together with the earlier batches, so it has the same findings as an audit of the whole log. If a log
+restarted, because its topic was recreated or because it was truncated, its earlier rows no longer count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORMAT = 2
 
 
 class BadReport(Exception):
-    """Raised if a report cannot be continued. The text says why, and what to do."""
+    """Raised if a report cannot be continued. The text gives the reason and the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ def ends_of(folded: DataFrame) -> dict[Key, Row]:
 
 @dataclass(slots=True)
 class Onward:
-    """The pieces that an audit reads when it goes on from an earlier one."""
+    """The pieces that an audit reads after an earlier audit."""
 
     pieces: list[Piece] = field(default_factory=list)
     goes_on: dict[Key, Mark] = field(default_factory=dict)
-    """the partitions whose earlier rows count, with the mark from which they are read"""
+    """the partitions whose earlier rows count, with the mark where reading continues"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
     """the segment's base offset for each segment name in rows that differs from the file's name"""
@@ -123,7 +123,7 @@ def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Itera
 
 
 def vanished(state: ReportState, here: Iterable[Key]) -> list[str]:
-    """A sentence about partitions that are no longer there."""
+    """A sentence about partitions that have disappeared."""
     gone = [f"{topic}-{number}" for topic, number in sorted(state.partitions.keys() - set(here))]
     names = f"{', '.join(gone[:20])}{' …' if gone[20:] else ''}"
     return [f"{names}: this audit does not read it, so its earlier batches were left out"] if gone else []
@@ -156,12 +156,12 @@ def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onwar
 
 
 def another(offset: int) -> str:
-    """Says why a log restarted, if another batch is now at the place of the last batch that was read."""
+    """Returns why a log restarted, if the place of the last read batch now has another batch."""
     return f"the batch before offset {offset} has changed, so the log was truncated; it is read from its beginning"
 
 
 def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
-    """Why the last batch read is now another batch; "" if it is the same, or if the cleaner may have changed it."""
+    """Why the last read batch has changed; "" if it is the same, or if the cleaner may have changed it."""
     path = next((each.path for each in pieces if each.begin.segment == mark.segment and each.file), None)
     if mark.crc < 0 or path is None or mark.last < 0 or folder.cleaned_until >= 0:
         return ""
@@ -217,7 +217,7 @@ def onward_live(
 
 @dataclass(slots=True)
 class OnwardLive:
-    """The partitions that an audit of a cluster reads when it goes on from an earlier one."""
+    """The partitions that an audit of a cluster reads after an earlier audit."""
 
     live: list[LivePartition] = field(default_factory=list)
     goes_on: dict[Key, Mark] = field(default_factory=dict)

@@ -134,7 +134,7 @@ _FORMS = {name: [field for field in FIELDS if field == name or field.startswith(
 
 
 def _where(path: str, line: bytes | None) -> str:
-    """The file and the line number, if the file can be read here."""
+    """The file and the line number, if this process can read the file."""
     try:
         with Path(path).open("rb") as file:
             number = next((number for number, each in enumerate(file, 1) if each.rstrip(b"\r\n") == line), 0)
@@ -151,7 +151,7 @@ def _check_names(names: list[str], where: str) -> None:
 
 
 def _merged(parts: DataFrame) -> DataFrame:
-    """Rows with the same id are one record: each adds fields that the others leave null, and true outranks false.
+    """Rows with the same id are one record: each row adds fields that are null in the others, and true outranks false.
 
     `problem` says what is wrong only with all rows together.
     """

@@ -31,7 +31,7 @@ from wirebroker.audit.findings import KINDS, SEVERITIES
 FAIL_ON = ("certain", "likely", "never")
 """The least grave findings that fail an audit."""
 IGNORED = "ignored"
-"""Stands for the severity of a finding that does not count."""
+"""The severity of a finding that does not count."""
 
 
 class BadPolicy(Exception):

@@ -121,8 +121,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
-    """Returns the partitions that a member may keep, the partitions that it loses, and the number of partitions that it may
-    still get.
+    """Returns the partitions that a member may keep, the partitions that it loses, and how many more it may get.
 
     None means that the member keeps all its partitions: that saves a copy for most members of a large group.
     """

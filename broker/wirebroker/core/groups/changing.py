@@ -1,8 +1,8 @@
 """Changes of groups that take several slices.
 
 Kafka's coordinator handles the requests for a group one after the other. Therefore a request or timer that needs a group
-waits until a running change of the group is done. The waiting request drives the change: each of its slices runs one slice of
-the change. Therefore an abandoned change blocks no other request.
+waits until a running change of the group is done. The waiting request drives the change: each slice of the request runs one
+slice of the change. Therefore an abandoned change blocks no other request.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class Group(AnyGroup):
         return self.protocol_type == CONSUMER and (self.subscribed is None or topic in self.subscribed)
 
     def deletion_error(self) -> ErrorCode:
-        """Returns NON_EMPTY_GROUP if there are members whose subscriptions the coordinator cannot read."""
+        """Returns NON_EMPTY_GROUP if the coordinator cannot read the subscription of a member."""
         unreadable = not self.is_empty and self.protocol_type != CONSUMER
         return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
 
@@ -249,8 +249,7 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Returns NONE if the client is a member with this id and, if it sends one, this group.instance.id; else the
-        error."""
+        """Returns NONE if a member has this id and, if the client sends it, this group.instance.id; else the error."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
@@ -268,7 +267,7 @@ class Group(AnyGroup):
     def accepts(self, member_id: str, largest: int) -> bool:
         """Tells whether there is room for this member; `largest` is group.max.size.
 
-        During a rebalance only members that have joined count, so the last members to join are refused.
+        During a rebalance only joined members count, so the last members to join are refused.
         """
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return True
@@ -452,7 +451,7 @@ class Group(AnyGroup):
             if member.joiner is None and member.instance_id is None:
                 self._forget(member)
         here = [member for member in self.members.values() if member.joiner is not None]
-        if self.members and not here:  # only static members, and none has come back yet
+        if self.members and not here:  # only static members, none of which has returned yet
             self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
             return
         if here and (self.leader is None or self.members[self.leader].joiner is None):
@@ -495,7 +494,7 @@ class Group(AnyGroup):
         return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
 
     def _sync_expired(self, now: int) -> None:
-        """Remove members that have not sent SyncGroup in time."""
+        """Remove members without a SyncGroup in time."""
         self._phase = None
         for member_id in list(self._unsynced):
             if (member := self.members.get(member_id)) is not None:
@@ -608,7 +607,7 @@ class Group(AnyGroup):
                 syncer(Synced(code))
 
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
-        """Become the stable group of these members of another protocol; `assignment` returns the partitions of each."""
+        """Become a stable classic group of members of another protocol; `assignment` returns each member's partitions."""
         self.state = self.previous = ClassicGroupState.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
         for member in members:

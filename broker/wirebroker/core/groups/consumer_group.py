@@ -89,7 +89,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return self.members.get(member_id) if member_id is not None else None
 
     def preferred_assignor(self) -> str | None:
-        """Returns the assignor that most members ask for, or None if no member asks for one."""
+        """Returns the assignor that most members request, or None."""
         return most_wanted(self.assignors, self._assignor_order.of(self.assignors))
 
     def target_of(self, member: ConsumerMember) -> Partitions:

@@ -84,7 +84,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return [str(name) for name in names] if isinstance(names, list) else []
 
     def default_assignor(self) -> str:
-        """Returns the assignor of a group whose members ask for none."""
+        """Returns the assignor of a group without requests for an assignor."""
         return self._known_assignors()[0]
 
     # Heartbeats
@@ -242,7 +242,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return (group.assignor_with(old, old) or default) != (group.assignor_with(old, new) or default)
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
-        """Tells whether the group's topics have changed since it last compared them, or it has never compared them."""
+        """Returns whether the group's topics have changed since the last comparison, or were never compared."""
         version = self._cluster.version
         if group.facts_version == version:
             return False
@@ -467,8 +467,7 @@ def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMembe
 
 
 def instance_gone(group: ConsumerGroup, instance_id: str) -> Refusal | None:
-    """Returns the refusal if the instance still points to a member that is gone: that member changed its instance before it
-    left."""
+    """Returns the refusal if the instance still points to a departed member that changed its instance before it left."""
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 

@@ -102,8 +102,7 @@ def _owned(owned: Owned) -> list[current.TopicPartitions]:
 
 
 def _read(partitions: Sequence[current.TopicPartitions], epoch: int) -> Mapping[bytes, Mapping[int, int]]:
-    """Returns the partitions with the epochs at which they were assigned. Without epochs in the record, that is the member's
-    epoch."""
+    """Returns the partitions with the epochs at which they were assigned. A record without epochs means the member's epoch."""
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs or [epoch] * len(each.partitions), strict=True))
         for each in partitions

@@ -30,7 +30,7 @@ from wirebroker.core.groups.streams_groups import StreamsGroups
 from wirebroker.core.share.coordinator import ShareCoordinator
 
 GROUPS = 16
-"""The number of groups in one slice."""
+"""How many groups one slice handles."""
 
 
 class GroupCoordinator:
@@ -46,7 +46,7 @@ class GroupCoordinator:
         self.zookeeper_offsets: dict[tuple[str, str, int], int] = {}
         """The offsets that version 0 of OffsetCommit keeps elsewhere, by group, topic and partition."""
         self._gone_topics: dict[str, bytes] = {}
-        """Deleted topics that are not forgotten yet, and their ids."""
+        """Deleted topics that groups still remember, and their ids."""
         self._forgets = False
         """Tells whether `_forget_topics` is running."""
         self.share_state = ShareCoordinator(cluster)
@@ -175,7 +175,7 @@ class GroupCoordinator:
             self._cluster.timers.work(self._forgetting_topics(now))
 
     def _forgetting_topics(self, now: int) -> Iterator[None]:
-        """Go through all groups, and again for topics that have been deleted in the meantime."""
+        """Visit all groups, and visit them again for topics deleted in the meantime."""
         self._forgets = True
         pause = pauses()
         try:
@@ -204,8 +204,7 @@ class GroupCoordinator:
             self._forgets = False
 
     def offsets_deleted(self, group_id: str, now: int) -> None:
-        """Delete a group without members that has lost its last offset, in releases in which it does not wait for the
-        expiration of offsets."""
+        """Delete an empty group that has lost its last offset, in releases that do not wait for the expiration of offsets."""
         group = self.groups.get(group_id)
         if group is not None and not self._cluster.configs.release.behaviour.keeps_emptied_groups and self._is_over(group):
             self._forget(group, now)

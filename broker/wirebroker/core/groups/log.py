@@ -15,8 +15,8 @@ NO_TOPIC_ID = bytes(16)
 
 
 def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tuple[int, int] | None) -> bytes:
-    """Returns one batch of these records. `producer` is the id and epoch of the producer in whose transaction the records
-    are. Raises EncodeError.
+    """Returns one batch of these records. `producer` is the id and epoch of the producer whose transaction contains the
+    records. Raises EncodeError.
 
     Kafka's CoordinatorRuntime gives every batch the sequence 0, even if the producer has written others.
     """

@@ -1,7 +1,7 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
-The rules come from GroupMetadataManager in Kafka 4.3.1. A handler computes a heartbeat's result (`Step`) first, then
-writes it down, then applies it. So a refused request changes nothing. Requests about many topics run in slices.
+The rules come from GroupMetadataManager in Kafka 4.3.1. A handler first computes a heartbeat's result (`Step`), then writes it,
+then applies it. A refused request therefore changes nothing. Requests about many topics run in slices.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Step(Generic[G, M]):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the member and the group stay as they are, so that there is nothing to write down."""
+        """Whether the member and the group are unchanged, so that no record is written."""
         known = self.group.members.get(self.new.member_id)
         return known is self.new and self.replaces is None and self.targets is None and not self.rose
 
@@ -157,7 +157,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     def epoch_error(self, member: M, epoch: int, owns_all: bool) -> Refusal | None:
         """Returns the refusal of a wrong member epoch, else None. The present epoch is right, and after a lost response the
-        previous epoch. `owns_all` says whether the member has all that it claims.
+        previous epoch. `owns_all` says whether the member has everything that it claims.
         """
         if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None
@@ -359,7 +359,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return ErrorCode.NONE
 
     def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
-        """Returns the group's facts without these members, and the tombstones of other state that goes with them."""
+        """Returns the group's facts without these members, and the tombstones of other state that is removed with them."""
         return group.facts, []
 
     # Loading and deleting
@@ -392,7 +392,7 @@ def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
 
 
 def instance_error(member: ModernMember | None, member_id: str, instance_id: str) -> Refusal | None:
-    """Returns the refusal of a client that uses the instance of no member, or of another member; else None."""
+    """Returns the refusal of a client that uses an unknown instance, or another member's instance; else None."""
     if member is None:
         return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:

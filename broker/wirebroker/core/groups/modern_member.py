@@ -10,7 +10,7 @@ from typing import Any, Self
 LEAVES = -1
 """The epoch of a request by which a member leaves."""
 LEAVES_FOR_A_WHILE = -2
-"""The epoch of a static member that left and will come back."""
+"""The epoch of a static member that left temporarily."""
 
 
 class MemberState(Enum):

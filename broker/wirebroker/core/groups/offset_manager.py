@@ -25,7 +25,7 @@ class OffsetManager:
     # Committing
 
     def log_error(self, group_id: str) -> ErrorCode:
-        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write the group's records, else NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
 
     def error(
@@ -112,7 +112,7 @@ class OffsetManager:
     def follow_logs(self, now: int) -> None:
         """Move each committed offset to the end of its log, and forget the offsets of open transactions, for a soft reset.
 
-        Raises OSError if that cannot be written down.
+        Raises OSError if the write fails.
         """
         self.offsets.drop_pending()
         for group_id in self.offsets.groups():
@@ -135,7 +135,7 @@ class OffsetManager:
     # Expiring
 
     def expire(self, group: AnyGroup, now: int) -> Iterator[None]:
-        """Forget the expired offsets of one group, unless their tombstones cannot be written down."""
+        """Forget the expired offsets of one group, unless writing their tombstones fails."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         held = list(self.offsets.of(group.group_id).items())
         for i in range(0, len(held), SLICE):

@@ -64,7 +64,7 @@ def _give_same(
 def _give_mixed(
     subscribers: Sequence[ShareSubscriber], assignable: Mapping[bytes, Collection[int]]
 ) -> Generator[None, Any, list[list[Place]]]:
-    """Balance each topic by itself, among its subscribers and the members that give its partitions back."""
+    """Balance each topic separately, among its subscribers and the members that return its partitions."""
     given: list[dict[bytes, set[Place]]] = [
         {topic: {(topic, i) for i in indexes} for topic, indexes in each.given.items()} for each in subscribers
     ]
@@ -128,7 +128,7 @@ class _Balance:
         self._pause = weighted_pauses()
 
     def balance(self) -> Generator[None, Any, None]:
-        """Take from members and partitions that have too many, then give to members and partitions with too few."""
+        """Take from members and partitions with too many, then give to members and partitions with too few."""
         for member, held in enumerate(self._given):
             gone = self._in_order(held, buckets_for(len(held)))[: max(len(held) - self._wanted[member], 0)]
             for place in gone:

@@ -17,7 +17,7 @@ from wirebroker.core.names import java_hash
 
 
 class Assignable(NamedTuple):
-    """A member that may get tasks; `had` is its last target, since Kafka 4.4 what it has. `offsets` are those it told."""
+    """A member that may get tasks; `had` is its last target, since Kafka 4.4 its present tasks. `offsets` are those it told."""
 
     member_id: str
     process_id: str
@@ -34,7 +34,7 @@ class Work(NamedTuple):
 
 
 class _Process:
-    """The tasks of one process's members so far (ProcessState)."""
+    """The tasks so far of one process's members (ProcessState)."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -131,7 +131,7 @@ class _Assignment:
         self._quota.reached(count)
 
     def _give_back(self, task: TaskId, member_id: str | None, quota: _Quota, *, active: bool) -> bool:
-        """Give the task to a member that had it, if its quota allows that."""
+        """Give the task to a member that had it, if the quota allows."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= quota.limit:
             return False
         self._give(member_id, task, self._process_of[member_id].give(member_id), active=active)
@@ -167,7 +167,7 @@ class _Assignment:
         return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
-        """Returns a member with little load among these; with `task`, a member of a process without that task."""
+        """Returns a lightly loaded member of these; with `task`, a member of a process without the task."""
         if members and task is not None and self._skips_holders:
             members = [each for each in members if task not in self._process_of[each].tasks]
         if not members:
@@ -209,7 +209,7 @@ class _Assignment:
         return self._give_back(task, was_standby, self._quota, active=False)
 
     def _give_standby(self, heap: JavaHeap[_Process], task: TaskId) -> bool:
-        """Give a standby task to the process with the least load that does not have the task."""
+        """Give a standby task to the least loaded process without this task."""
         seen: list[_Process] = []
         found = False
         while len(heap) and not found:

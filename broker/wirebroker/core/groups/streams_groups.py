@@ -81,7 +81,7 @@ class StreamsHeartbeatResult(NamedTuple):
     offset_interval: int = 0
     """The interval in which members send the offsets of their tasks, in ms."""
     lag: int = -1
-    """The number of records by which a task that has caught up may be behind."""
+    """How many records a task may lag and still count as caught up."""
     wants_description: bool = False
     """Whether the member is to send a description of the topology."""
 
@@ -105,7 +105,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns the topics among these that recently could not be created, with the reason for each topic."""
+        """Returns the topics that recently could not be created, each with the reason."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
@@ -208,7 +208,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return self._cluster.configs.groups.get(group.group_id, {}).get("streams.assignor.name", first)
 
     def _configs(self, group: StreamsGroup) -> dict[str, str]:
-        """Returns the settings of the assignor; a change of one raises the group's epoch."""
+        """Returns the settings of the assignor; changing a setting raises the group's epoch."""
         configs = {STANDBYS: str(self.setting(group.group_id, "num.standby.replicas"))}
         if self.behaviour.full_streams_groups:
             own = self._cluster.configs.groups.get(group.group_id, {}).get("streams.rack.aware.assignment.tags")
@@ -495,7 +495,7 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple[StreamsMember, str] | Refusal:
-    """Returns a static member under its new id, and the id that it replaces; a refusal unless it has left for a while."""
+    """Returns a static member under its new id, and the replaced id; a refusal unless the member has left temporarily."""
     if static.epoch == LEAVES_FOR_A_WHILE:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
     return Refusal(
@@ -517,7 +517,7 @@ NO_OFFSETS: TaskOffsets = ({}, {})
 
 
 def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """Keep the offsets that a member sends for its tasks. Returns the refusal of a task that is named twice."""
+    """Keep the offsets that a member sends for its tasks. Returns the refusal of a duplicate task."""
     if request.task_offsets is None and request.task_end_offsets is None:
         return None
     made = []

@@ -26,11 +26,11 @@ class Tasks(NamedTuple):
     warmup: Some = {}
 
     def overlaps(self, other: Tasks) -> bool:
-        """Tells whether both have a task of the same kind in common."""
+        """Returns whether both have a common task of the same kind."""
         return any(one.keys() & two.keys() for one, two in zip(self, other, strict=True))
 
     def same(self, other: Tasks) -> bool:
-        """Tells whether both have the same tasks, whatever the epochs of the tasks."""
+        """Returns whether both have the same tasks, ignoring epochs."""
         return all(one.keys() == two.keys() for one, two in zip(self, other, strict=True))
 
 
@@ -96,7 +96,7 @@ class _Difference(NamedTuple):
 def reconcile(
     member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None, converts: bool
 ) -> StreamsMember:  # fmt: skip
-    """Returns the member one step closer to the target of this epoch, or the same member if it has to wait.
+    """Returns the member one step closer to the target of this epoch, or the same member if it must wait.
 
     `converts` says whether a member may have a task in another role without giving it up, as since Kafka 4.4.
     """
@@ -131,7 +131,7 @@ def reconcile(
 
 
 def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: Tasks | None) -> None:
-    """Change what a member keeps, gives up and gets, where it has a task already, in another role."""
+    """Adjust the kept, revoked and new tasks of a member where it already has a task in another role."""
     active, *replicas = parts
     standby, warmup = replicas
     for task in held.active:
@@ -151,7 +151,7 @@ def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: T
     for tasks, part in zip(promoted, replicas, strict=True):
         for task in tasks:
             if waits or task not in active.new:
-                part.kept[task] = 0  # until it gets the task as an active one
+                part.kept[task] = 0  # until it becomes the active task
 
 
 def _difference(held: Some, wanted: Some, epoch: int, taken: Callable[[TaskId], bool]) -> _Difference:

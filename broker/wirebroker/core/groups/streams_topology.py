@@ -104,7 +104,7 @@ class Topology:
                 *each.source_topics, *_names(each.repartition_source_topics), *_names(each.state_changelog_topics),
             )
         )  # fmt: skip
-        """The topics that must exist, each once."""
+        """The required topics, without duplicates."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Topology) and (self.epoch, self.subtopologies) == (other.epoch, other.subtopologies)
@@ -280,8 +280,7 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
 def _copartition(
     topology: Topology, groups: Sequence[set[str]], decided: dict[str, int], count: Callable[[str], int]
 ) -> Generator[None, Any, None]:
-    """Give a repartition topic as many partitions as the topics that are read together with it
-    (CopartitionedTopicsEnforcer)."""
+    """Give a repartition topic as many partitions as the topics joined with it (CopartitionedTopicsEnforcer)."""
     infos = [topic for each in topology.subtopologies.values() for topic in each.repartition_source_topics]
     fixed = set_of_names(topic.name for topic in infos if topic.partitions != 0)
     internal = {topic.name for topic in infos}

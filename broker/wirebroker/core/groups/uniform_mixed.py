@@ -179,7 +179,7 @@ class MixedAssignment:
                     yield
 
     def _balance_topic(self, topic: bytes) -> int:
-        """Move partitions of one topic to members with fewer. Returns the number of moves."""
+        """Move partitions of one topic to members with fewer partitions. Returns the number of moves."""
         balancer = _Balancer(self._counts, self._subscribers[topic])
         if balancer.imbalance <= 1:
             return 0
