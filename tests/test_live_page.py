@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -184,16 +185,40 @@ def test_producers_show_their_windows(page: Page, kafka: MockKafka) -> None:
     expect(row.locator(".box").last).to_have_text("7–7")
 
 
-def test_the_timeline_draws_each_batch(page: Page, kafka: MockKafka) -> None:
-    send(kafka, 0, 1, 1, 5)
-    kafka.faults.add(faults.delay(api="Produce", topic="orders", ms=1))
-    send(kafka, 5)
+def test_the_log_draws_each_batch_where_it_lies(page: Page, kafka: MockKafka) -> None:
+    kafka.faults.add(faults.lose_ack(api="Produce", topic="orders", nth=2, then="silence"))
+    with contextlib.suppress(OSError):
+        send(kafka, 0, 1)
+    send(kafka, 1, 5)
+    send(kafka, 0, partition=1, producer_id=8)
     show(page, kafka, "timeline", at="orders-0")
-    expect(page.locator("svg rect.accepted")).to_have_count(2)
-    expect(page.locator("svg rect.duplicate")).to_have_count(1)
-    expect(page.locator("svg rect.rejected")).to_have_count(2)
-    expect(page.locator("svg rect.fault")).to_have_count(1)
-    expect(page.locator("main")).to_contain_text("2 stored, 1 known already, 2 refused")
+    sheet = page.locator(".sheet")
+    expect(sheet.locator("rect.half")).to_have_count(2)
+    expect(sheet).to_contain_text("duplicate of 1")
+    expect(sheet).to_contain_text("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    expect(sheet).to_contain_text("⚡ lose_ack")
+    page.locator(".tools select").select_option("orders-1")
+    expect(sheet).to_contain_text("producer 8")
+    page.reload()
+    show(page, kafka, "log", at="orders-1")
+    expect(sheet).to_contain_text("producer 8")
+    expect(sheet).not_to_contain_text("duplicate")
+
+
+def test_groups_and_producers_have_pictures(page: Page, kafka: MockKafka) -> None:
+    from kafka import KafkaConsumer
+
+    send(kafka, *range(7))
+    consumer = KafkaConsumer("orders", bootstrap_servers=kafka.bootstrap_servers, group_id="billing", client_id="till")
+    consumer.poll(2000)
+    show(page, kafka, "groups")
+    expect(page.locator(".sheet")).to_contain_text("orders-1")
+    expect(page.locator(".sheet rect.half", has_text="till has orders-1")).to_have_count(1)
+    consumer.close()
+    expect(page.locator(".sheet rect", has_text="till leaves")).to_have_count(1)
+    show(page, kafka, "producers")
+    expect(page.locator(".sheet")).to_contain_text("forgotten")
+    expect(page.locator(".sheet text", has_text="seq 6 → offset 6")).to_be_visible()
 
 
 def test_the_sequence_diagram_zooms_and_leads_to_fields(page: Page, kafka: MockKafka) -> None:
@@ -211,7 +236,7 @@ def test_the_sequence_diagram_zooms_and_leads_to_fields(page: Page, kafka: MockK
     page.keyboard.press("Escape")
     fold.click()
     page.wait_for_url("**from=*")
-    expect(page.locator(".sheet")).to_contain_text("offset 299")
+    expect(page.locator(".sheet g[data-row]", has_text="is the next of").first).to_be_visible()
     page.keyboard.press("-")
     expect(page.locator(".strip rect.tint")).to_have_count(1)
     address = page.url
@@ -247,7 +272,7 @@ def test_clients_show_what_they_speak_and_nothing_becomes_markup(page: Page, kaf
     row = page.locator("tbody tr", has_text=HOSTILE + printable(UNSEEN))
     expect(row).to_contain_text("Produce v9 ×1")
     expect(row).to_contain_text("producer 7")
-    for view in ("exchanges", "sequence", "timeline", "producers"):
+    for view in ("exchanges", "sequence", "log", "producers"):
         show(page, kafka, view)
         expect(page.locator("main")).not_to_be_empty()
     assert page.locator("img").count() == 0
@@ -346,7 +371,7 @@ def test_it_fits_a_phone_and_a_dark_screen(browser: Browser, kafka: MockKafka) -
     send(kafka, 0)
     context = browser.new_context(viewport={"width": 380, "height": 700}, color_scheme="dark")
     page = context.new_page()
-    for view in ("exchanges", "sequence", "producers", "timeline", "transactions", "groups", "clients", "faults"):
+    for view in ("exchanges", "sequence", "producers", "log", "transactions", "groups", "clients", "faults"):
         show(page, kafka, view)
         expect(page.locator("main")).not_to_be_empty()
         assert page.evaluate("document.documentElement.scrollWidth") <= 380, view

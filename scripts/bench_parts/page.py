@@ -119,7 +119,7 @@ def _browsed(control: int, producer: load.Producer, say: Callable[[str], None]) 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
-        for view in ("exchanges", "producers", "timeline", "clients"):
+        for view in ("exchanges", "producers", "log", "clients"):
             say(f"page, in Chromium: {view}")
             page.goto(f"http://127.0.0.1:{control}/live/#/{view}")
             _produce(producer, 2.0)

@@ -23,15 +23,19 @@ from wirebroker.campaign.words import NAMES, fault_in_words, faults_of, place_of
 from wirebroker.common import exports, page
 from wirebroker.common.version import __version__
 from wirebroker.faults.files import dump, read_rule
+from wirebroker.pictures.drawing import Wish, draw
+from wirebroker.pictures.marks import STYLE, element
 from wirebroker.trace.layout import line
-from wirebroker.trace.rows import FaultRow, Row, row_from_json
-from wirebroker.trace.timeline import timelines
+from wirebroker.trace.rows import FaultRow, ProduceRow, Row, row_from_json
 
 FAULTS, TESTS, PAGE = "faults", "tests", "index.html"
 CONTROL = 9099
 """The port of the control in the commands that play a case again."""
 BEFORE, AFTER = 6, 14
 """Rows of the trace that the page shows around a fault."""
+DRAWN_BEFORE, DRAWN_AFTER = 20, 80
+"""Rows of the trace that the sequence diagram shows around a fault."""
+PICTURE_WIDTH = 900
 WIDE = "style='white-space:pre;overflow-x:auto'"
 MEANINGS = {
     "lost": "a record is missing, and the exit code is 0", "doubled": "a record is stored again, and the exit code is 0",
@@ -111,6 +115,7 @@ def write_page(summary: Mapping[str, Any], command: Sequence[str], folder: Path)
     counts, plain = summary["summary"], summary["plain"]
     about = f"{datetime.now():%Y-%m-%d %H:%M}, <code>{page.text(' '.join(command))}</code>, with wirebroker {__version__}"
     parts = [page.head("What breaks it?", "What breaks this application?", about)]
+    parts.append(f"<style>{STYLE}</style>")
     broken = [f"{counts[name]} {name}" for name in SILENT_OUTCOMES if counts[name]]
     verdict = f"{plural(counts['runs'], 'fault')}: {', '.join(broken) or 'nothing broke silently'}."
     parts.append(f"<p class='verdict {'certain' if broken else ''}'>{page.text(verdict)}</p>")
@@ -133,8 +138,19 @@ def _section(outcome: str, runs: Sequence[Result], folder: Path) -> Iterator[str
         yield f"<details><summary>{page.text(way)}</summary>"
         yield f"<pre {WIDE}>{page.text((folder / first['file']).read_text(encoding='utf-8'))}</pre>"
         rows = list(_rows(folder, first))
-        yield f"<pre {WIDE}>{page.text(chr(10).join([*timelines(rows)]))}</pre>"
+        yield from _drawn(rows)
         yield f"<pre {WIDE}>{page.text(chr(10).join(_around_fault(rows)))}</pre></details>"
+
+
+def _drawn(rows: Sequence[Row]) -> Iterator[str]:
+    """Who said what around the first fault, and the log of the partition that it met."""
+    at = next((place for place, row in enumerate(rows) if isinstance(row, FaultRow)), 0)
+    numbered = list(enumerate(rows, 1))
+    if rows:
+        around = Wish(first=max(at - DRAWN_BEFORE, 1), last=at + DRAWN_AFTER, width=PICTURE_WIDTH)
+        yield f"<div>{element(draw('sequence', numbered, around))}</div>"
+    if any(isinstance(row, ProduceRow) for row in rows):
+        yield f"<div>{element(draw('log', numbered, Wish(width=PICTURE_WIDTH)))}</div>"
 
 
 def _rows(folder: Path, result: Result) -> Iterator[Row]:

@@ -1,4 +1,4 @@
 """Pictures of a trace: pure layout from rows to marks, which become SVG here and elements in the live page."""
 
-PICTURES = ("sequence",)
+PICTURES = ("sequence", "log", "groups", "windows")
 """The kinds of pictures for people."""

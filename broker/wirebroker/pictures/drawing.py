@@ -6,9 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from wirebroker.pictures.groups import groups
+from wirebroker.pictures.log import log
 from wirebroker.pictures.marks import NARROWEST, WIDEST, Picture
 from wirebroker.pictures.overview import overview
 from wirebroker.pictures.sequence import sequence
+from wirebroker.pictures.windows import windows
 from wirebroker.trace.rows import Row
 
 Numbered = tuple[int, Row]
@@ -38,7 +41,21 @@ def _overview(rows: Sequence[Numbered], wish: Wish) -> Picture:
     return overview(rows, wish.width, wish.first, wish.last)
 
 
-ALL: dict[str, Callable[[Sequence[Numbered], Wish], Picture]] = {"sequence": _sequence, "overview": _overview}
+def _log(rows: Sequence[Numbered], wish: Wish) -> Picture:
+    return log(_until(rows, wish), wish.first, wish.width, wish.of)
+
+
+def _groups(rows: Sequence[Numbered], wish: Wish) -> Picture:
+    return groups(_until(rows, wish), wish.first, wish.width, wish.of)
+
+
+def _windows(rows: Sequence[Numbered], wish: Wish) -> Picture:
+    return windows(_until(rows, wish), wish.first, wish.width, wish.lines, wish.of)
+
+
+ALL: dict[str, Callable[[Sequence[Numbered], Wish], Picture]] = {
+    "sequence": _sequence, "log": _log, "groups": _groups, "windows": _windows, "overview": _overview,
+}  # fmt: skip
 """The kinds in `PICTURES`, and the strip that shows where a window lies."""
 
 
@@ -48,6 +65,10 @@ def draw(kind: str, rows: Sequence[Numbered], wish: Wish) -> Picture:
     return ALL[kind](rows, replace(wish, width=width, lines=min(max(wish.lines, 5), MOST_LINES)))
 
 
+def _until(rows: Sequence[Numbered], wish: Wish) -> Sequence[Numbered]:
+    return rows[: bisect_right(rows, wish.last, key=lambda row: row[0])] if wish.last else rows
+
+
 def _within(rows: Sequence[Numbered], wish: Wish) -> Sequence[Numbered]:
-    last = bisect_right(rows, wish.last, key=lambda row: row[0]) if wish.last else len(rows)
-    return rows[bisect_left(rows, wish.first, hi=last, key=lambda row: row[0]) : last]
+    until = _until(rows, wish)
+    return until[bisect_left(until, wish.first, key=lambda row: row[0]) :]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from kafkawire.batches import first_header
 from kafkawire.declare import Message
 from kafkawire.entities import parts
+from kafkawire.errors import ProtocolError
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
+from kafkawire.messages.offset_commit import OffsetCommitRequest
 from kafkawire.messages.produce import ProduceRequest
+from kafkawire.messages.sync_group import SyncGroupResponse
+from wirebroker.core.groups.embedded import read_assignment
 from wirebroker.requests.facts import producer_of_request
+from wirebroker.requests.parts import topic_label
+from wirebroker.requests.received import Directory
 
 Details = dict[str, "str | int"]
 NOBODY = -1, -1
@@ -40,24 +48,39 @@ OF_RESPONSES: Mapping[str, tuple[str, ...]] = {
 """The fields that are kept of each response. They replace those of its request, unless they are empty."""
 JOINED_AS = "joined_as"
 """The member id with which a JoinGroup asked, if its response has another; "" for a new member."""
+ASSIGNED = "assigned"
+"""The partitions that a member has got, as topic-partition, separated by commas."""
+OFFSETS = "offsets"
+"""The offsets that a request commits, as topic-partition:offset, separated by commas."""
+MOST = 100
+"""The largest number of partitions that `ASSIGNED` and `OFFSETS` name."""
 COORDINATOR = "coordinator"
 """What FindCoordinator responded, in words."""
-NAMES = frozenset((
-    JOINED_AS, COORDINATOR, *(name for names in (*OF_REQUESTS.values(), *OF_RESPONSES.values()) for name in names)
-))  # fmt: skip
+_OF_MESSAGES = {name for names in (*OF_REQUESTS.values(), *OF_RESPONSES.values()) for name in names}
+NAMES = frozenset((JOINED_AS, COORDINATOR, ASSIGNED, OFFSETS, *_OF_MESSAGES))
 """Every name that `details_of` can give."""
 
 
-def details_of(request: Message) -> Details:
+def details_of(request: Message, directory: Directory) -> Details:
     """The fields of a request that its row keeps."""
-    return _kept(request, OF_REQUESTS.get(type(request).__name__, ()))
+    found = _kept(request, OF_REQUESTS.get(type(request).__name__, ()))
+    if isinstance(request, OffsetCommitRequest):
+        offsets = (
+            f"{topic_label(topic, directory)}-{each.partition_index}:{each.committed_offset}"
+            for topic in request.topics
+            for each in topic.partitions
+        )
+        found[OFFSETS] = ", ".join(islice(offsets, MOST))
+    return found
 
 
-def details_with(details: Details, response: Message) -> Details:
+def details_with(details: Details, response: Message, directory: Directory) -> Details:
     """The fields of a request, and those of its response."""
     name = type(response).__name__
     if name == "FindCoordinatorResponse":
         return details | {COORDINATOR: "; ".join(_coordinators(response))}
+    if (assigned := _assigned(response, directory)) is not None:
+        details = details | {ASSIGNED: ", ".join(islice(assigned, MOST))}
     if name not in OF_RESPONSES:
         return details
     found = {key: value for key, value in _kept(response, OF_RESPONSES[name]).items() if value not in ("", -1)}
@@ -65,6 +88,23 @@ def details_with(details: Details, response: Message) -> Details:
     if name == "JoinGroupResponse" and asked != found.get("member_id", asked):
         found[JOINED_AS] = asked or ""
     return details | found
+
+
+def _assigned(response: Any, directory: Directory) -> Iterable[str] | None:
+    """The partitions that a response gives to a member, or None if it gives none or another protocol does."""
+    if isinstance(response, SyncGroupResponse):
+        if response.error_code or response.protocol_type not in (None, "consumer"):
+            return None
+        try:
+            read = read_assignment(bytes(response.assignment)) if response.assignment else None
+        except ProtocolError:
+            return None
+        topics: list[Any] = read.assigned_partitions if read is not None else []
+        return (f"{each.topic}-{index}" for each in topics for index in each.partitions)
+    given = response.assignment if isinstance(response, ConsumerGroupHeartbeatResponse) else None
+    if given is None:
+        return None
+    return (f"{topic_label(each, directory)}-{index}" for each in given.topic_partitions for index in each.partitions)
 
 
 def _kept(message: Any, names: tuple[str, ...]) -> Details:

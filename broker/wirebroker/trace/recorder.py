@@ -215,7 +215,13 @@ class Recorder:
         """Note a request, and keep its names for the row of its response: `about` holds the `names_of` its facts."""
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(
-            exchange.now, about, None, producer_of(request), details_of(request), longest_wait(request), self._muted(exchange)
+            exchange.now,
+            about,
+            None,
+            producer_of(request),
+            details_of(request, exchange.directory),
+            longest_wait(request),
+            self._muted(exchange),
         )
         if self.requests:
             row = RequestRow(
@@ -251,7 +257,8 @@ class Recorder:
             api_name(exchange.api_key), exchange.version, exchange.correlation_id, sum(map(len, parts)), latency,
             errors, about, *self._stages(exchange), min(latency, muted + traced.longest_wait),
             getattr(response, "throttle_time_ms", 0), messages,
-            *producer_with(traced.producer, response), details_with(traced.details, response), **who(exchange.connection),
+            *producer_with(traced.producer, response), details_with(traced.details, response, exchange.directory),
+            **who(exchange.connection),
         )  # fmt: skip
         self._add(row)
         if self.kept is not None and exchange.frame is not None:

@@ -9,12 +9,12 @@ import * as exchanges from "./views/exchanges.js";
 import * as explain from "./views/explain.js";
 import * as faults from "./views/faults.js";
 import * as groups from "./views/groups.js";
+import * as log from "./views/log.js";
 import * as producers from "./views/producers.js";
 import * as sequence from "./views/sequence.js";
-import * as timeline from "./views/timeline.js";
 import * as transactions from "./views/transactions.js";
 
-const VIEWS = { exchanges, sequence, producers, timeline, transactions, groups, clients, faults, explain };
+const VIEWS = { exchanges, sequence, log, producers, transactions, groups, clients, faults, explain };
 const POLL_MS = 1000;
 const TYPING_MS = 300;
 const DRAW_MS = 250; // between two drawings of a view that is not drawn in each frame
@@ -27,7 +27,7 @@ let name = "";
 
 /** The view and the words after ? in the address. */
 function place() {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [path, query = ""] = location.hash.replace(/^#\/?(timeline\b)?/, (_, old) => (old ? "log" : "")).split("?"); // timeline: its former name
   return { path: VIEWS[path] ? path : "exchanges", words: new URLSearchParams(query) };
 }
 
@@ -51,7 +51,7 @@ function open() {
     view = VIEWS[path].open({ feed, words, remember, ask });
     byId("view").replaceChildren(view.element);
     byId("view").focus({ preventScroll: true });
-  }
+  } else view.moved?.(words);
   for (const link of byId("views").children) link.toggleAttribute("aria-current", link.textContent === name);
   update();
   poll();

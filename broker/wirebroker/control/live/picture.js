@@ -17,9 +17,15 @@ function drawing(found) {
   return h("svg:svg", { class: "picture", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title }, found.marks.map(element));
 }
 
+/** A view with a picture above it. */
+export function above(view, parts) {
+  const { element, update, key, moved } = picture(parts);
+  return { ...view, element: h("div", { class: "stacked" }, element, view.element), update, key, moved };
+}
+
 /** A picture with its overview, and buttons and keys that move its window. `changed(window)` is told each window. */
 export function picture({ kind, feed, words, remember, ask }) {
-  const choice = h("select", { "aria-label": "of", onchange: () => { of = choice.value; go(); } });
+  const choice = h("select", { "aria-label": "of", onchange: () => { of = choice.value; remember({ at: of }); go(); } });
   const strip = h("div", { class: "strip", title: "drag: choose the rows that are drawn" });
   const sheet = h("div", { class: "sheet", tabindex: "0" });
   const said = h("aside", { class: "said", "aria-label": "what was clicked" });
@@ -30,8 +36,9 @@ export function picture({ kind, feed, words, remember, ask }) {
   const element_ = h("div", { class: "pictured" }, tools, strip, h("div", { class: "split" }, sheet));
   const split = sheet.parentElement;
   const link = tools.lastChild;
-  let first = Number(words.get("from")) || 0, last = Number(words.get("to")) || 0; // 0, 0: the latest rows; 1, 0: all
-  let of = words.get("at") ?? "";
+  let first, last, of; // the window, 0 and 0: the latest rows, 1 and 0: all; and the subject
+  const read = (words) => { first = Number(words.get("from")) || 0; last = Number(words.get("to")) || 0; of = words.get("at") ?? ""; };
+  read(words);
   let drawn = { first: 0, last: 0 }, all = { first: 1, last: 0 }, asked = "", asking = false, dragged = null;
 
   const query = (more) => new URLSearchParams({ width: Math.max(Math.floor(sheet.clientWidth) - 2, 320), of, ...more });
@@ -139,6 +146,8 @@ export function picture({ kind, feed, words, remember, ask }) {
   return {
     element: element_,
     update() { if (!first && !last) go(); else if (!asked) go(); },
+    /** Show what the address names, if a link has changed it. */
+    moved(words) { read(words); go(); },
     key(event) {
       const acts = { "[": () => move(-1), "]": () => move(1), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => show(1, 0), End: () => show(0, 0), Escape: close };
       if (acts[event.key]) { event.preventDefault(); acts[event.key](); }

@@ -3,12 +3,14 @@
 import { commands, quoted } from "../commands.js";
 import { empty, h, table, time } from "../dom.js";
 import { Walk } from "../feed.js";
+import { above } from "../picture.js";
 import { values } from "../fields.js";
 
 const TOOLS = { classic: "kafka-consumer-groups.sh", consumer: "kafka-consumer-groups.sh", share: "kafka-share-groups.sh", streams: "kafka-streams-groups.sh" };
 const MOST = 200; // changes, and groups of a proxy, that are shown
 
-export function open({ feed, ask }) {
+export function open(parts) {
+  const { feed, ask } = parts;
   const element = h("div", { class: "pad" });
   let held = [], changes, groups, servers = "";
   const walk = new Walk(feed, () => { changes = []; groups = new Map(); }, visit);
@@ -46,5 +48,5 @@ export function open({ feed, ask }) {
 
   const assigned = (member) => (member.assignment?.length ? `: ${member.assignment.flatMap((one) => one.partitions.map((index) => `${one.topic}-${index}`)).join(", ")}` : "");
   const boxes = (counts, kind) => [...counts].map(([name, count]) => h("span", { class: `box ${kind}` }, `${name} ×${count}`));
-  return { element, walk, draw, async poll() { held = (await ask("GET", "groups")).groups; servers ||= (await ask("GET", "health")).bootstrap_servers; return held; } };
+  return above({ element, walk, draw, async poll() { held = (await ask("GET", "groups")).groups; servers ||= (await ask("GET", "health")).bootstrap_servers; return held; } }, { kind: "groups", ...parts });
 }

@@ -2,11 +2,13 @@
 
 import { empty, h, table } from "../dom.js";
 import { Walk } from "../feed.js";
+import { above } from "../picture.js";
 
 const MOST = 200; // producers that are shown
 const KEPT = 5000; // latest verdicts that are kept
 
-export function open({ feed, ask }) {
+export function open(parts) {
+  const { feed, ask } = parts;
   const element = h("div", { class: "pad" });
   let held = { producers: [], more: 0 };
 
@@ -33,5 +35,5 @@ export function open({ feed, ask }) {
       : empty("No idempotent producer has written yet. A producer with enable.idempotence=true appears here with its window of five batches."), left ? h("p", {}, `and ${left} more`) : h("span", {}));
   }
 
-  return { element, walk, draw, async poll() { held = await ask("GET", "producers"); return held; } };
+  return above({ element, walk, draw, async poll() { held = await ask("GET", "producers"); return held; } }, { kind: "windows", ...parts });
 }

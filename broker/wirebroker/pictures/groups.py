@@ -1,0 +1,248 @@
+"""A group as swimlanes: who had which partition when, rebalances, and the heartbeats of each member. Time goes to the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from wirebroker.pictures.exchanges import USUAL
+from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, fitted, line, rect, text
+from wirebroker.trace.layout import time_of_day
+from wirebroker.trace.rows import GroupRow, ReplyRow, Row
+
+Numbered = tuple[int, Row]
+HEARTBEATS = frozenset(("Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"))
+LANE = 22
+MOST_LANES = 60
+"""The largest number of partitions, and of members, that are drawn."""
+MISSED = 3
+"""A pause of this many usual heartbeats is marked."""
+UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of the group."""
+
+    name: str
+    seen: int
+    left: int = -1
+    beats: list[int] = field(default_factory=list)
+    events: list[tuple[int, str, str]] = field(default_factory=list)
+    """errors and requests of note: time, words, class"""
+    had: dict[str, int] = field(default_factory=dict)
+    """the partitions that it has, since when"""
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened to a group."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    held: list[tuple[str, str, int, int]] = field(default_factory=list)
+    """partition, member, from, to"""
+    states: list[tuple[int, str, int]] = field(default_factory=list)
+    """time, state, generation"""
+    first: int = -1
+    last: int = 0
+
+
+def groups(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
+    """Draws a group. What members had before `first` is drawn from the first row's time on."""
+    window = next((each for each in rows if each[0] >= first), None)
+    last = rows[-1] if rows else None
+    rows = [
+        each for each in rows if type(each[1]) is GroupRow or (type(each[1]) is ReplyRow and "member_id" in each[1].details)
+    ]
+    counts: dict[str, int] = {}
+    for _, row in rows:
+        for name in _groups_of(row):
+            counts[name] = counts.get(name, 0) + 1
+    choices = sorted(counts, key=lambda name: (-counts[name], name))[:200]
+    chosen = of if of in counts else choices[0] if choices else ""
+    numbers = (window[0], last[0]) if window is not None and last is not None else (0, 0)
+    if not chosen or window is None or last is None:
+        marks = [text(8, 24, "no request of a group was traced here", "say dim")]
+        return Picture("groups", "groups", width, 40, marks, *numbers)
+    story = _read(rows, chosen)
+    drawn, height = _Drawing(story, chosen, window[1].time, last[1].time, width).draw()
+    return Picture("groups", f"the group {chosen}", width, height, drawn, *numbers, choices, chosen)
+
+
+def _groups_of(row: Row) -> Iterator[str]:
+    if isinstance(row, GroupRow):
+        yield row.group
+    elif isinstance(row, ReplyRow) and "member_id" in row.details:
+        yield from (each.removeprefix("group ") for each in row.about if each.startswith("group "))
+
+
+def _read(rows: Sequence[Numbered], name: str) -> Story:
+    story = Story()
+    for _, row in rows:
+        if name not in _groups_of(row):
+            continue
+        story.first = row.time if story.first < 0 else story.first
+        story.last = row.time
+        if isinstance(row, GroupRow):
+            story.states.append((row.time, row.state, row.generation))
+        elif isinstance(row, ReplyRow):
+            _reply(story, row)
+    for member in story.members:
+        for partition, began in story.members[member].had.items():
+            story.held.append((partition, member, began, -1))
+    return story
+
+
+def _reply(story: Story, row: ReplyRow) -> None:
+    key = str(row.details.get("member_id", ""))
+    if not key:
+        return
+    member = story.members.get(key)
+    if member is None:
+        member = story.members[key] = Member(row.client_id or key, row.time)
+    if row.api in HEARTBEATS and not row.errors:
+        member.beats.append(row.time)
+    for error in row.errors:
+        member.events.append((row.time, f"{row.api}: {error}", "warn" if error in USUAL else "bad"))
+    if row.api == "JoinGroup" and not row.errors:
+        member.events.append((row.time, "joins", "note"))
+    if row.api == "LeaveGroup" and not row.errors:
+        member.left = row.time
+        member.events.append((row.time, "leaves", "note"))
+        _assign(story, key, row.time, [])
+    if "assigned" in row.details and not row.errors:
+        _assign(story, key, row.time, [each for each in str(row.details["assigned"]).split(", ") if each])
+
+
+def _assign(story: Story, key: str, time: int, partitions: Sequence[str]) -> None:
+    """The member has these partitions from now on, and nobody else has."""
+    for other, member in story.members.items():
+        for each in list(member.had):
+            if (other == key) != (each in partitions):
+                story.held.append((each, other, member.had.pop(each), time))
+    for each in partitions:
+        story.members[key].had.setdefault(each, time)
+
+
+class _Drawing:
+    def __init__(self, story: Story, name: str, began: int, ended: int, width: int) -> None:
+        self.story, self.name, self.width = story, name, width
+        self.began, self.ended = max(began, story.first), max(ended, story.first + 1, began + 1)
+        self.members = {key: each for key, each in story.members.items() if each.left < 0 or each.left >= self.began}
+        names: dict[str, int] = {}
+        for each in self.members.values():
+            names[each.name] = names.get(each.name, 0) + 1
+        self.names = {
+            key: each.name if names[each.name] == 1 else f"{each.name} …{key[-6:]}" for key, each in self.members.items()
+        }
+        self.colours = coloured(self.names[key] for key in sorted(self.members, key=lambda key: self.names[key]))
+        self.left, self.right = (150 if width >= 640 else 84), width - 12
+
+    def x(self, time: int) -> float:
+        """The place of a time."""
+        time = min(max(time, self.began), self.ended)
+        return self.left + (time - self.began) / (self.ended - self.began) * (self.right - self.left)
+
+    def draw(self) -> tuple[list[Mark], int]:
+        """Returns the marks and the height."""
+        held = [each for each in self.story.held if each[1] in self.members and (each[3] < 0 or each[3] >= self.began)]
+        partitions = sorted({each[0] for each in held}, key=lambda name: (name.rpartition("-")[0], len(name), name))[
+            :MOST_LANES
+        ]
+        members = sorted(self.members, key=lambda key: (self.members[key].seen, self.names[key]))[:MOST_LANES]
+        top = 58.0
+        middle = top + (len(partitions) + 1) * LANE
+        height = middle + (len(members) + 1) * LANE + 8
+        keys = "amber: a rebalance · ticks: heartbeats · blue: joins or leaves · red: a refusal, or no heartbeat"
+        marks = [text(8, 14, fitted(f"group {self.name}", self.width - 20), "head"), *self._rebalances(32, height - 24)]
+        marks += self._heading(top, "who has the partition" if partitions else "no assignment was traced")
+        for at, name in enumerate(partitions):
+            marks += self._partition(top + (at + 1) * LANE, name, held)
+        marks += self._heading(middle, "members and heartbeats")
+        for at, key in enumerate(members):
+            marks += self._member(middle + (at + 1) * LANE, key)
+        marks.append(text(8, height + 30, fitted(keys, self.width - 16), "say dim"))
+        return [*marks, *self._times(height)], int(height + 40)
+
+    def _heading(self, y: float, words: str) -> list[Mark]:
+        return [text(8, y - 4 + LANE / 2, words, "say dim"), line(self.left, y + LANE - 12, self.right, y + LANE - 12, "rule")]
+
+    def _rebalances(self, y: float, bottom: float) -> Iterator[Mark]:
+        """A band for each time that the group was not stable, and the generations between."""
+        drawn = -99.0
+        began: int | None = None
+        for (time, state, generation), (until, _, _) in pairwise([*self.story.states, (self.ended, "", 0)]):
+            if until < self.began or time > self.ended:
+                continue
+            x = self.x(time)
+            if state in UNSTABLE:
+                began = time if began is None else began
+                yield rect(
+                    x,
+                    y + 4,
+                    max(self.x(until) - x, 2),
+                    bottom - y,
+                    "tint warn",
+                    f"{time_of_day(time)} {state}, generation {generation}",
+                )
+                continue
+            begun = self.x(began if began is not None else time)
+            began = None
+            words = f"gen {generation}" if state == "Stable" else f"{state}"
+            yield line(x, y, x, bottom + 4, "rule dashed")
+            if x - drawn > 8 and begun >= 0:
+                room = self.right - x
+                place, kind = (x + 3, "say good") if room > len(words) * LETTER + 4 else (x - 3, "end say good")
+                yield text(place, y, words, kind if state == "Stable" else kind.replace("good", "dim"))
+                drawn = x + len(words) * LETTER
+
+    def _partition(self, y: float, name: str, held: Sequence[tuple[str, str, int, int]]) -> Iterator[Mark]:
+        yield text(self.left - 8, y + 4, fitted(name, self.left - 12), "end say plain")
+        yield line(self.left, y, self.right, y, "rule dashed")
+        for _, key, began, ended in (each for each in held if each[0] == name):
+            x, end = self.x(began), self.x(ended) if ended >= 0 else self.right
+            owner = self.names[key]
+            title = f"{owner} has {name} from {time_of_day(began)}" + (f" to {time_of_day(ended)}" if ended >= 0 else "")
+            yield rect(x, y - 8, max(end - x, 2), 16, f"half {self.colours[owner]}", title, 3)
+            if words := fitted(owner, end - x - 10):
+                yield text(x + 6, y + 4, words, "say plain")
+
+    def _member(self, y: float, key: str) -> Iterator[Mark]:
+        member, name = self.members[key], self.names[key]
+        yield text(self.left - 8, y + 4, fitted(name, self.left - 12), f"end say {self.colours[name]}")
+        x, end = self.x(member.seen), self.x(member.left) if member.left >= 0 else self.right
+        yield line(x, y, end, y, f"stroke thin {self.colours[name]}")
+        yield from self._beats(y, member, self.colours[name])
+        for time, words, kind in member.events[-200:]:
+            if self.began <= time <= self.ended:
+                yield from cross(self.x(time), y, 4, f"stroke thick {kind}") if kind == "bad" else ()
+                yield rect(self.x(time) - 2, y - 7, 4, 14, f"fill {kind}", f"{time_of_day(time)}  {name} {words}", 1)
+
+    def _beats(self, y: float, member: Member, colour: str) -> Iterator[Mark]:
+        beats = [time for time in member.beats if self.began <= time <= self.ended]
+        drawn = -9.0
+        for time in beats:
+            if self.x(time) - drawn >= 2:
+                drawn = self.x(time)
+                yield line(drawn, y - 4, drawn, y + 4, f"stroke {colour}")
+        pauses = [later - earlier for earlier, later in pairwise(beats)]
+        usual = median(pauses) if len(pauses) >= 3 else 0
+        last = member.left if member.left >= 0 else self.ended
+        for earlier, later in pairwise([*beats, last] if beats else []):
+            if usual and later - earlier > max(MISSED * usual, 1000):
+                x, wide = self.x(earlier), self.x(later) - self.x(earlier)
+                yield rect(
+                    x + 1, y - 3, max(wide - 2, 2), 6, "tint boxed bad", f"no heartbeat for {(later - earlier) / 1000:.1f} s"
+                )
+                words = f"no heartbeat for {(later - earlier) / 1000:.1f} s"
+                if len(words) * LETTER < wide - 10:
+                    yield text(x + wide / 2, y - 5, words, "middle say bad")
+
+    def _times(self, y: float) -> Iterator[Mark]:
+        most = max(int((self.right - self.left) / 170), 1)
+        for at in range(most + 1):
+            time = self.began + (self.ended - self.began) * at // most
+            place = "" if at == 0 else "end " if at == most else "middle "
+            yield text(self.x(time), y + 10, time_of_day(time), f"{place}say dim")

@@ -1,0 +1,476 @@
+"""A partition's log as a ribbon over its offsets. Below it time goes downward, and a position that rises moves to the right."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from wirebroker.pictures.exchanges import span_of
+from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, dot, fitted, group, label, line, path, rect, text
+from wirebroker.trace.layout import time_of_day
+from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, ReplyRow, RetentionRow, Row, TransactionRow
+
+Numbered = tuple[int, Row]
+LEFT = 92
+RIBBON, THICK = 8, 26
+MOST_LINES = 12
+"""The largest number of readers and groups that are drawn: those that moved last."""
+TALLEST = 620
+MOST_BATCHES = 1000
+"""The number of batches from which on neighbours share a mark."""
+ENDS = {"CompleteCommit": ("committed", "good"), "CompleteAbort": ("aborted", "bad")}
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch of a Produce, with its verdict."""
+
+    number: int
+    time: int
+    row: ProduceRow
+    faults: list[str] = field(default_factory=list)
+    at: int = 0
+    """the end of the log when it came"""
+    more: int = 0
+    """the number of batches that were stored after it and share its mark"""
+    until: int = -1
+    """the last offset of those"""
+
+    @property
+    def first(self) -> int:
+        """Its first offset."""
+        return self.row.base_offset
+
+    @property
+    def last(self) -> int:
+        """Its last offset."""
+        return max(self.row.base_offset + max(self.row.records, 1) - 1, self.until)
+
+    @property
+    def producer(self) -> str:
+        """Who wrote it, in words."""
+        name = self.row.client_id or "(no client id)"
+        return f"{name}, producer {self.row.producer_id}" if self.row.producer_id >= 0 else f"{name}, no producer id"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A transaction on this partition."""
+
+    name: str
+    first: int
+    began: int
+    last: int
+    ended: int = -1
+    state: str = "open"
+    kind: str = "note"
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened to one partition."""
+
+    batches: list[Batch] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    markers: list[tuple[int, str]] = field(default_factory=list)
+    """offsets of the ends of transactions, and their states"""
+    moves: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    """positions over the log: time and offset, by what it is and whose"""
+    notes: list[tuple[int, str, str, int]] = field(default_factory=list)
+    """time, words, class, and the end of the log then"""
+    end: int = 0
+
+    def moved(self, kind: str, name: str, time: int, offset: int) -> None:
+        """Note a position, if it is another one than before."""
+        moves = self.moves.setdefault((kind, name), [])
+        if offset >= 0 and (not moves or moves[-1][1] != offset):
+            moves.append((time, offset))
+
+
+def partitions_in(rows: Sequence[Numbered]) -> dict[str, int]:
+    """Returns the partitions of which there is a picture, with their batches; the one with the most rows first."""
+    batches = Counter((row.topic, row.partition) for _, row in rows if isinstance(row, ProduceRow))
+    fetches = Counter((row.topic, row.partition) for _, row in rows if isinstance(row, FetchRow))
+    found = sorted({*batches, *fetches}, key=lambda key: (-3 * batches[key] - fetches[key], key))
+    return {f"{topic}-{index}": batches[topic, index] for topic, index in found}
+
+
+def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
+    """Draws a partition. Of the rows before `first` only the state counts that they leave."""
+    counts = partitions_in(rows)
+    choices, chosen = list(counts), of if of in counts else next(iter(counts), "")
+    story = _read(rows, first, chosen, counts.get(chosen, 0) // MOST_BATCHES)
+    numbers = next((number for number, _ in rows if number >= first), 0), rows[-1][0] if rows else 0
+    if not story.batches and not any(story.moves.values()):
+        marks: Sequence[Mark] = [text(8, 24, "no batch and no Fetch was traced here", "say dim")]
+        return Picture("log", "a partition's log", width, 40, marks, *numbers, choices[:200], chosen)
+    drawn, height = _Drawing(story, width).draw()
+    return Picture("log", f"the log of {chosen}", width, height, drawn, *numbers, choices[:200], chosen)
+
+
+def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
+    """What happened; `share` is how many more batches, stored one after the other, a mark may stand for."""
+    topic, _, index = name.rpartition("-")
+    partition = int(index) if index.isdigit() else -1
+    story, open_, struck, transactional = Story(), {}, {}, {}  # type: ignore[var-annotated]
+    for number, row in rows:
+        if isinstance(row, ProduceRow):
+            if row.partition == partition and row.topic == topic and not _joins(story, row, share):
+                faults = struck.setdefault(_exchange(row), [])
+                _batch(story, open_, transactional, Batch(number, row.time, row, faults, story.end))
+        elif isinstance(row, FetchRow):
+            if row.partition == partition and row.topic == topic and not row.code:
+                _fetch(story, row)
+        elif isinstance(row, FaultRow):
+            if (row.batch and (row.batch.topic, row.batch.partition) == (topic, partition)) or name in row.partitions:
+                struck.setdefault(_exchange(row), []).append(row.rule)
+                story.notes.append((row.time, f"⚡ {row.kind}", "fault", story.end))
+        elif isinstance(row, TransactionRow):
+            transactional[row.producer_id] = row.transactional_id
+            _transaction(story, open_, row)
+        elif isinstance(row, RetentionRow | LeaderRow):
+            if row.partition == partition and row.topic == topic:
+                _changed(story, row)
+        elif isinstance(row, ReplyRow) and row.api == "OffsetCommit":
+            _committed(story, row, name)
+    began = next((row.time for number, row in rows if number >= first), 0)
+    return _since(story, first, began)
+
+
+def _joins(story: Story, row: ProduceRow, share: int) -> bool:
+    """Let a stored batch share the mark of the one before it, if there are very many."""
+    before = story.batches[-1] if story.batches else None
+    if before is None or before.more >= share or row.verdict != "accepted" or row.transactional or before.faults:
+        return False
+    other = before.row
+    if (
+        other.verdict != "accepted"
+        or other.transactional
+        or other.producer_id != row.producer_id
+        or row.base_offset != story.end
+    ):
+        return False
+    before.more += 1
+    before.until = row.base_offset + max(row.records, 1) - 1
+    story.end = before.until + 1
+    story.moves["log end", ""][-1] = row.time, story.end
+    return True
+
+
+def _exchange(row: ProduceRow | FaultRow) -> tuple[int, int, int]:
+    return row.node, row.connection, row.correlation_id
+
+
+def _batch(story: Story, open_: dict[int, Transaction], names: dict[int, str], batch: Batch) -> None:
+    story.batches.append(batch)
+    row = batch.row
+    if row.verdict != "accepted":
+        return
+    story.end = max(story.end, batch.last + 1)
+    story.moved("log end", "", batch.time, story.end)
+    if row.transactional:
+        if (found := open_.get(row.producer_id)) is None:
+            name = names.get(row.producer_id, f"producer {row.producer_id}")
+            found = open_[row.producer_id] = Transaction(name, batch.first, batch.time, batch.last)
+            story.transactions.append(found)
+        found.last = max(found.last, batch.last)
+
+
+def _transaction(story: Story, open_: dict[int, Transaction], row: TransactionRow) -> None:
+    if row.state in ENDS and (found := open_.pop(row.producer_id, None)) is not None:
+        found.state, found.kind = ENDS[row.state]
+        found.ended, found.last = row.time, story.end
+        story.markers.append((story.end, found.state))
+        story.end += 1
+        story.moved("log end", "", row.time, story.end)
+
+
+def _fetch(story: Story, row: FetchRow) -> None:
+    story.moved("reader", row.client_id or "(no client id)", row.time, row.offset)
+    story.moved("high watermark", "", row.time, row.high_watermark)
+    story.moved("last stable offset", "", row.time, row.last_stable_offset)
+    story.moved("log start", "", row.time, row.log_start_offset)
+
+
+def _changed(story: Story, row: RetentionRow | LeaderRow) -> None:
+    if isinstance(row, RetentionRow):
+        story.moved("log start", "", row.time, row.log_start_offset)
+        story.notes.append((row.time, f"retention: begins at {row.log_start_offset}", "note", story.end))
+    elif row.leader_epoch > 0:
+        story.notes.append((row.time, row.parts()[3], "note", story.end))
+
+
+def _committed(story: Story, row: ReplyRow, name: str) -> None:
+    if row.errors:
+        return
+    group_id = next((each.removeprefix("group ") for each in row.about if each.startswith("group ")), "")
+    for each in str(row.details.get("offsets", "")).split(", "):
+        place, _, offset = each.rpartition(":")
+        if place == name and offset.isdigit():
+            story.moved("group", group_id, row.time, int(offset))
+
+
+def _since(story: Story, first: int, began: int) -> Story:
+    """The story from a row on, with the positions that were reached before."""
+    story.batches = [batch for batch in story.batches if batch.number >= first]
+    story.transactions = [each for each in story.transactions if each.ended < 0 or each.ended >= began]
+    story.notes = [each for each in story.notes if each[0] >= began]
+    for key, moves in story.moves.items():
+        earlier = [(began, offset) for time, offset in moves if time < began][-1:]
+        story.moves[key] = [*earlier, *((time, offset) for time, offset in moves if time >= began)]
+    return story
+
+
+class _Drawing:
+    def __init__(self, story: Story, width: int) -> None:
+        self.story, self.width = story, width
+        self.stored = [batch for batch in story.batches if batch.row.verdict == "accepted"]
+        offsets = [each for batch in story.batches if batch.first >= 0 for each in (batch.first, batch.last + 1)]
+        offsets += [offset for moves in story.moves.values() for _, offset in moves]
+        self.low, self.high = min(offsets, default=0), max([*offsets, 1])
+        self.left, self.right = (LEFT if width >= 560 else 52), width - 14
+        times = {batch.time for batch in story.batches} | {each[0] for each in story.notes}
+        times |= {each[0] for moves in story.moves.values() for each in moves}
+        times |= {each.ended for each in story.transactions if each.ended >= 0}
+        self.times = sorted(times) or [0]
+        self.names = coloured(sorted({batch.producer for batch in story.batches}))
+
+    def x(self, offset: float) -> float:
+        """The place of an offset."""
+        offset = min(max(offset, self.low), self.high)
+        return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
+
+    def draw(self) -> tuple[list[Mark], int]:
+        """Returns the marks and the height."""
+        legend, top = self._legend()
+        ribbon = top + 16
+        self.top = ribbon + THICK + 12 + self._brackets_height()
+        self._set_places()
+        marks = [*legend, *self._scale(ribbon), *self._ribbon(ribbon), *self._brackets(ribbon + THICK + 4)]
+        marks += [*self._spans(), *self._clock(), *self._lines(), *self._arrivals(), *self._notes()]
+        keys, height = self._keys(self.bottom + 22)
+        return [*marks, *keys], int(height)
+
+    def _set_places(self) -> None:
+        steps = [1 + min(math.log2(1 + (later - earlier) / 10), 6) for earlier, later in pairwise(self.times)]
+        total = sum(steps) or 1
+        tall = min(max(9 * total, 120), TALLEST)
+        self.bottom, at = self.top + tall, 0.0
+        self.place = {self.times[0]: self.top + 6}
+        for time, step in zip(self.times[1:], steps, strict=True):
+            at += step
+            self.place[time] = self.top + 6 + at / total * (tall - 12)
+
+    def _legend(self) -> tuple[list[Mark], float]:
+        """The producers, in their colours."""
+        marks: list[Mark] = []
+        x, y = float(self.left), 16.0
+        for name, colour in self.names.items():
+            words = fitted(name, self.right - self.left - 20)
+            wide = len(words) * LETTER + 28
+            if x + wide > self.right and x > self.left:
+                x, y = self.left, y + 18
+            marks += [rect(x, y - 9, 11, 11, f"fill {colour}", "", 2), text(x + 16, y, words, "say plain")]
+            x += wide
+        return marks, y + 8
+
+    def _scale(self, y: float) -> Iterator[Mark]:
+        """Offsets over the ribbon."""
+        yield text(self.left - 8, y + 17, "offset", "end say dim")
+        most = max(int((self.right - self.left) / 70), 1)
+        step = max(self.high - self.low, 1) / most
+        step = next(each * 10**power for power in range(19) for each in (1, 2, 5) if each * 10**power >= step)
+        for offset in range(-(-self.low // step) * step, self.high + 1, step):
+            place = "end " if self.x(offset) > self.right - 20 else "middle "
+            yield text(self.x(offset), y - 4, f"{offset:,}", f"{place}say dim")
+            yield line(self.x(offset), y, self.x(offset), y + THICK, "rule")
+
+    def _ribbon(self, y: float) -> Iterator[Mark]:
+        yield rect(self.left, y, self.right - self.left, THICK, "edge", "", 3)
+        drawn = -1.0
+        for batch in self.stored:
+            x, wide = self.x(batch.first), self.x(batch.last + 1) - self.x(batch.first)
+            if x + wide < drawn + 0.5:
+                continue
+            drawn = x + wide
+            words = (
+                f"seq {span_of(batch.row.first_sequence, batch.row.last_sequence)}"
+                if batch.row.first_sequence >= 0 and not batch.more
+                else ""
+            )
+            marks = [rect(x, y + 1, max(wide - 1, 0.5), THICK - 2, f"half {self.names[batch.producer]}", _title(batch), 2)]
+            if len(words) * LETTER < wide - 6:
+                marks.append(text(x + wide / 2, y + 17, words, "middle say plain"))
+            yield group(marks, row=batch.number)
+        for offset, state in self.story.markers:
+            if self.low <= offset < self.high and (wide := self.x(offset + 1) - self.x(offset)) > 1:
+                kind = "good" if state == "committed" else "bad"
+                yield rect(self.x(offset), y + 1, wide - 1, THICK - 2, f"tint boxed {kind}", f"offset {offset}: {state}", 2)
+                if len(state) * LETTER < wide - 6:
+                    yield text(self.x(offset + 0.5), y + 17, state, f"middle say {kind}")
+        starts = self.story.moves.get(("log start", ""), [])
+        if starts and (start := starts[-1][1]) > self.low:
+            yield rect(self.left, y, self.x(start) - self.left, THICK, "soft", f"deleted before {start}")
+
+    def _brackets_height(self) -> float:
+        return 18.0 if self.story.transactions else 0.0
+
+    def _brackets(self, y: float) -> Iterator[Mark]:
+        """The transactions under the ribbon."""
+        for each in self.story.transactions[-200:]:
+            x, end = self.x(each.first), self.x(each.last + 1)
+            yield path(
+                [(x, y), (x, y + 5), (end, y + 5), (end, y)], f"stroke thick {each.kind}", title=f"{each.name}: {each.state}"
+            )
+            words = fitted(f"{each.name}: {each.state}", max(end - x, 0))
+            if len(words) > 5:
+                yield text((x + end) / 2, y + 16, words, f"middle say {each.kind}")
+
+    def _spans(self) -> Iterator[Mark]:
+        """The transactions over offsets and time."""
+        for each in self.story.transactions[-200:]:
+            y, end = self._y(each.began), self._y(each.ended) if each.ended >= 0 else self.bottom
+            x, wide = self.x(each.first), self.x(each.last + 1) - self.x(each.first)
+            yield rect(
+                x, y - 4, wide, max(end - y, 6) + 4, f"tint boxed {each.kind}", f"transaction {each.name}: {each.state}", 3
+            )
+
+    def _y(self, time: int) -> float:
+        return self.place.get(time, self.top + 6 if time < self.times[0] else self.bottom)
+
+    def _clock(self) -> Iterator[Mark]:
+        yield rect(self.left, self.top, self.right - self.left, self.bottom - self.top, "rule")
+        drawn = -99.0
+        for time in self.times:
+            if self._y(time) - drawn >= 16:
+                drawn = self._y(time)
+                clock = time_of_day(time)
+                yield text(self.left - 8, drawn + 4, clock if self.left > 60 else clock[6:], "end say dim")
+
+    def _paths(self) -> list[tuple[str, str, str, str]]:
+        """The lines that are drawn: what, whose, its class, its words."""
+        moves = self.story.moves
+        found = (
+            [("log end", "", "dim", "log end")]
+            if ("high watermark", "") not in moves
+            else [("high watermark", "", "dim", "high watermark")]
+        )
+        for kind, colour in (("last stable offset", "warn"), ("log start", "bad")):
+            if (kind, "") in moves and (kind != "log start" or len(moves[kind, ""]) > 1):
+                found.append((kind, "", colour, kind))
+        names = [key for key in moves if key[0] in ("reader", "group") and moves[key]]
+        latest = sorted(names, key=lambda key: moves[key][-1][0])[-MOST_LINES:]
+        colours = coloured(sorted({name for _, name in latest}))
+        for kind, name in sorted(latest):
+            words = f"{name} reads" if kind == "reader" else f"group {name} committed"
+            found.append((kind, name, colours[name], words))
+        return [each for each in found if moves.get(each[:2])]
+
+    def _lines(self) -> Iterator[Mark]:
+        for kind, name, colour, words in self._paths():
+            moves = self.story.moves[kind, name]
+            points: list[tuple[float, float]] = []
+            for time, offset in moves:
+                y = self._y(time)
+                if points:
+                    points.append((points[-1][0], y))
+                points.append((self.x(offset), y))
+            points.append((points[-1][0], self.bottom))
+            dashed = " dashed" if kind in ("group", "last stable offset") else ""
+            yield path(
+                _thinned(points),
+                f"stroke{dashed} {'thick ' if kind in ('reader', 'high watermark') else ''}{colour}",
+                title=words,
+            )
+            if kind == "reader" and len(moves) <= 200:
+                yield from (
+                    dot(self.x(offset), self._y(time), 3, f"fill {colour}", f"{words} from {offset}") for time, offset in moves
+                )
+
+    def _arrivals(self) -> Iterator[Mark]:
+        """Each batch at its time: where it was stored, or how it was refused."""
+        drawn = -99.0, -99.0
+        for batch in self.story.batches:
+            y, row = self._y(batch.time), batch.row
+            where = batch.first if batch.first >= 0 else batch.at
+            x = self.x(where)
+            if row.verdict == "accepted":
+                if abs(y - drawn[0]) < 1 and abs(x - drawn[1]) < 1:
+                    continue
+                drawn = y, x
+                yield group(
+                    [
+                        rect(
+                            x,
+                            y - 3.5,
+                            max(self.x(batch.last + 1) - x, 2),
+                            7,
+                            f"fill {self.names[batch.producer]}",
+                            _title(batch),
+                            1,
+                        )
+                    ],
+                    row=batch.number,
+                )
+                continue
+            words = f"duplicate of {batch.first}" if row.verdict == "duplicate" else row.error
+            marks = (
+                [rect(x, y - 3.5, max(self.x(batch.last + 1) - x, 4), 7, f"box {row.verdict}", _title(batch), 1)]
+                if batch.first >= 0
+                else []
+            )
+            marks += cross(x, y, 5, f"stroke thick {row.verdict}") if row.verdict == "rejected" else []
+            beside = max(self.x(batch.last + 1), x) + 8
+            yield group(
+                [*marks, *self._words(beside, x - 8, y, words, row.verdict), Mark("title", {}, _title(batch))], row=batch.number
+            )
+
+    def _words(self, right: float, left: float, y: float, words: str, kind: str) -> list[Mark]:
+        """Words on the right of a place, or on its left if there is no room."""
+        if right + len(words) * LETTER < self.right:
+            return label(right, y, words, kind)
+        return label(left, y, fitted(words, left - self.left), kind, end=True)
+
+    def _notes(self) -> Iterator[Mark]:
+        for time, words, kind, end in self.story.notes[-100:]:
+            y = self._y(time)
+            if kind == "fault":
+                yield from self._words(self.x(end) + 8, self.x(end) - 60, y, words, kind)
+            else:
+                yield line(self.left, y, self.right, y, f"stroke dashed {kind}")
+                yield from label(self.left + 6, y, fitted(words, self.right - self.left - 20), kind)
+
+    def _keys(self, y: float) -> tuple[list[Mark], float]:
+        """What the lines are, and where they end."""
+        marks: list[Mark] = []
+        x, room = float(self.left), (self.right - self.left) / (2 if self.width >= 700 else 1)
+        for kind, name, colour, words in self._paths():
+            dashed = "dashed " if kind in ("group", "last stable offset") else ""
+            thick = "thick " if kind in ("reader", "high watermark") else ""
+            at = f"{words} → {self.story.moves[kind, name][-1][1]:,}"
+            marks += [
+                line(x, y - 4, x + 22, y - 4, f"stroke {dashed}{thick}{colour}"),
+                text(x + 28, y, fitted(at, room - 36), "say plain"),
+            ]
+            x += room
+            if x + room > self.right + 1:
+                x, y = self.left, y + 18
+        return marks, y + (14 if x > self.left else 0)
+
+
+def _title(batch: Batch) -> str:
+    more = [f"and {batch.more:,} more batches, until offset {batch.until:,}"] if batch.more else []
+    lines = [f"{time_of_day(batch.time)}  {batch.producer}", batch.row.explain, *more, *batch.faults]
+    return "\n".join(lines)
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The points without those that lie within half a px of the one before."""
+    before = -9.0, -9.0
+    for point in points:
+        if abs(point[0] - before[0]) >= 0.5 or abs(point[1] - before[1]) >= 0.5:
+            yield point
+            before = point

@@ -1,0 +1,161 @@
+"""A producer's window: each batch that arrives, and the five latest, which move to the left until they are forgotten."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wirebroker.pictures.exchanges import span_of
+from wirebroker.pictures.marks import LETTER, LINE, SERIES, Mark, Picture, cross, fitted, group, line, path, rect, text
+from wirebroker.trace.layout import time_of_day
+from wirebroker.trace.rows import ProduceRow, Row
+
+Numbered = tuple[int, Row]
+Span = tuple[int, int]
+WINDOW = 5
+"""The number of batches that Kafka remembers of a producer on a partition."""
+RUN = 8
+"""The number of accepted batches in a row from which on those in the middle share a line."""
+TOP = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A batch, the window after it, and the batch that it pushed out."""
+
+    number: int
+    row: ProduceRow
+    window: tuple[tuple[int, Span], ...]
+    """the batches, oldest first, each with its ordinal number"""
+    forgotten: Span | None
+    folded: int = 0
+    """the number of accepted batches that this line stands for"""
+
+
+def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: str) -> Picture:
+    """Draws the window of one producer on one partition. Of the rows before `first` only the window counts that they leave."""
+    counts: dict[tuple[str, int, int], int] = {}
+    for _, row in rows:
+        if isinstance(row, ProduceRow) and row.producer_id >= 0:
+            key = row.topic, row.partition, row.producer_id
+            counts[key] = counts.get(key, 0) + (1 if row.verdict == "accepted" else 1000)
+    found = {f"producer {key[2]} on {key[0]}-{key[1]}": key for key in sorted(counts, key=lambda key: (-counts[key], key))}
+    chosen = of if of in found else next(iter(found), "")
+    numbers = next((number for number, _ in rows if number >= first), 0), rows[-1][0] if rows else 0
+    if not chosen:
+        marks = [text(8, 24, "no batch of an idempotent producer was traced here", "say dim")]
+        return Picture("windows", "windows of producers", width, 40, marks, *numbers)
+    arrivals = _shortened(list(_arrivals(rows, found[chosen], first)), lines)
+    drawn, height = _drawn(arrivals, width, chosen)
+    return Picture("windows", f"the window of {chosen}", width, height, drawn, *numbers, list(found)[:200], chosen)
+
+
+def _arrivals(rows: Sequence[Numbered], key: tuple[str, int, int], first: int) -> Iterator[Arrival]:
+    window: deque[tuple[int, Span]] = deque()
+    epoch, count = -1, 0
+    for number, row in rows:
+        if not isinstance(row, ProduceRow) or (row.topic, row.partition, row.producer_id) != key:
+            continue
+        forgotten = None
+        if row.verdict == "accepted":
+            if row.producer_epoch != epoch:
+                window.clear()
+                epoch = row.producer_epoch
+            count += 1
+            window.append((count, (row.first_sequence, row.last_sequence)))
+            forgotten = window.popleft()[1] if len(window) > WINDOW else None
+        if number >= first:
+            yield Arrival(number, row, tuple(window), forgotten)
+
+
+def _shortened(arrivals: list[Arrival], lines: int) -> list[Arrival]:
+    """Fold long runs of accepted batches; if there are still too many lines, the latest are drawn."""
+    found: list[Arrival] = []
+    run: list[Arrival] = []
+    for each in [*arrivals, None]:
+        if each is not None and each.row.verdict == "accepted":
+            run.append(each)
+            continue
+        if len(run) >= RUN:
+            middle = run[len(run) - 3]
+            found += [
+                run[0],
+                run[1],
+                Arrival(middle.number, middle.row, middle.window, middle.forgotten, len(run) - 4),
+                *run[-2:],
+            ]
+        else:
+            found += run
+        run = []
+        found += [each] if each is not None else []
+    return found[-lines:]
+
+
+def _drawn(arrivals: Sequence[Arrival], width: int, name: str) -> tuple[list[Mark], int]:
+    gutter = 92 if width >= 700 else 50
+    asked = max(min(width * 0.3, 300), 110)
+    left = gutter + asked + 20
+    slot = (width - left - 10) / (WINDOW + 1)
+    heads = [(gutter, "what arrives"), (left, "forgotten"), (left + slot, "← older"), (left + slot * WINDOW, "newest")]
+    marks = [text(x, 30, fitted(words, slot * 2 if x > gutter else asked), "say dim") for x, words in heads]
+    marks += [
+        text(gutter, 14, fitted(name, width - gutter - 10), "head"),
+        line(left + slot - 5, 20, left + slot - 5, TOP + len(arrivals) * LINE, "rule dashed"),
+    ]
+    for at, each in enumerate(arrivals):
+        marks.append(_line(each, TOP + at * LINE + LINE / 2, gutter, left, slot))
+    return marks, TOP + len(arrivals) * LINE + 10
+
+
+def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> Mark:
+    row, verdict = each.row, each.row.verdict
+    when = time_of_day(row.time)
+    marks = [
+        rect(2, y - LINE / 2, left + slot * (WINDOW + 1) - 4, LINE, "hit"),
+        text(gutter - 10, y + 4, when if gutter > 60 else when[6:], "end say dim"),
+    ]
+    words = (
+        f"⋮ {each.folded:,} more, in order"
+        if each.folded
+        else f"seq {span_of(row.first_sequence, row.last_sequence)} {_why(each)}"
+    )
+    kind = "dim" if each.folded else verdict
+    marks.append(text(gutter, y + 4, fitted(words, left - gutter - 16), f"say {kind}"))
+    if verdict == "rejected":
+        marks += cross(left - 12, y, 4, "stroke thick rejected")
+    elif not each.folded:
+        marks.append(path([(left - 14, y - 4), (left - 7, y), (left - 14, y + 4)], f"fill {verdict}", close=True))
+    sent = row.first_sequence, row.last_sequence
+    if each.forgotten is not None and not each.folded:
+        marks += _slot(left, y, slot, each.forgotten, "edge", "dim")
+    gap = WINDOW - len(each.window)
+    for at, (count, span) in enumerate(each.window):
+        is_it = span == sent and verdict != "rejected"
+        marks += _slot(
+            left + slot * (at + gap + 1),
+            y,
+            slot,
+            span,
+            f"tint {f'boxed thick {verdict}' if is_it else f'c{count % SERIES}'}",
+            "plain",
+        )
+    return group([*marks, Mark("title", {}, f"{when}  {row.explain}")], row=each.number)
+
+
+def _why(each: Arrival) -> str:
+    row = each.row
+    if row.verdict == "accepted":
+        return f"→ offset {row.base_offset}" + (f", epoch {row.producer_epoch}" if len(each.window) == 1 else "")
+    if row.verdict == "duplicate":
+        return f"again: duplicate of offset {row.base_offset}" if row.base_offset >= 0 else "again: duplicate"
+    return f"refused: {row.error}"
+
+
+def _slot(x: float, y: float, wide: float, span: Span, kind: str, tone: str) -> list[Mark]:
+    words = fitted(span_of(*span), wide - 8)
+    return (
+        [rect(x + 2, y - 8, wide - 4, 16, kind, "", 3), text(x + wide / 2, y + 4, words, f"middle say {tone}")]
+        if wide > LETTER
+        else []
+    )
