@@ -361,7 +361,7 @@ def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, 
 
 
 def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
-    """Nor requests that another rule still delays."""
+    """Requests that another rule still delays do not count, either."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
     dialogue = Dialogue(mock_kafka) >> tagged("held")

@@ -47,7 +47,7 @@ def log(result: Result, topic: str = "orders", partition: int = 0) -> str:
 
 
 def batches(result: Result) -> list[tuple[str, str]]:
-    """Each batch that was judged, and the verdict."""
+    """Each judged batch and its verdict."""
     return [(event.what, event.row.verdict) for event in result.events if event.row is not None]
 
 
@@ -230,7 +230,7 @@ def test_b12_the_consumers_half(client: ClientName) -> None:
     assert transaction.outcome.counts.stored == 6, "and not seen"
 
 
-# A flow that could not fail would show nothing.
+# A flow that cannot fail would prove nothing.
 
 
 def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:

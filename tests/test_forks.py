@@ -30,7 +30,7 @@ ELSEWHERE = (
 
 
 class Child:
-    """A forked process that does something and then waits until it is ended."""
+    """A forked process that runs a function and then waits for its end."""
 
     def __init__(self, act: Callable[[], str]) -> None:
         said, say = os.pipe()

@@ -174,7 +174,7 @@ def test_a_seed_is_the_same_each_time() -> None:
     assert one.responses == other.responses > 0
 
 
-# Each of these breaks the broker in one way; the fuzzer must notice.
+# Each change breaks the broker in one way; the fuzzer must notice.
 
 
 def raises(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def group_state(broker: InProcess) -> ClassicGroupState:
 
 
 def stable_pair(broker: InProcess) -> tuple[ClassicMember, ClassicMember]:
-    """Two members, the first of them the leader, both with an assignment."""
+    """Two members with assignments; the first member leads."""
     one, two = ClassicMember(broker), ClassicMember(broker)
     one.join()
     assert one.sync({one.member: b"all"}) == (0, b"all")
@@ -160,7 +160,7 @@ def test_members_that_must_not_join(broker: InProcess, settings: dict[str, Any],
 
 
 def in_rebalance(broker: InProcess, **options: Any) -> tuple[ClassicMember, ClassicMember]:
-    """A member with these options of JoinGroup that does not join again, and a new member that waits for it."""
+    """A member with these JoinGroup options that does not rejoin, and a new member that waits for it."""
     one, two = ClassicMember(broker, options.pop("instance", None)), ClassicMember(broker)
     one.join(**options)
     one.sync({one.member: b"all"})

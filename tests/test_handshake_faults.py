@@ -42,7 +42,7 @@ def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
 
 
 def is_silent(connection: socket.socket) -> bool:
-    """Tells whether nothing has arrived after a moment."""
+    """Returns whether no byte arrives for a moment."""
     connection.settimeout(0.2)
     try:
         return connection.recv(1) is None

@@ -50,7 +50,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def refusal(data: Path) -> str:
-    """Returns the message of a start that does not serve."""
+    """Returns the message of a refused start."""
     said = start(data)
     assert said, "the directory is served"
     assert said.isprintable(), "one sentence in one line, without control characters"

@@ -1,4 +1,4 @@
-"""Java's own stores, JKS: keytool of JDK 17 made these two, of a key with a password of its own and of its certificate."""
+"""Java's own stores, JKS: keytool of JDK 17 made both stores from a key with its own password and the key's certificate."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_store_of_certificates_has_no_key(settings: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("whole", [KEY, TRUST])
 def test_damage_is_said_in_a_sentence(whole: bytes, settings: dict[str, str]) -> None:
-    """Without a password Java does not look at the digest either."""
+    """Without a password Java does not check the digest, either."""
     path = Path(settings["ssl.truststore.location"])
     for size in range(4, len(whole)):
         for data in (whole[:size], whole[:size] + b"\xff" + whole[size + 1 :]):

@@ -1,4 +1,4 @@
-"""`wirebroker learn` and a broker that is like the learned cluster: what is read, what is refused, and whether both agree."""
+"""`wirebroker learn` and a broker that resembles the learned cluster: what is read, what is refused, and whether both agree."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from wirekit import batch, client
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 SUPER_USERS = {"super.users": "User:admin"}
-"""DescribeConfigs hides them, so nobody can learn them."""
+"""DescribeConfigs hides their values, so `learn` cannot read them."""
 SECURED: dict[str, Any] = {
     "security": "sasl_plaintext",
     "users": USERS,

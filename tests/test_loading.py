@@ -1,4 +1,4 @@
-"""A broker loads all that it needs before it reports that it is ready: it responds even with all descriptors in use."""
+"""A broker loads all its modules before it reports that it is ready: it responds even with all descriptors in use."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fails(connection: Connection, api: str) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> None:
-    apis = [api for api in (*SERVED, *TELEMETRY) if versions(KEYS[api])[1] >= 0]  # the others came after 4.3.1
+    apis = [api for api in (*SERVED, *TELEMETRY) if versions(KEYS[api])[1] >= 0]  # the other messages are newer than 4.3.1
     connections = {api: Connection(served.address) for api in apis}
     for each in connections.values():
         asked(each, "ApiVersions", 0)  # it is accepted

@@ -159,7 +159,7 @@ def test_a_partition_is_served_while_it_is_copied(two_volumes: list[Path], monke
 
 
 def state_after_kill(dirs: list[Path], state: str) -> None:
-    """Records in `a`, and what a kill leaves of a move to `b`."""
+    """Records in `a`, and the files that a kill leaves of a move to `b`."""
     with MockKafka(data=dirs, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     here, future = dirs[0] / ORDERS, dirs[1] / f"{ORDERS}.{bytes(16).hex()}-future"

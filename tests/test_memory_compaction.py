@@ -115,7 +115,7 @@ def test_compaction_keeps_the_same_records_as_on_disk(seed: int, tmp_path: Path)
 
 
 def values(partition: Partition) -> dict[bytes | None, bytes | None]:
-    """The values that a reader gets from the beginning, if nothing was aborted."""
+    """The values that a reader gets from the beginning, without aborted transactions."""
     latest = {each.key: each.value for each in stored_records(partition) if not each.control}
     return {key: value for key, value in latest.items() if value is not None}
 

@@ -441,7 +441,7 @@ def test_wait_until_notices_a_condition_outside_the_broker() -> None:
 
 
 def test_waiting_in_another_loop_than_the_brokers() -> None:
-    """The broker runs in a thread, and the client in the test's loop, which nothing blocks and which wakes at once."""
+    """The broker runs in a thread, and the client in the test's loop, which must not block and must wake at once."""
 
     async def scenario(kafka: MockKafka) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)

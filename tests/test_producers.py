@@ -179,7 +179,7 @@ def test_explain_names_the_received_and_expected_sequences_and_the_window() -> N
     )
 
 
-# A slow model, written independently of the packed one.
+# A slow model, written independently of the packed implementation.
 
 
 class SlowModel:

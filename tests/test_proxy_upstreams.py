@@ -1,4 +1,6 @@
-"""The cluster of a proxy: several addresses, the first of which that can be reached, and client settings from a file."""
+"""The cluster of a proxy: several addresses, of which the proxy uses the first reachable address, and client settings from a
+file.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from wirebroker.trace.layout import line
 from wirekit import batch
 
 AT_ONCE = 0.3
-"""Seconds in which a response does not come that must not come."""
+"""Seconds to wait before a test concludes that no response comes."""
 T0 = 1_800_000_000_000
 WINDOW = Window(11, 1000)
 
@@ -246,7 +246,7 @@ NARROWER: list[dict[str, str | None]] = [
     {"user": "u", "client-id": "c"}, {"user": "u", "client-id": None}, {"user": "u"}, {"user": None, "client-id": "c"},
     {"user": None, "client-id": None}, {"user": None}, {"client-id": "c"}, {"client-id": None},
 ]  # fmt: skip
-"""Entities of the user u with the client id c, the one that comes first first."""
+"""Entities of the user u with the client id c, by precedence."""
 
 
 @pytest.mark.parametrize("first", range(len(NARROWER)))

@@ -73,7 +73,7 @@ def batch(
 
 
 def altered(made: bytes, **changes: int) -> bytes:
-    """The batch with other header fields, and the CRC that belongs to them unless that is one of the changes."""
+    """The batch with changed header fields, and a matching CRC unless the CRC is changed, too."""
     raw = bytearray(made)
     HEADER.pack_into(raw, 0, *read_header(made)._replace(**changes))
     if "crc" not in changes:
@@ -92,7 +92,7 @@ def of_body(body: bytes, count: int = 1, codec: int = 0, folded: bytes | None = 
 def record(
     *, size: int | None = None, attributes: int = 0, offset: int = 0, key: bytes = b"\2k", headers: bytes = b"\0"
 ) -> bytes:
-    """One record, of parts that may be anything."""
+    """One record of arbitrary parts."""
     body = bytearray([attributes, 0])
     write_varint(body, offset)
     body += key + b"\2v" + headers
@@ -102,7 +102,7 @@ def record(
 
 
 def whole_batch_of(size: int, base_offset: int = 0) -> bytes:
-    """A batch that says that it is no longer than this, which is less than its header."""
+    """A batch that announces this length, which is less than its header."""
     return base_offset.to_bytes(8, "big") + (size - 12).to_bytes(4, "big") + b"\0\0\0\0\2" + bytes(size - 17)
 
 
@@ -112,7 +112,7 @@ IN_ZSTD = batch((0, 0), compression=ZSTD)
 
 
 class Response(NamedTuple):
-    """Kafka's answer: the code, whether it has the log start offset, and the records that it names."""
+    """Kafka's response: the code, whether it has the log start offset, and the listed records."""
 
     code: int
     log_start: bool = False
@@ -121,7 +121,7 @@ class Response(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The stored batch: the header's max timestamp, its attributes, and whether it differs from the one sent."""
+    """The stored batch: the header's max timestamp, its attributes, and whether it differs from the sent batch."""
 
     max_timestamp: int = NOW
     attributes: int = 0
@@ -330,7 +330,7 @@ def checked(data: bytes | None, policy: RecordPolicy, version: int = 9, full: bo
 
 
 def is_sound(found: Checked, data: bytes, policy: RecordPolicy) -> None:
-    """Every batch that passes has a header that agrees with its bytes, and is not copied unless it must change."""
+    """The header of every accepted batch agrees with its bytes, and the batch is copied only if it must change."""
     header = read_header(found.batch)
     assert found.header == header
     assert header.size == len(found.batch)

@@ -42,7 +42,7 @@ def engine_with(*rules: faults.Rule) -> Engine:
 
 
 def ask(engine: Engine, request: Any, version: int, connection: Connection | None = None) -> Any:
-    """The engine's answer, which may come ten seconds later by its clock."""
+    """The engine's response, which may come ten seconds later by its clock."""
     key = type(request).__schema__.key
     connection = connection or engine.connect(1)
     engine.receive(connection, memoryview(bytearray(encode_request(7, "raw", request, version)[4:])), NOW)
@@ -53,7 +53,7 @@ def ask(engine: Engine, request: Any, version: int, connection: Connection | Non
 
 
 def filled(cls: type[Struct], version: int, topic_id: bytes) -> Any:
-    """A request with something in each of its lists; every name is "orders"."""
+    """A request with an element in each of its lists; every name is "orders"."""
     values = {field.name: _value(field.spec, version, topic_id) for field in cls.__wire__ if field.present(version)}
     return cls(**{name: value for name, value in values.items() if value is not None})
 

@@ -104,7 +104,7 @@ def response_bytes(response: Message, version: int, correlation_id: int = 7) -> 
 
 
 def random_response(key: int, version: int, seed: int = 0) -> Message:
-    """Any answer; ApiVersions without the error that has another form."""
+    """Any response; ApiVersions without its error response, which has another form."""
     made: Message = Maker((key, version, seed)).message(response_class(key), version)
     if isinstance(made, ApiVersionsResponse):
         made.error_code = 0

@@ -1,4 +1,4 @@
-"""Requests that name something twice are answered as by Kafka 4.3.1."""
+"""Requests with duplicate names get Kafka 4.3.1's responses."""
 
 from __future__ import annotations
 

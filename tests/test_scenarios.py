@@ -46,7 +46,7 @@ FINDINGS = {
     ("coordinator-dies", "aiokafka"): {"hangs"},
     ("missing-batch", "aiokafka"): {"fails cleanly"},
 }
-"""Clients that do something else than a good one does, and what; docs/reference/clients-table.md has the versions."""
+"""Clients that deviate from a good client, and how; docs/reference/clients-table.md has the versions."""
 SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
 """A client that hangs takes the whole time limit."""
 

@@ -53,7 +53,7 @@ class Shared:
         return self.wire.request(plain(api, **fields), version, who)
 
     def close(self) -> None:
-        """Close all connections; the next requests open others."""
+        """Close all connections; later requests open new connections."""
         self.wire.close()
 
     def begin_again(self) -> None:
@@ -77,7 +77,7 @@ class Shared:
 
     def acquire(self, who: str, **fields: Any) -> Ranges:
         """The records that the member acquires with its next fetch."""
-        self.fetch(who)  # the first one of all makes the broker read the state
+        self.fetch(who)  # the very first fetch makes the broker read the state
         return self.acquired(self.fetch(who, **fields))
 
     @staticmethod
@@ -98,7 +98,7 @@ def produced(kafka: MockKafka, count: int) -> None:
 
 
 def shared_by(kafka: MockKafka, first: str, **settings: object) -> tuple[Shared, Ranges]:
-    """A group whose first member has acquired what there is."""
+    """A group whose first member has acquired all available records."""
     group = Shared(kafka, **settings)
     group.fetch(first)
     return group, group.acquired(group.fetch(first))

@@ -1,4 +1,4 @@
-"""Old records of __share_group_state: which ones are deleted, and when. The offsets are those of a real Kafka 4.3.1."""
+"""Old records of __share_group_state: which are deleted, and when. The offsets are those of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_schedules_are_long_enough() -> None:
     assert sum(steps) / len(steps) >= 200
 
 
-# Each of these breaks the validator in one way; the schedules must notice.
+# Each change breaks the validator in one way; the schedules must notice.
 
 
 def window_of_four(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -91,7 +91,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]] = {
 }
 
 
-# And each of these breaks replication.
+# Each of these changes breaks replication.
 
 
 def all_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -45,7 +45,7 @@ GROUPS = 40
 
 
 def names(length: int) -> list[str]:
-    """So many topics; every seventh does not exist."""
+    """This number of topics; every seventh does not exist."""
     return [f"topic-{i}" if i % 7 else f"absent-{i}" for i in range(length)]
 
 
@@ -79,7 +79,7 @@ class World:
         self.engine.receive(connection or self.connection, memoryview(frame), NOW)
 
     def go_on(self) -> None:
-        """Run all slices of the work that was begun."""
+        """Run all slices of the begun work."""
         while self.step():
             pass
 
@@ -101,7 +101,7 @@ class World:
         return True
 
     def response(self) -> bytes:
-        """The single answer to the request that was begun."""
+        """The only response to the begun request."""
         self.go_on()
         (response,) = self.engine.take_effects()
         assert isinstance(response, Respond)
@@ -586,7 +586,7 @@ class Groups(World):
         self.engine.receive(self._connections[member], memoryview(frame), self.now)
 
     def responses(self) -> list[tuple[str, Any]]:
-        """The members that have been answered, and their answers."""
+        """The members with a response, and their responses."""
         responses = [each for each in self.engine.take_effects() if isinstance(each, Respond) and each.parts]
         of = {connection: member for member, connection in self._connections.items()}
         return [(of[each.connection], b"".join(each.parts)) for each in responses]
@@ -618,7 +618,7 @@ def share_beat(member: str, epoch: int = 0, **fields: Any) -> Message:
 
 
 def played(world: Groups, assignor: str) -> list[bytes]:
-    """Members join, one of them with half the topics, get what the others give up, and leave."""
+    """Members join, one of them with half the topics, get the partitions that the others give up, and leave."""
     names, wants = world.topics, {"server_assignor": assignor}
     return [
         world.beat("a", subscribed_topic_names=names, **wants),

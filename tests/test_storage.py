@@ -1,4 +1,4 @@
-"""--data: what a directory keeps over restarts and crashes, and what is wrong with one that cannot be used."""
+"""--data: what a directory keeps over restarts and crashes, and why a directory is refused."""
 
 from __future__ import annotations
 
@@ -693,7 +693,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 def test_a_full_disk_is_a_storage_error_and_changes_nothing(data: Path, full_disk: Callable[[bool], None]) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         producer = RawProducer(kafka)
-        for sequence in range(3):  # the first and the others take different ways through the broker
+        for sequence in range(3):  # the first batch and the others take different paths through the broker
             assert producer.send(sequence).base_offset == sequence
             full_disk(True)
             assert producer.send(sequence + 1).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,4 +1,4 @@
-"""Compaction of closed segments: of each key the last record stays, and nothing else changes for who reads."""
+"""Compaction of closed segments: the last record of each key stays, and readers notice no other change."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         assert [record.value for record in kafka.records("orders") if record.key == b"a"] == [b"committed"]
     for snapshot in (data / "orders-0").glob("*.snapshot"):
         snapshot.unlink()
-    (data / ".kafka_cleanshutdown").unlink()  # so that the state has to come from the batches
+    (data / ".kafka_cleanshutdown").unlink()  # so that a start must rebuild the state from the batches
     with MockKafka(data=data) as kafka:
         after = kafka.producers("orders", 0)
         assert {key: (e.producer_epoch, e.last_sequence) for key, e in after.items()} == {

@@ -1,4 +1,4 @@
-"""Transactions over the raw wire: ids and fencing, commits and aborts, what readers see, and what time does to them."""
+"""Transactions over the raw wire: ids and fencing, commits and aborts, what readers see, and the effects of time."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(
 
 
 def restarted(kafka: InProcess) -> TransactionalProducer:
-    """The worker starts again: the former one is fenced, and its open transaction is aborted."""
+    """The worker restarts: its predecessor is fenced, and the open transaction is aborted."""
     worker = TransactionalProducer(kafka, "worker")
     while worker.init():
         pass

@@ -1,4 +1,6 @@
-"""A coordinator whose log cannot be written: every response says so, nothing has changed, and later everything works again."""
+"""A coordinator whose log cannot be written: every response has an error, the state is unchanged, and later everything works
+again.
+"""
 
 from __future__ import annotations
 

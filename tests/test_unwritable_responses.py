@@ -1,7 +1,7 @@
 """Ids longer than Kafka's formats can hold: invalid UTF-8 becomes U+FFFD, three bytes for each, as in Kafka.
 
-Where a record cannot hold an id the request gets UNKNOWN_SERVER_ERROR and nothing of it stays; where a response cannot, the
-API's error answer is sent instead. The expected codes are those of Kafka 4.3.1, played to it request by request.
+If a record cannot hold an id, the request gets UNKNOWN_SERVER_ERROR and leaves no state; if a response cannot, the API's error
+response is sent instead. The expected codes are those of Kafka 4.3.1, played to it request by request.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 READ = 1 << 18
 STALLED = 3.0
-"""Seconds without a byte sent after which a client that never reads counts as held back."""
+"""A client that never reads counts as held back after this many seconds without a sent byte."""
 BACKLOG_WITHIN = 30.0
 
 

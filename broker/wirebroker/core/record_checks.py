@@ -156,7 +156,7 @@ class Checked(NamedTuple):
 
 
 class TakesLong(Exception):
-    """Raised instead of a check that would take long. Call `check` again without `at_once`, in a thread."""
+    """Raised if the check would take long. Call `check` again without `at_once`, in a thread."""
 
 
 class RecordReject(NamedTuple):

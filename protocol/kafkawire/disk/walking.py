@@ -110,7 +110,7 @@ class Walk:
                 while at < len(window):
                     why = damage_at(window, at, self.next_offset) or gap_at(window, at, self.next_offset, self.gaps_below)
                     if why and at and not last:
-                        break  # it may only be cut by the window
+                        break  # perhaps the window cuts a sound batch
                     if why:
                         self.damage = Damage(self.position, why)
                         return
