@@ -19,7 +19,7 @@ from wirebroker_audit.spark.tables import collected
 
 Compared = Literal["record by record", "batch by batch", "only counted"]
 SUMS = "SHA256SUMS"
-"""The file with the digest of each other file of a report, as `sha256sum --check` reads it."""
+"""The file with the digest of each other file of a report, as `sha256sum -c` reads it."""
 _READ_BYTES = 1 << 20
 
 
@@ -70,7 +70,7 @@ def _nothing(topic: str, compared: Compared, against: str | None) -> dict[str, A
 
 
 def write_sums(report: Path) -> None:
-    """Write the digest of each file of the report into `SUMS`, for `sha256sum --check` and to be signed."""
+    """Write the digest of each file of the report into `SUMS`, for `sha256sum -c` and to be signed."""
     files = sorted(each for each in report.rglob("*") if each.is_file() and each.name != SUMS)
     lines = [f"{_digest(each)}  {each.relative_to(report).as_posix()}\n" for each in files]
     (report / SUMS).write_text("".join(lines), encoding="utf-8")
