@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+ShareEvent = Literal["acquired", "released", "settled", "lock_expired", "buried"]
+"""What happens to records of a share group; `buried`: their dead letters are written."""
+
 
 class TopicChange(NamedTuple):
     """A topic was created or deleted, or has more partitions."""
@@ -87,7 +90,7 @@ class GroupChange(NamedTuple):
 class ShareChange(NamedTuple):
     """Something has happened to records of a share group (KIP-932)."""
 
-    change: Literal["acquired", "released", "settled", "lock_expired", "buried"]
+    change: ShareEvent
     group: str
     topic: str
     partition: int

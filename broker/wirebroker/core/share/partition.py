@@ -9,10 +9,10 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.changes import ShareChange
+from wirebroker.core.changes import ShareChange, ShareEvent
 from wirebroker.core.purgatory import Timer, Timers
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, RecordState, StateBatch
@@ -73,9 +73,6 @@ class Stored(Protocol):
 
 class Broken(Exception):
     """Raised for a request on which Kafka fails with an unexpected exception. The client gets UNKNOWN_SERVER_ERROR."""
-
-
-What = Literal["acquired", "released", "settled", "lock_expired", "buried"]
 
 
 class Undo(NamedTuple):
@@ -238,7 +235,7 @@ class SharePartition:
         if record.state.is_terminal and last >= self.start_offset:
             self.completed += step * (last - max(first, self.start_offset) + 1)
 
-    def _tell(self, what: What, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
+    def _tell(self, what: ShareEvent, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
         change = ShareChange(
             what, self.group_id, self.topic, self.index, first, last, member_id, record.state.name.lower(),
             record.delivery_count, why,
