@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -102,7 +102,7 @@ def verdict(error: str, agrees: bool | None, sequence: int, correlation: int) ->
         0, 1, 1, "c", "", 9, correlation, -1, "payments", 0, 7, 0, sequence, sequence, 1, 70, "none", False,
         "rejected" if error != "NONE" else "accepted", "next", 0, error, sequence, "", "",
     )  # fmt: skip
-    return ShadowRow(*astuple(row), "accepted", agrees)
+    return ShadowRow(**asdict(row), predicted="accepted", agrees=agrees)
 
 
 def response(error: str, correlation: int, api: str = "Produce") -> ReplyRow:

@@ -9,13 +9,12 @@ from typing import Any
 from kafkawire.batches import first_header
 from kafkawire.declare import Message
 from kafkawire.entities import parts
-from kafkawire.errors import ProtocolError
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
 from kafkawire.messages.offset_commit import OffsetCommitRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.messages.sync_group import SyncGroupResponse
-from wirebroker.core.groups.embedded import read_assignment
+from wirebroker.requests.assignments import CONSUMER, assigned
 from wirebroker.requests.facts import producer_of_request
 from wirebroker.requests.parts import topic_label
 from wirebroker.requests.received import Directory
@@ -93,14 +92,10 @@ def details_with(details: Details, response: Message, directory: Directory) -> D
 def _assigned(response: Any, directory: Directory) -> Iterable[str] | None:
     """The partitions that a response gives to a member, or None if it gives none or another protocol does."""
     if isinstance(response, SyncGroupResponse):
-        if response.error_code or response.protocol_type not in (None, "consumer"):
+        if response.error_code:
             return None
-        try:
-            read = read_assignment(bytes(response.assignment)) if response.assignment else None
-        except ProtocolError:
-            return None
-        topics: list[Any] = read.assigned_partitions if read is not None else []
-        return (f"{each.topic}-{index}" for each in topics for index in each.partitions)
+        topics = assigned(bytes(response.assignment), response.protocol_type or CONSUMER)
+        return None if topics is None else (f"{name}-{index}" for name, numbers in topics.items() for index in numbers)
     given = response.assignment if isinstance(response, ConsumerGroupHeartbeatResponse) else None
     if given is None:
         return None

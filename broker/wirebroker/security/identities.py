@@ -30,5 +30,6 @@ def _subject(text: str) -> str:
     """The subject of a client's first message (RFC 7628), whose token is a JSON Web Token."""
     bearer = next(part for part in [*text.split("\x01"), ""] if part.lower().startswith("auth=bearer ") or not part)
     claims = bearer[len("auth=bearer ") :].strip().split(".")[1]
-    subject = json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4))).get(SUBJECT, "")
+    told = json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    subject = told.get(SUBJECT) if isinstance(told, dict) else None
     return subject if isinstance(subject, str) else ""
