@@ -161,7 +161,7 @@ def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 @pytest.mark.parametrize(("at", "value", "why"), [
-    (40, 1, "the CRC of the batch does not match its bytes"),
+    (43, 1, "the CRC of the batch does not match its bytes"),
     (7, 1, "no batch begins here"),
     (7, 9, "no batch begins here"),
     (15, 9, "carries the leader epoch 9, and"),

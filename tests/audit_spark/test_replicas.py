@@ -323,7 +323,7 @@ def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
     (read,) = result.summary["ranges"]
     assert (read["topic"], read["partition"], read["first"], read["end"]) == ("orders", 0, 0, 90)
     assert (read["why"], len(read["others"])) == ("the replicas end alike", 2)
-    page = (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text().replace("<wbr>", "")
     assert "the replicas end alike" in page
     assert str(tmp_path / "logs" / "node-1" / "orders-0") in page
 
