@@ -257,9 +257,7 @@ class PassingGroups:
         self, now: int, sender: Sender, request: OffsetCommitRequest, response: OffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
         """Offsets have been committed."""
-        taken = _taken(response, self._directory)
-        found = {where: each for where, each in self._offsets(request, now) if where in taken}
-        if not found:
+        if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
         group.offsets |= found
@@ -273,9 +271,7 @@ class PassingGroups:
         self, now: int, sender: Sender, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
         """Offsets have been written in a transaction; they count when it commits."""
-        taken = _taken(response, self._directory)
-        found = {where: each for where, each in self._offsets(request, now) if where in taken}
-        if not found:
+        if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
         transactional_id = cut(request.transactional_id)
@@ -326,6 +322,14 @@ class PassingGroups:
         for each in response.results:
             if not each.error_code:
                 self._held.pop(cut(each.group_id))
+
+    def _accepted(
+        self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
+        response: OffsetCommitResponse | TxnOffsetCommitResponse,
+    ) -> dict[Where, PassingOffset]:  # fmt: skip
+        """The offsets of a request that the broker took, by partition."""
+        taken = _taken(response, self._directory)
+        return {where: each for where, each in self._offsets(request, now) if where in taken}
 
     def _offsets(
         self, request: OffsetCommitRequest | TxnOffsetCommitRequest, now: int

@@ -26,8 +26,8 @@ def live_coordinators(client: Client, opened: Sequence[Open], now_ms: int) -> Co
     running = {(topic, partition, producer): start for topic, partition, producer, start in _running(client, opened)}
     ended = [each for each in opened if not 0 <= running.get(_key(each), -1) <= each.first_offset]
     states = {}
-    for node in client.nodes():
-        wanted = sorted({each.producer_id for each in opened})
+    wanted, nodes = sorted({each.producer_id for each in opened}), client.nodes()
+    for node in nodes:
         listed = client.ask(node, ListTransactionsRequest(state_filters=[], producer_id_filters=wanted))
         if listed.error_code:
             return Coordinators.of_cluster({}, now_ms, ended, is_whole=False)
@@ -36,7 +36,7 @@ def live_coordinators(client: Client, opened: Sequence[Open], now_ms: int) -> Co
         for each in told.transaction_states if told is not None else ():
             if each.error_code == ErrorCode.NONE:
                 states[each.transactional_id] = _state(each)
-    cluster = client.ask(client.nodes()[0], DescribeClusterRequest(include_cluster_authorized_operations=True))
+    cluster = client.ask(nodes[0], DescribeClusterRequest(include_cluster_authorized_operations=True))
     is_whole = cluster.cluster_authorized_operations & _ADMINISTRATES == _ADMINISTRATES
     return Coordinators.of_cluster(states, now_ms, ended, is_whole=is_whole)
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from wirebroker.capture.exchanges import captured
-from wirebroker.control.endpoints.events import ALWAYS, SIGN_OF_LIFE_S, closing, encoded, event, pause
+from wirebroker.control.endpoints.events import ALWAYS, MOST, SIGN_OF_LIFE_S, closing, encoded, event, pause
 from wirebroker.control.endpoints.exchanges import ShownExchange, shown
 from wirebroker.control.endpoints.explain import Findings, findings_of
 from wirebroker.control.endpoints.pictures import Drawn, Wanted, check_kind, drawn_of
@@ -22,8 +22,6 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 from wirebroker.trace.saved import Numbered, Search
 from wirebroker.trace.scenario import scenario_of
 
-MOST = 1000
-"""The largest number of rows in one message."""
 LARGEST_WINDOW = 100_000
 MOST_EXPORTED = 20_000
 """The largest number of exchanges in a capture, and of rows in a scenario."""
