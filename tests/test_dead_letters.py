@@ -112,6 +112,7 @@ def test_many_dead_letters_with_large_copies_are_all_written() -> None:
                 acknowledged = [(first, last, REJECT) for first, last, _ in acquired]
                 group.fetch("a", acknowledged, max_records=0)
                 acquired = group.acquired(group.fetch("a"))
+        kafka.wait_until(lambda: len(letters(kafka)) == 40)
         assert sorted(letters(kafka)) == sorted((str(i).encode(), bytes([i]) * 200_000) for i in range(40))
 
 

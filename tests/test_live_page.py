@@ -119,6 +119,7 @@ def test_exchanges_are_rows_and_the_chosen_one_is_shown_with_its_bytes(page: Pag
 def test_an_address_leads_to_the_same_row_and_filter(page: Page, kafka: MockKafka) -> None:
     send(kafka, 0, 0, 1)
     show(page, kafka, "exchanges", where="verdict=duplicate")
+    expect(page.locator(".row")).to_have_count(1)
     page.locator(".row").click()
     page.wait_for_url("**row=*")
     address = page.url

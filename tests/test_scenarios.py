@@ -5,8 +5,10 @@ The clients take turns, so that the suite stays quick; `scripts/client-table` le
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -19,8 +21,10 @@ import kafka
 import pytest
 
 from requesting import produce_request
-from wirebroker import MockKafka, clients
-from wirebroker.clients import CLIENTS, ClientName
+from wirebroker import MockKafka, clients, faults
+from wirebroker.client.wire import Connection
+from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
+from wirebroker.clients.wire import Producer
 from wirebroker.commands.cli import main
 from wirebroker.mock import StoredRecord
 from wirebroker.scenarios.journal import Journal, Sent, label
@@ -328,6 +332,32 @@ def test_a_run_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "  the log       orders-0: A  B  C  D  E",
         "  recovers  5 sent, 5 stored",
     ]
+
+
+def test_the_wire_client_reads_what_came_before_the_connection_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker has closed the connection at the third Produce before the client sends the fourth one."""
+    sent, send_bytes = itertools.count(1), Connection.send_bytes
+
+    def late(self: Connection, raw: bytes) -> None:
+        if raw[4:6] == b"\0\0" and next(sent) in (4, 5):
+            closed = select.poll()
+            closed.register(self._socket, select.POLLRDHUP)
+            assert closed.poll(10_000)
+        send_bytes(self, raw)
+
+    monkeypatch.setattr(Connection, "send_bytes", late)
+    with MockKafka(topics={"orders": 1}) as kafka:
+        kafka.faults.add(faults.lose_ack(api="Produce", nth=3, then="disconnect"))
+        acknowledged: list[tuple[str, int, str]] = []
+        settings = ProducerSettings(in_flight=5)
+        producer = Producer(kafka.bootstrap_servers, settings, lambda *told: acknowledged.append(told))
+        producer.start()
+        for value in "ABCDE":
+            producer.send("orders", value, 0)
+        producer.flush(10)
+        assert acknowledged == [(value, offset, "") for offset, value in enumerate("ABCDE")]
+        verdicts = [str(row.verdict) for row in kafka.trace.events("produce")]
+    assert verdicts == ["accepted"] * 3 + ["duplicate"] + ["accepted"] * 2
 
 
 def test_a_finding_is_exit_code_1_and_a_file_of_ones_own_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

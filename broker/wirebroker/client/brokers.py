@@ -39,8 +39,8 @@ class Brokers(Connections):
             log_in(connection, self._access)
 
     @contextmanager
-    def _open(self, name: str) -> Iterator[Connection]:
-        with super()._open(name) as held:
+    def _open(self, name: str, reads_on: bool = False) -> Iterator[Connection]:
+        with super()._open(name, reads_on) as held:
             if not held.awaited:
                 self.renew(held)
             yield held

@@ -194,9 +194,12 @@ class Connections:
         self.send(message, version, connection)
         return self.response(connection, timeout)
 
-    def send(self, message: Message, version: int, connection: str = "main", *, awaits_response: bool = True) -> None:
-        """Send a request without waiting; see Connection.send."""
-        with self._open(connection) as held:
+    def send(
+        self, message: Message, version: int, connection: str = "main", *, awaits_response: bool = True, reads_on: bool = False
+    ) -> None:  # fmt: skip
+        """Send a request without waiting; see Connection.send. With `reads_on`, a connection that fails here stays open while
+        it awaits responses: `response` returns those that came before the broker closed the connection."""
+        with self._open(connection, reads_on) as held:
             held.send(message, version, awaits_response=awaits_response)
 
     def send_raw(self, key: int, version: int, body: bytes, header_version: int, connection: str = "main") -> None:
@@ -220,14 +223,16 @@ class Connections:
             return held.frame(timeout)
 
     @contextmanager
-    def _open(self, name: str) -> Iterator[Connection]:
-        """Yields the connection of this name. Opens the connection if there is none, and drops it after an error."""
+    def _open(self, name: str, reads_on: bool = False) -> Iterator[Connection]:
+        """Yields the connection of this name. Opens the connection if there is none, and drops it after an error, unless it
+        still awaits responses and `reads_on` is set."""
         if name not in self._connections:
             self._connections[name] = self.connect(name)
         try:
             yield self._connections[name]
         except (OSError, ProtocolError):
-            self.drop(name)
+            if not (reads_on and self._connections[name].awaited):
+                self.drop(name)
             raise
 
 

@@ -55,8 +55,10 @@ class Producer:
         self._bootstrap = address
         self._brokers = Brokers(timeout=settings.request_timeout / 1000)
         self._leaders: dict[tuple[str, int], str] = {}
+        self._closed: set[str] = set()
+        """Leaders to which no more can be sent in this round."""
         self._given_up: set[str] = set()
-        """Leaders whose connection broke in this round."""
+        """Leaders from which no more responses come in this round."""
         self._records: deque[tuple[str, int, str]] = deque()
         self._sizes = cycle(settings.batches or [1])
         self._unacknowledged: list[_Batch] = []
@@ -116,10 +118,13 @@ class Producer:
 
     def _round(self, batches: list[_Batch]) -> None:
         """Send these batches one after the other, and then read their responses."""
+        self._closed.clear()
         self._given_up.clear()
         sent = [(batch, leader) for batch in batches if (leader := self._leader(batch)) and self._sent(batch, leader)]
         acked = self._settings.acks != 0
         responses = [(batch, self._response(leader) if acked else (0, -1)) for batch, leader in sent]
+        for leader in self._closed:
+            self._brokers.drop(leader)
         failing: set[tuple[str, int]] = set()
         rewind = False
         for batch, (code, offset) in responses:
@@ -174,13 +179,13 @@ class Producer:
             acks=acks, timeout_ms=self._settings.request_timeout,
             topic_data=[TopicProduceData(name=batch.topic, partition_data=[part])],
         )  # fmt: skip
-        if leader in self._given_up:
+        if leader in self._closed:
             return False
         try:
-            self._brokers.send(request, VERSION, leader, awaits_response=acks != 0)
+            self._brokers.send(request, VERSION, leader, awaits_response=acks != 0, reads_on=True)
         except BROKEN:
-            self._given_up.add(leader)
-        return leader not in self._given_up
+            self._closed.add(leader)
+        return leader not in self._closed
 
     def _response(self, leader: str) -> tuple[int, int]:
         """Error code and offset. Without a response: REQUEST_TIMED_OUT, and the connection is given up."""
