@@ -54,7 +54,7 @@ BATCHES = pa.schema(
 )  # fmt: skip
 """`BatchRow`, and the columns that the scan adds.
 
-`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the stored records · `run`: see `linker` · `missing`: the
+`marker`: 1 commit, 0 abort, −1 no marker · `content`: a hash of the stored records · `run`: see `linker` · `missing`: the
 number of offsets between the batch and those before it in its piece · `after_damage`: whether damage lies between · `problem`:
 a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound batch · `detail`: the reason as a clause. In a row
 with a problem other than `offset_regression`, only topic, partition, segment and position can be trusted. If no batch can be
@@ -123,7 +123,7 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
     positions = np.array(found.positions, np.int64)
     rows = headers_at(view, positions)
     crc_computed = np.array(found.crcs, np.int64)
-    contents = np.array(found.plain, np.int64) << 32 | np.array(found.castagnoli, np.int64)
+    contents = np.array(found.contents, np.uint64).view(np.int64)
     crc_stored = rows["crc"].astype(np.int64)
     base = rows["base_offset"].astype(np.int64)
     delta = rows["last_offset_delta"].astype(np.int64)

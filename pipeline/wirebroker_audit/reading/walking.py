@@ -1,13 +1,13 @@
-"""Walks from batch to batch in a buffer and computes their checksums; compiled where possible. It needs no Arrow."""
+"""Walks from batch to batch in a buffer and computes their checksums and hashes; compiled where possible. It needs no Arrow."""
 
 from __future__ import annotations
 
 import struct
-import zlib
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crc32c import crc32c
+from xxhash import xxh3_64_intdigest
 
 from kafkawire.batches import CRC_START, HEADER_SIZE, LENGTH_START, LOG_OVERHEAD
 
@@ -26,10 +26,8 @@ class Walk(NamedTuple):
 
     positions: list[int]
     crcs: list[int]
-    plain: list[int]
-    """CRC-32 of each body; with `castagnoli` it tells contents apart"""
-    castagnoli: list[int]
-    """CRC-32C of each body"""
+    contents: list[int]
+    """XXH3 of each body, 64 bits, unsigned; tells contents apart"""
     end: int
     """the first byte that was not walked"""
 
@@ -38,24 +36,23 @@ class Walk(NamedTuple):
         offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
         low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
         chosen = slice(low, high)
-        return Walk(self.positions[chosen], self.crcs[chosen], self.plain[chosen], self.castagnoli[chosen], self.end)
+        return Walk(self.positions[chosen], self.crcs[chosen], self.contents[chosen], self.end)
 
     def until(self, end: int) -> Walk:
         """Returns the walk without its last batch if that batch begins at `end`."""
         if end == self.end:
             return self
-        return Walk(self.positions[:-1], self.crcs[:-1], self.plain[:-1], self.castagnoli[:-1], end)
+        return Walk(self.positions[:-1], self.crcs[:-1], self.contents[:-1], end)
 
 
 def walk(view: memoryview, pos: int, stop: int) -> Walk:
     """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
     crc_of: Any = crc32c  # compiled code passes an object on, and would look into an int
-    plain_crc: Any = zlib.crc32
+    hash_of: Any = xxh3_64_intdigest
     unpack: Any = _LENGTH_MAGIC.unpack_from
     positions: list[int] = []
     crcs: list[Any] = []
-    plain: list[Any] = []
-    castagnoli: list[Any] = []
+    contents: list[Any] = []
     at: i64 = pos
     size: i64 = len(view)
     last_header: i64 = min(stop - 1, len(view) - HEADER_SIZE)
@@ -64,10 +61,8 @@ def walk(view: memoryview, pos: int, stop: int) -> Walk:
         end: i64 = at + LOG_OVERHEAD + length
         if length < LEAST_LENGTH or end > size or magic != MAGIC:
             break
-        body = view[at + HEADER_SIZE : end]
         positions.append(at)
         crcs.append(crc_of(view[at + CRC_START : end]))
-        plain.append(plain_crc(body))
-        castagnoli.append(crc_of(body))
+        contents.append(hash_of(view[at + HEADER_SIZE : end]))
         at = end
-    return Walk(positions, crcs, plain, castagnoli, at)
+    return Walk(positions, crcs, contents, at)
