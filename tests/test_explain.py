@@ -295,6 +295,17 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     assert "node 1 at 127.0.0.1:" in row.parts()[3]
 
 
+def test_a_group_that_is_denied_does_not_miss_its_coordinator(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    stage.kafka.faults.add(faults.error("GROUP_AUTHORIZATION_FAILED", api="FindCoordinator"))
+    wire = client(stage.proxy)
+    for _ in range(4):
+        wire.request(find_coordinator("team"), 4)
+        stage.later(2)
+    for each in (stage.kafka, stage.proxy):
+        assert "coordinator_unreachable" not in [found.kind for found in each.trace.explain()]
+
+
 def test_a_storm_of_retries(staged: Callable[..., Stage]) -> None:
     stage = staged()
     stage.kafka.faults.add(faults.error(19, api="Produce"))

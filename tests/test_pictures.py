@@ -17,6 +17,7 @@ from wirebroker.pictures import PICTURES
 from wirebroker.pictures.drawing import ALL, Wish, draw
 from wirebroker.pictures.kept import MOST, KeptRows
 from wirebroker.pictures.marks import STYLE, TAGS, Mark, Picture, svg
+from wirebroker.pictures.stored import Found, Stored, stored
 from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import (
     FaultRow,
@@ -303,3 +304,24 @@ def test_python_and_http_draw_what_a_broker_did() -> None:
 def test_the_style_is_complete() -> None:
     assert set(PICTURES) | {"overview"} == set(ALL)
     assert STYLE.count("{") == STYLE.count("}")
+
+
+def test_a_stored_log_shows_what_an_audit_found_at_its_offsets() -> None:
+    """A finding has a bracket at its offsets and at its first copy. A finding elsewhere has none."""
+    batches = [
+        Stored(0, 4, "producer 7 epoch 0", 0, 4), Stored(5, 9, "producer 8 epoch 0", 0, 4),
+        Stored(10, 14, "producer 7 epoch 0", 0, 4), Stored(15, 15, "producer 7 epoch 0", marker=0),
+    ]  # fmt: skip
+    found = [Found("duplicate", "certain", 10, 14, HOSTILE), Found("duplicate", "certain", 0, 4, is_other=True)]
+    picture = stored("orders-0", batches, [*found, Found("gap", "likely", 900, 900)], 600)
+    said = {mark.text: mark for mark in marks_in(picture.marks) if mark.tag == "text"}
+    assert {"seq 0–4", "duplicate (dashed: the first copy)"} <= set(said)
+    assert "gap" not in said
+    pieces = [mark for mark in marks_in(picture.marks) if str(mark.attributes.get("class", "")).startswith(("half", "tint"))]
+    brackets = [mark for mark in marks_in(picture.marks) if mark.tag == "path"]
+    assert [mark.attributes["class"] for mark in brackets] == ["stroke thick bad", "stroke thick dashed bad"]
+    begins = [float(str(mark.attributes["d"])[1:].split()[0]) for mark in brackets]
+    assert begins == [pieces[2].attributes["x"], pieces[0].attributes["x"]]
+    assert pieces[0].attributes["class"] == pieces[2].attributes["class"] != pieces[1].attributes["class"]
+    assert pieces[3].marks[0].text == "offset 15: producer 7 epoch 0 aborted"
+    assert "<img" not in svg(picture)

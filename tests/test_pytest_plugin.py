@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
 import pytest
 
 from wirekit import FEW_PLUGINS
@@ -55,6 +58,43 @@ def test_the_last_verdicts_join_the_report_of_a_failed_test(pytester: pytest.Pyt
     result = pytester.runpytest_inprocess()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*wirebroker 1: the last verdicts*", "*orders-0*stored at offset 0*"])
+
+
+def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester) -> None:
+    """A test's name does not lead out of the folder. A later failure of the test replaces its pictures."""
+    pytester.makepyfile(
+        """
+        import pytest
+        from kafka import KafkaProducer
+        from wirebroker import MockKafka
+
+        @pytest.mark.parametrize("name", ["../../x/\u00e9 <b>", "plain"])
+        def test_fails(mock_kafka, name):
+            with MockKafka(topics="other"):
+                producer = KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers, enable_idempotence=True)
+                producer.send("orders", b"x").get(10)
+                producer.close()
+                assert False
+
+        def test_passes(mock_kafka): ...
+        """
+    )
+    for _ in range(2):
+        result = pytester.runpytest_inprocess()
+        result.assert_outcomes(failed=2, passed=1)
+    paths = [Path(line) for line in result.outlines if line.endswith(".svg")]
+    folder = pytester.path / ".pytest_cache/d/wirebroker"
+    assert sorted(paths) == sorted(folder.iterdir())
+    assert sorted({path.name.rpartition("-")[2] for path in paths}) == ["log.svg", "sequence.svg", "windows.svg"]
+    assert all(ET.parse(path).getroot().tag.endswith("svg") for path in paths)
+    drawn = next(path for path in paths if path.name.endswith("sequence.svg")).read_text(encoding="utf-8")
+    assert "Produce orders-0 seq 0 → offset 0" in drawn
+    elsewhere = pytester.runpytest_inprocess("--mock-kafka-pictures", "artefacts/pictures", "-p", "no:cacheprovider")
+    assert [path.name for path in sorted((pytester.path / "artefacts/pictures").iterdir())] == sorted(
+        path.name for path in paths
+    )
+    elsewhere.stdout.fnmatch_lines(["*wirebroker: pictures*", "artefacts/pictures/*sequence.svg"])
+    assert "wirebroker: pictures" not in pytester.runpytest_inprocess("-p", "no:cacheprovider").stdout.str()
 
 
 def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pytest.Pytester) -> None:

@@ -14,22 +14,29 @@ worker).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
 from wirebroker.testing import started as made
 
 if TYPE_CHECKING:
+    from wirebroker.engine.engine import Engine
     from wirebroker.mock import MockKafka, Settings
     from wirebroker.net.thread import LoopThread
     from wirebroker.proxy_kafka import ProxyKafka
+    from wirebroker.trace.rows import Row
 
 EXPLORE = "explore"
 """The keyword of the marker that is not a setting of MockKafka."""
+LONGEST_NAME = 100
+"""The largest number of characters of a test's name in the name of a picture."""
 SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
 """Every started broker. A stopped broker leaves the list when the next test begins."""
@@ -58,10 +65,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag that explores every test with the fixture."""
-    parser.getgroup("wirebroker").addoption(
+    """Add the flag that explores every test with the fixture, and the folder for pictures."""
+    flags = parser.getgroup("wirebroker")
+    flags.addoption(
         "--mock-kafka-explore", action="store_true",
         help="run each test that uses mock_kafka once for each fault that can happen to its requests",
+    )  # fmt: skip
+    flags.addoption(
+        "--mock-kafka-pictures", type=Path, metavar="DIR",
+        help="the folder for the pictures of failed tests; wirebroker/ in pytest's cache by default",
     )  # fmt: skip
 
 
@@ -295,7 +307,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Add the verdicts, records and groups of each broker to the report of a failed test."""
+    """Add the verdicts, records and groups of each broker to the report of a failed test, and draw pictures of its trace."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     if (explored := item.stash.get(_explored, None)) is not None and call.excinfo is not None:
@@ -305,8 +317,34 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return
     from wirebroker.testing import failure_report
 
-    found: list[dict[str, str] | None] = []
+    found: list[tuple[dict[str, str], list[Row]]] = []
     with suppress(RuntimeError):  # in a forked process
-        found += [kafka._at_last(failure_report.sections) for kafka in brokers]
-    for number, sections in enumerate(filter(None, found), 1):
+        found += [(kafka._at_last(failure_report.sections) or {}, kafka._at_last(_rows) or []) for kafka in brokers]
+    found = [each for each in found if each[0]]
+    for number, (sections, _) in enumerate(found, 1):
         report.sections += [(f"wirebroker {number}: {title}", text) for title, text in sections.items()]
+    if explored is None:
+        with suppress(OSError):  # a cache on a read-only disk
+            paths = list(_written(item, [failure_report.pictures(rows) for _, rows in found]))
+            report.sections += [("wirebroker: pictures", "\n".join(paths))] if paths else []
+
+
+def _rows(engine: Engine) -> list[Row]:
+    return engine.trace.events()
+
+
+def _written(item: pytest.Item, drawn: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Write the pictures of each broker. Yields their paths. Pictures of an earlier failure of the test are replaced."""
+    folder = item.config.getoption("--mock-kafka-pictures")
+    cache = getattr(item.config, "cache", None)  # None with `-p no:cacheprovider`
+    folder = cache.mkdir("wirebroker") if folder is None and cache is not None else folder
+    if folder is None or not any(drawn):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^\w.-]+", "-", item.nodeid, flags=re.ASCII)[-LONGEST_NAME:].lstrip(".-")
+    name += f"-{crc32(item.nodeid.encode(errors='replace')):08x}"
+    for number, pictures in enumerate(drawn, 1):
+        for kind, picture in pictures.items():
+            path = folder / f"{name}-{number}-{kind}.svg"
+            path.write_text(picture, encoding="utf-8")
+            yield str(path)

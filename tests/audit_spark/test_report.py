@@ -22,7 +22,7 @@ from wirebroker.audit.findings import KINDS, severity_of
 from wirebroker.common.page import PALETTE, STYLE
 from wirebroker_audit.report import page, plots
 from wirebroker_audit.report.colours import SEVERITIES
-from wirebroker_audit.report.gather import Timeline
+from wirebroker_audit.report.gather import Ribbon, Timeline
 from wirebroker_audit.report.history import HISTORY, KEPT, earlier, save
 
 READABLE = 10
@@ -186,6 +186,8 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
     found = [finding("gap") for _ in range(9)]
     monkeypatch.setattr(page, "first_findings", lambda findings: found)
     monkeypatch.setattr(page, "timelines", lambda *_: [Timeline(NAMES[1], 0, 7, [batch(0, 0)], found)])
+    stored = [batch(0, 0) | {"producer_id": 7, "producer_epoch": 0, "marker": -1}]
+    monkeypatch.setattr(page, "ribbons", lambda *_: [Ribbon(NAMES[1], 0, stored, found)])
     monkeypatch.setattr(page, "heat_map", lambda *_: cells())
     monkeypatch.setattr(page, "new_ones", lambda *_: frozenset(each["id"] for each in found))
     counts = dict.fromkeys(("partitions", "batches", "records", "bytes", "producers", "committed", "aborted"), 1)

@@ -148,6 +148,8 @@ class MissingCoordinators(Detector):
         assert isinstance(row, ReplyRow)
         if row.api != "FindCoordinator" and row.api not in OF_COORDINATORS:
             return
+        if row.api == "FindCoordinator" and row.errors and not NO_COORDINATOR & set(row.errors):
+            return  # it is denied, and tells nothing about the coordinator
         for name in _names(row):
             key = name, client_of(row)
             if row.api == "FindCoordinator" or NO_COORDINATOR & set(row.errors):

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from wirebroker.pictures.exchanges import span_of
 from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, dot, fitted, group, label, line, path, rect, text
+from wirebroker.pictures.ribbon import THICK, Piece, Ribbon, sequences
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, ReplyRow, RetentionRow, Row, TransactionRow
 
 Numbered = tuple[int, Row]
 LEFT = 92
-RIBBON, THICK = 8, 26
 MOST_LINES = 12
 """The largest number of readers and groups that are drawn: those that moved last."""
 TALLEST = 620
@@ -107,7 +106,7 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
     if not story.batches and not any(story.moves.values()):
         marks: Sequence[Mark] = [text(8, 24, "no batch and no Fetch was traced here", "say dim")]
         return Picture("log", "a partition's log", width, 40, marks, *numbers, choices[:200], chosen)
-    drawn, height = _Drawing(story, width).draw()
+    drawn, height = _Drawing(story, width).picture()
     return Picture("log", f"the log of {chosen}", width, height, drawn, *numbers, choices[:200], chosen)
 
 
@@ -224,32 +223,26 @@ def _since(story: Story, first: int, began: int) -> Story:
     return story
 
 
-class _Drawing:
+class _Drawing(Ribbon):
     def __init__(self, story: Story, width: int) -> None:
         self.story, self.width = story, width
         self.stored = [batch for batch in story.batches if batch.row.verdict == "accepted"]
         offsets = [each for batch in story.batches if batch.first >= 0 for each in (batch.first, batch.last + 1)]
         offsets += [offset for moves in story.moves.values() for _, offset in moves]
-        self.low, self.high = min(offsets, default=0), max([*offsets, 1])
-        self.left, self.right = (LEFT if width >= 560 else 52), width - 14
+        super().__init__(min(offsets, default=0), max([*offsets, 1]), LEFT if width >= 560 else 52, width - 14)
         times = {batch.time for batch in story.batches} | {each[0] for each in story.notes}
         times |= {each[0] for moves in story.moves.values() for each in moves}
         times |= {each.ended for each in story.transactions if each.ended >= 0}
         self.times = sorted(times) or [0]
         self.names = coloured(sorted({batch.producer for batch in story.batches}))
 
-    def x(self, offset: float) -> float:
-        """The place of an offset."""
-        offset = min(max(offset, self.low), self.high)
-        return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
-
-    def draw(self) -> tuple[list[Mark], int]:
+    def picture(self) -> tuple[list[Mark], int]:
         """Returns the marks and the height."""
-        legend, top = self._legend()
+        legend, top = self.legend(self.names)
         ribbon = top + 16
         self.top = ribbon + THICK + 12 + self._brackets_height()
         self._set_places()
-        marks = [*legend, *self._scale(ribbon), *self._ribbon(ribbon), *self._brackets(ribbon + THICK + 4)]
+        marks = [*legend, *self.scale(ribbon), *self._ribbon(ribbon), *self._brackets(ribbon + THICK + 4)]
         marks += [*self._spans(), *self._clock(), *self._lines(), *self._arrivals(), *self._notes()]
         keys, height = self._keys(self.bottom + 22)
         return [*marks, *keys], int(height)
@@ -264,53 +257,19 @@ class _Drawing:
             at += step
             self.place[time] = self.top + 6 + at / total * (tall - 12)
 
-    def _legend(self) -> tuple[list[Mark], float]:
-        """The producers, in their colours."""
-        marks: list[Mark] = []
-        x, y = float(self.left), 16.0
-        for name, colour in self.names.items():
-            words = fitted(name, self.right - self.left - 20)
-            wide = len(words) * LETTER + 28
-            if x + wide > self.right and x > self.left:
-                x, y = self.left, y + 18
-            marks += [rect(x, y - 9, 11, 11, f"fill {colour}", "", 2), text(x + 16, y, words, "say plain")]
-            x += wide
-        return marks, y + 8
-
-    def _scale(self, y: float) -> Iterator[Mark]:
-        """Offsets over the ribbon."""
-        yield text(self.left - 8, y + 17, "offset", "end say dim")
-        most = max(int((self.right - self.left) / 70), 1)
-        step = max(self.high - self.low, 1) / most
-        step = next(each * 10**power for power in range(19) for each in (1, 2, 5) if each * 10**power >= step)
-        for offset in range(-(-self.low // step) * step, self.high + 1, step):
-            place = "end " if self.x(offset) > self.right - 20 else "middle "
-            yield text(self.x(offset), y - 4, f"{offset:,}", f"{place}say dim")
-            yield line(self.x(offset), y, self.x(offset), y + THICK, "rule")
-
     def _ribbon(self, y: float) -> Iterator[Mark]:
-        yield rect(self.left, y, self.right - self.left, THICK, "edge", "", 3)
-        drawn = -1.0
-        for batch in self.stored:
-            x, wide = self.x(batch.first), self.x(batch.last + 1) - self.x(batch.first)
-            if x + wide < drawn + 0.5:
-                continue
-            drawn = x + wide
-            words = (
-                f"seq {span_of(batch.row.first_sequence, batch.row.last_sequence)}"
-                if batch.row.first_sequence >= 0 and not batch.more
-                else ""
+        pieces = [
+            Piece(
+                batch.first, batch.last, f"half {self.names[batch.producer]}",
+                "" if batch.more else sequences(batch.row.first_sequence, batch.row.last_sequence), _title(batch), batch.number,
             )
-            marks = [rect(x, y + 1, max(wide - 1, 0.5), THICK - 2, f"half {self.names[batch.producer]}", _title(batch), 2)]
-            if len(words) * LETTER < wide - 6:
-                marks.append(text(x + wide / 2, y + 17, words, "middle say plain"))
-            yield group(marks, row=batch.number)
+            for batch in self.stored
+        ]  # fmt: skip
         for offset, state in self.story.markers:
-            if self.low <= offset < self.high and (wide := self.x(offset + 1) - self.x(offset)) > 1:
+            if self.low <= offset < self.high:
                 kind = "good" if state == "committed" else "bad"
-                yield rect(self.x(offset), y + 1, wide - 1, THICK - 2, f"tint boxed {kind}", f"offset {offset}: {state}", 2)
-                if len(state) * LETTER < wide - 6:
-                    yield text(self.x(offset + 0.5), y + 17, state, f"middle say {kind}")
+                pieces.append(Piece(offset, offset, f"tint boxed {kind}", state, f"offset {offset}: {state}", 0, kind))
+        yield from self.draw(y, sorted(pieces))
         starts = self.story.moves.get(("log start", ""), [])
         if starts and (start := starts[-1][1]) > self.low:
             yield rect(self.left, y, self.x(start) - self.left, THICK, "soft", f"deleted before {start}")

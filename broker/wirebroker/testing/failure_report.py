@@ -1,20 +1,27 @@
-"""The report of a failed test shows for each broker the latest verdicts and records, its groups, and the faults."""
+"""The report of a failed test shows for each broker the latest verdicts and records, its groups, the faults, and pictures."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkawire.printable import printable
+from wirebroker.pictures import PICTURES
+from wirebroker.pictures.drawing import LATEST, Wish, draw
+from wirebroker.pictures.marks import svg
 from wirebroker.testing.group_history import group_lines, history_lines
 from wirebroker.testing.operations import StoredRecord, shown, stored_records
 from wirebroker.trace.layout import PLACE, line
+from wirebroker.trace.rows import Row
 
 if TYPE_CHECKING:
     from wirebroker.engine.engine import Engine
 
 MOST = 20
 """Lines of each section."""
+MOST_LINES = 100
+"""The largest number of lines of a picture."""
 
 
 def sections(engine: Engine) -> dict[str, str]:
@@ -27,6 +34,14 @@ def sections(engine: Engine) -> dict[str, str]:
         "its faults, as a file that loads them again": _faults(engine).split("\n"),
     }
     return {title: "\n".join(map(printable, lines)) for title, lines in found.items() if any(lines)}
+
+
+def pictures(traced: Iterable[Row]) -> dict[str, str]:
+    """Returns the pictures of the latest rows as SVG files by their kinds, without those that would be empty."""
+    rows = list(enumerate(traced, 1))
+    first = max(len(rows) - LATEST, 0) + 1
+    drawn = {kind: draw(kind, rows, Wish(first, lines=MOST_LINES)) for kind in PICTURES} if rows else {}
+    return {kind: svg(each) for kind, each in drawn.items() if kind == "sequence" or each.choice}
 
 
 def _history(engine: Engine) -> list[str]:

@@ -22,6 +22,15 @@ TIMELINES, POINTS = 3, 2000
 """The number of producers whose sequences are drawn, and the largest number of batches of each."""
 
 
+class Ribbon(NamedTuple):
+    """The batches of one partition around its gravest finding, and the findings about the partition."""
+
+    topic: str
+    partition: int
+    batches: list[Row]
+    findings: list[Row]
+
+
 class Timeline(NamedTuple):
     """The batches of one producer on one partition, and the findings about them."""
 
@@ -32,6 +41,8 @@ class Timeline(NamedTuple):
     findings: list[Row]
 
 
+RIBBONS, BATCHES = 3, 24
+"""The number of partitions whose log is drawn around a finding, and the number of batches of each."""
 NEAR = 50_000
 """The number of offsets around a finding in which its producer's batches are searched first, so that Parquet skips most of a
 file."""
@@ -82,15 +93,34 @@ def timelines(batches: DataFrame, findings: list[Row]) -> list[Timeline]:
 
 def _timeline(batches: DataFrame, topic: str, partition: int, producer_id: int, found: list[Row]) -> Timeline:
     about = min(each["first_offset"] for each in found)
-    mine = intact(batches).where(
-        (sf.col("topic") == topic) & (sf.col("partition") == partition) & (sf.col("producer_id") == producer_id)
-    )
+    mine = _of(batches, topic, partition).where((sf.col("producer_id") == producer_id) & (sf.col("base_sequence") >= 0))
+    return Timeline(topic, partition, producer_id, _around(batches, mine, about, POINTS, "producer_epoch"), found)
+
+
+def ribbons(batches: DataFrame, findings: list[Row]) -> list[Ribbon]:
+    """Returns the partitions with the gravest findings that lie at an offset, with the batches around the first of them."""
+    by_partition: dict[tuple[str, int], list[Row]] = {}
+    for each in findings:
+        if each["first_offset"] >= 0 and each["severity"] != "info":
+            by_partition.setdefault((each["topic"], each["partition"]), []).append(each)
+    names = "producer_id", "producer_epoch", "marker"
+    return [
+        Ribbon(*key, _around(batches, _of(batches, *key), found[0]["first_offset"], BATCHES, *names), found)
+        for key, found in list(by_partition.items())[:RIBBONS]
+    ]
+
+
+def _of(batches: DataFrame, topic: str, partition: int) -> DataFrame:
+    return intact(batches).where((sf.col("topic") == topic) & (sf.col("partition") == partition))
+
+
+def _around(batches: DataFrame, mine: DataFrame, about: int, most: int, *names: str) -> list[Row]:
+    """Returns the batches closest to an offset, in the order of their offsets."""
     away = sf.abs(sf.col("base_offset") - about)
-    names = ("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch")
     near = mine.where(sf.col("base_offset").between(about - NEAR, about + NEAR))
+    columns = ("base_offset", "last_offset", "base_sequence", "last_sequence", *names)
     for chosen in (mine,) if is_light(batches) else (near, mine):
-        rows = chosen.where("base_sequence >= 0").orderBy(away).limit(POINTS).select(*names).collect()
-        if len(rows) == POINTS:
+        rows = chosen.orderBy(away).limit(most).select(*columns).collect()
+        if len(rows) == most:
             break
-    drawn = sorted((row.asDict() for row in rows), key=lambda row: row["base_offset"])
-    return Timeline(topic, partition, producer_id, drawn, found)
+    return sorted((row.asDict() for row in rows), key=lambda row: row["base_offset"])

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame
 
 from wirebroker.audit.findings import KINDS, plural
 from wirebroker.common.page import head, table, text
+from wirebroker.pictures.marks import STYLE as PICTURE_STYLE
 from wirebroker_audit.checks.against_table import sentence
 from wirebroker_audit.report import plots
 from wirebroker_audit.report.changes import STATES, new_ones
-from wirebroker_audit.report.gather import Row, first_findings, heat_map, timelines
+from wirebroker_audit.report.gather import Row, first_findings, heat_map, ribbons, timelines
 from wirebroker_audit.report.lateness import rows_over_time
 
 PAGE = "report.html"
@@ -42,6 +43,10 @@ def write_report(
     if summary["kinds"]:
         parts += ["<h2>Findings by kind</h2>", plots.findings_by_kind(summary["kinds"])]
     parts += _against_table(summary.get("table"))
+    logs = ribbons(batches, shown)
+    parts += [f"<style>{PICTURE_STYLE}</style>"] if logs else []
+    for log in logs:
+        parts += [f"<h2>The log of {text(log.topic)}-{log.partition}</h2>", plots.ribbon(log)]
     for line in timelines(batches, shown):
         parts += [f"<h2>Producer {line.producer_id} on {text(line.topic)}-{line.partition}</h2>", plots.timeline(line)]
     if len(cells := heat_map(folded, findings if shown else None)) > 1:  # one cell shows nothing new

@@ -14,10 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from wirebroker.audit.findings import COPIES
+from wirebroker.pictures.marks import NARROWEST, element
+from wirebroker.pictures.stored import Found, Stored, stored
 from wirebroker_audit.checks.other_rules import NO_IDEMPOTENCE
 from wirebroker_audit.report.colours import PAPER, SEVERITIES, STORED
 from wirebroker_audit.report.figures import LETTER_INCHES, SMALL, Size, legend_above, picture, shortened, whole_numbers
-from wirebroker_audit.report.gather import Row, Timeline
+from wirebroker_audit.report.gather import Ribbon, Row, Timeline
 
 _CURVES = (
     ("recognised", "retries recognised", STORED),
@@ -26,6 +28,8 @@ _CURVES = (
 )
 AUDITS = 60
 """The largest number of audits in the picture of earlier audits."""
+WIDE_PX, NARROW_BATCHES = 840, 12
+"""The width of a ribbon on a wide page, and the number of batches on it on a phone."""
 SHADES = 5
 """The steps of the colour scale for the number of records in a cell."""
 
@@ -174,6 +178,32 @@ def _draw(axes: Axes, stretches: Iterable[Stretch], *, marker: str = "", **look:
         up += [*sequences, math.nan]
     if across:
         axes.plot(across, up, solid_capstyle="projecting", marker=marker, markevery=(0, 3), **look)
+
+
+def ribbon(log: Ribbon) -> str:
+    """Draws the stored batches of a partition around a finding, in both widths."""
+    batches = [
+        Stored(
+            each["base_offset"], each["last_offset"],
+            "no producer id" if each["producer_id"] < 0 else f"producer {each['producer_id']} epoch {each['producer_epoch']}",
+            each["base_sequence"], each["last_sequence"], each["marker"],
+        )
+        for each in log.batches
+    ]  # fmt: skip
+    found = [
+        Found(each["kind"], each["severity"], each["first_offset"], each["last_offset"], each["explanation"])
+        for each in log.findings
+    ]
+    for each in log.findings:
+        firsts = first_copies(each) if each["kind"] in COPIES else []
+        found += [Found(each["kind"], each["severity"], first, end - 1, is_other=True) for (first, end), _ in firsts]
+    about = log.findings[0]["first_offset"]
+    near = sorted(sorted(batches, key=lambda each: abs(each.first - about))[:NARROW_BATCHES])
+    drawn = {"wide": (batches, WIDE_PX), "narrow": (near, NARROWEST)}
+    name = f"{log.topic}-{log.partition}"
+    return "".join(
+        f"<div class='{size}'>{element(stored(name, part, found, wide))}</div>" for size, (part, wide) in drawn.items()
+    )
 
 
 def trend(history: Sequence[Row]) -> str:

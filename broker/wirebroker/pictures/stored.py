@@ -1,0 +1,79 @@
+"""The log of a partition as it is stored, with what an audit has found in it. There is no trace, and so there are no times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, fitted, path, text
+from wirebroker.pictures.ribbon import THICK, Piece, Ribbon, sequences
+
+LEFT, TOP = 52, 22
+LANE = 22
+ENDS = {0: ("aborted", "bad"), 1: ("committed", "good")}
+SEVERITIES = {"certain": "bad", "likely": "warn"}
+"""The class of the colour of a severity; others are dim."""
+
+
+class Stored(NamedTuple):
+    """A batch, or the marker that ends a transaction (0 abort, 1 commit, −1 no marker)."""
+
+    first: int
+    last: int
+    producer: str
+    first_sequence: int = -1
+    last_sequence: int = -1
+    marker: int = -1
+
+
+class Found(NamedTuple):
+    """A finding, and the offsets that it is about. A copy of records that lies elsewhere is `is_other`."""
+
+    kind: str
+    severity: str
+    first: int
+    last: int
+    words: str = ""
+    is_other: bool = False
+
+
+def stored(name: str, batches: Sequence[Stored], found: Sequence[Found], width: int) -> Picture:
+    """Draws batches, which are in the order of their offsets, and under them a lane for each kind of finding there."""
+    low, high = (batches[0].first, max(each.last for each in batches) + 1) if batches else (0, 1)
+    ribbon = Ribbon(low, high, LEFT, width - 14)
+    colours = coloured(sorted({each.producer for each in batches if each.marker < 0}))
+    legend, y = ribbon.legend(colours)
+    marks = [*legend, *ribbon.scale(y + TOP), *ribbon.draw(y + TOP, _pieces(batches, colours))]
+    y += TOP + THICK
+    there = [each for each in found if each.last >= low and each.first < high]
+    for kind in dict.fromkeys(each.kind for each in there):
+        marks += _lane(ribbon, y, [each for each in there if each.kind == kind])
+        y += LANE + 4
+    return Picture("stored", f"the log of {name}", width, int(y + 10), marks)
+
+
+def _pieces(batches: Iterable[Stored], colours: dict[str, str]) -> Iterator[Piece]:
+    for each in batches:
+        where = f"offset {each.first:,}" if each.first == each.last else f"offsets {each.first:,}–{each.last:,}"
+        if each.marker >= 0:
+            state, kind = ENDS[each.marker]
+            yield Piece(each.first, each.last, f"tint boxed {kind}", state, f"{where}: {each.producer} {state}", 0, kind)
+        else:
+            words = sequences(each.first_sequence, each.last_sequence)
+            title = f"{each.producer}, {where}" + (f", {words}" if words else "")
+            yield Piece(each.first, each.last, f"half {colours[each.producer]}", words, title)
+
+
+def _lane(ribbon: Ribbon, y: float, found: Sequence[Found]) -> Iterator[Mark]:
+    """A bracket for each finding, and the words of the lane at the first bracket that has room on its right, or on its left."""
+    for each in found:
+        x, end = ribbon.x(each.first), max(ribbon.x(each.last + 1), ribbon.x(each.first) + 3)
+        kind = f"stroke thick {'dashed ' * each.is_other}{SEVERITIES.get(each.severity, 'dim')}"
+        yield path([(x, y + 4), (x, y + 9), (end, y + 9), (end, y + 4)], kind, title=each.words or each.kind)
+    first = found[0]
+    others = " (dashed: the first copy)" if any(each.is_other for each in found) else ""
+    words = f"{first.kind}{f', {len(found):,} times' if len(found) > 1 and not others else ''}{others}"
+    x = (ribbon.x(first.first) + ribbon.x(first.last + 1)) / 2
+    words = fitted(words, ribbon.right - ribbon.left)
+    x = min(max(x, ribbon.left + len(words) * LETTER / 2), ribbon.right - len(words) * LETTER / 2)
+    yield text(x, y + LANE - 1, words, f"middle say {SEVERITIES.get(first.severity, 'dim')}")
