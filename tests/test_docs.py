@@ -73,6 +73,7 @@ OF_OTHERS = {
     "--prot",
     "--format",
     "--mock-kafka-explore",
+    "--mock-kafka-pictures",
 }
 """Flags of other programs in the texts, flags of the pytest plugin, and a mistyped flag."""
 
