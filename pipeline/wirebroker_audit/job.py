@@ -32,6 +32,7 @@ from wirebroker_audit.inputs.journal import BadJournal, check_journal, read_jour
 from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.inputs.trace import BadTrace, read_trace
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
+from wirebroker_audit.logs.durability import notices_of
 from wirebroker_audit.logs.places import is_elsewhere
 from wirebroker_audit.logs.planning import SMALL_BYTES, is_small
 from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
@@ -330,6 +331,7 @@ class _Audit:
         if (between := self.origin.between_replicas()) is not None:
             self.stage("comparing replicas")
             findings = self._with_findings(between)
+        self.notices += notices_of(self.origin.durability, {name: each["producers"] for name, each in totals.items()})
         for found in self._by_content(batches, bounds, findings, totals, intended):
             findings = self._with_findings(found)
         ranges = self._ranges(by_partition)
@@ -346,6 +348,7 @@ class _Audit:
         changed = changes.since(findings, before)
         summary = self._summary(findings, totals, outcomes) | {"ranges": ranges, "changes": changed} | commits
         summary["coverage"] = coverage.coverage(ranges, batches, self.compared, self.request.intended)
+        summary["coverage"]["elections_from_ms"] = self.origin.elections_ms
         tables.added(folded, self.folder / RUNS)
         self.origin.state_of(folded, self.request.expiration_ms).save(self.folder)
         history = [*earlier(before), entry_of(summary)]

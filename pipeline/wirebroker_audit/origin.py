@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -16,12 +16,15 @@ from pyspark.sql.datasource import DataSource
 from kafkawire.disk.names import LOG, offset_of
 from kafkawire.primitives import format_uuid
 from wirebroker.client.settings import OPTION, Access
+from wirebroker_audit.checks import elections
 from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
 from wirebroker_audit.checks.live_coordinators import live_coordinators
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import ReportState, ends_of, onward, onward_live
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.logs.durability import Durability
+from wirebroker_audit.logs.elections import read_elections
 from wirebroker_audit.logs.planning import cluster_pieces, directory_pieces, find_pieces, is_small, numbered
 from wirebroker_audit.reading.folders import EVERYTHING
 from wirebroker_audit.reading.live_log import crc_before
@@ -49,10 +52,14 @@ class Origin(ABC):
     """the whole log as it was when it was pinned"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
+    elections_ms: int = -1
+    """unclean elections since this time are known, once the replicas are compared; −1 if none are, as in a live cluster"""
     unsure: frozenset[str] = frozenset()
     """topics that may be compacted because nothing says otherwise, so that compaction may explain missing offsets"""
     is_small: bool = False
     """whether the driver can read the log as fast as the executors; known once the origin is pinned"""
+    durability: Mapping[str, Durability]
+    """the topics' settings, known once the replicas are compared; empty if the origin does not tell them"""
     problems: list[str]
     """sentences about files that cannot be read, apart from the batches"""
     notices: list[str]
@@ -60,6 +67,7 @@ class Origin(ABC):
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.problems, self.notices = [], []
+        self.durability = {}
         self.cores = spark.sparkContext.defaultParallelism
 
     @abstractmethod
@@ -108,7 +116,7 @@ class Origin(ABC):
         here."""
 
     def between_replicas(self) -> DataFrame | None:
-        """Returns the findings about the replicas of a partition, or None if there is nothing to compare."""
+        """Returns the findings about replicas and elections, or None if there is nothing to compare."""
         return None
 
     def bounds_frame(self) -> DataFrame:
@@ -177,6 +185,9 @@ class Directory(Origin):
 
     def between_replicas(self) -> DataFrame | None:
         found = [finding for each in self._folders for finding in at_the_ends(each)]
+        known = read_elections(self._path.resolve(), self._folders)
+        self.durability, self.elections_ms = known.durability, known.begins_ms
+        found += elections.findings_of(self._folders, known)
         work = list(pairs(self._folders))
         if not work and not found:
             return None
@@ -248,6 +259,8 @@ class Cluster(Origin):
         client = Client(self.name, self._access)
         try:
             self._live = client.partitions(self._topics)
+            told = ((topic, settings) for topic, settings in client.settings.items() if settings)
+            self.durability = {topic: Durability.of(client.replicas[topic], settings) for topic, settings in told}
         finally:
             client.close()
         self.bounds = [

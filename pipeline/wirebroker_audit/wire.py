@@ -33,7 +33,8 @@ THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
 EARLIEST, LATEST = -2, -1
 NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4, 60: 0, 61: 0, 65: 0, 66: 0}
 """The newest version that the client sends, by API key; Produce 13 and Fetch 13 name topics by id."""
-COMPACT = "compact"
+POLICY, COMPACT = "cleanup.policy", "compact"
+MIN_IN_SYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _TOPIC = 2
 _RETRIABLE = frozenset(
     {
@@ -84,6 +85,10 @@ class Client:
         self._versions: dict[str, dict[int, int]] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         self._ids: dict[str, str] = {}
+        self.replicas: dict[str, int] = {}
+        """how many each topic has"""
+        self.settings: dict[str, dict[str, str]] = {}
+        """some settings of the topics that `partitions` found; none where the broker does not tell them"""
         self._refused: dict[str, int] = {}
         """the error code of each topic that a broker refused to describe"""
 
@@ -97,7 +102,8 @@ class Client:
         self.refresh(wanted)
         for topic in wanted:
             self.numbers_of(topic)
-        compacted = {topic: self._is_compacted(topic) for topic in {topic for topic, _ in self._leaders}}
+        self.settings = {topic: self._settings(topic) for topic in {topic for topic, _ in self._leaders}}
+        compacted = {topic: COMPACT in held.get(POLICY, "") if held else None for topic, held in self.settings.items()}
         found = []
         for topic, partition in sorted(self._leaders):
             start, end = (self.offset(topic, partition, which) for which in (EARLIEST, LATEST))
@@ -152,6 +158,7 @@ class Client:
                 self._refused[topic.name] = topic.error_code
             else:
                 self._ids[topic.name] = format_uuid(topic.topic_id) if any(topic.topic_id) else ""
+                self.replicas[topic.name] = max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
     def offset(self, topic: str, partition: int, which: int) -> int:
         """The first offset of a partition, or the offset after its last record."""
@@ -204,14 +211,16 @@ class Client:
             time.sleep(pause)
             waited += pause
 
-    def _is_compacted(self, topic: str) -> bool | None:
-        resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"])
+    def _settings(self, topic: str) -> dict[str, str]:
+        """The settings that an audit needs; none if the broker does not return them."""
+        keys = [POLICY, MIN_IN_SYNC, UNCLEAN]
+        resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=keys)
         try:
             response = self._ask_any(DescribeConfigsRequest(resources=[resource]))
         except BrokerError:  # a broker that does not return its settings can be audited all the same
-            return None
-        told = [each.value for result in response.results if not result.error_code for each in result.configs]
-        return any(COMPACT in (value or "") for value in told) if told else None
+            return {}
+        told = [each for result in response.results if not result.error_code for each in result.configs]
+        return {each.name: each.value or "" for each in told}
 
     def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
         """Returns the response of the partition's leader, after finding the leader again if needed."""

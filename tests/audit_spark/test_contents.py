@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from wirebroker.audit.stored import StoredPartition
 from wirebroker_audit.checks import contents
 from wirebroker_audit.checks.reconcile import reconcile
 from wirebroker_audit.inputs import journal as intended
+from wirebroker_audit.inputs.columns import columns_of
 from wirebroker_audit.inputs.journal import BadJournal, read_journal
 from wirebroker_audit.reading import records
 from wirebroker_audit.reading.scan import BATCHES, Chunk
@@ -168,6 +170,65 @@ def test_a_journal_in_parquet_is_read_and_refused_alike(spark: SparkSession, tmp
     pq.write_table(pa.table({"topic": ["t"], "value": [7]}), tmp_path / "bad.parquet")
     with pytest.raises(BadJournal, match=r"bad.parquet: value must be bytes or str, not 7"):
         read_journal(spark, str(tmp_path / "bad.parquet"))
+
+
+LINES: list[Callable[[random.Random], Any]] = [
+    lambda rng: {"topic": "orders", "partition": rng.randrange(3), "key": f"k{rng.random()}", "value": "ä\tö" * rng.randrange(9)},
+    lambda rng: {"topic": "bills", "value_sha256": "AB" * 32, "acknowledged": rng.choice([True, False, None])},
+    lambda rng: {"topic": "orders", "key_base64": "AAE=", "value_base64": rng.choice(["/w==", "", None]), "producer": "till 3"},
+    lambda rng: {"id": rng.choice([7, "x", "ü"]), "acknowledged": True},
+    lambda rng: {"topic": "orders", "value": None},
+]  # fmt: skip
+IN_TOPIC: list[dict[str, Any]] = [
+    {"id": 2.5}, {"id": True}, {"id": [1]}, {"partition": True}, {"partition": -1}, {"partition": 1 << 31}, {"partition": 1.0},
+    {"value_sha256": "ab"}, {"value": "1", "value_base64": "AA=="}, {"value_base64": "A"}, {"value_base64": "ü"},
+    {"value": "\udc00"}, {"keys": "k"}, {"value": {}}, {"acknowledged": 1},
+]  # fmt: skip
+ODD: list[Any] = [
+    {"topic": ""},
+    {"topic": 5},
+    {},
+    {"topic": "\ud800"},
+    [],
+    None,
+    3,
+    *({"topic": "a"} | each for each in IN_TOPIC),
+]
+
+
+def test_rows_made_by_columns_are_those_made_one_by_one() -> None:
+    """Ordinary rows take the fast way; a single odd row among them sends all to the way that words errors."""
+    rng, fast = random.Random(5), 0
+    for number in range(300):
+        kinds = rng.sample(LINES, rng.randrange(1, 3))
+        rows = [rng.choice(kinds)(rng) for _ in range(rng.randrange(1, 9))]
+        if odd := number % 2:
+            rows.insert(rng.randrange(len(rows) + 1), ODD[number // 2 % len(ODD)])
+        lines = [json.dumps(row).encode() for row in rows]
+        slow = [intended._of_line(line) for line in lines]
+        wanted = pa.RecordBatch.from_pylist(slow, schema=intended.PARTS)
+        assert intended._made_of(lines).equals(wanted), rows
+        made = columns_of(rows, intended.PARTS) if all(isinstance(row, dict) for row in rows) else None
+        assert not (odd and made is not None and any("problem" in each for each in slow)), rows
+        fast += made is not None
+    assert fast > 60, "most ordinary rows"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'{"topic": "a"},{"topic": "b"}'],
+        [b'{"topic": "a"},{"topic": "b"}', b'{"topic": "c", "value": "}', b'{"}'],
+        [b'{"topic": "a"},{"topic": "b"}', b'{"topic": "c", "value": [{}', b'{}]}'],
+        [b'{"topic": "a"}, ', b'{"topic": "b"}'],
+        [b'{"topic": "a"}]', b'[{"topic": "b"}'],
+        [b"\xff\xfe{\x00}\x00"], [b'\xef\xbb\xbf{"topic": "a"}'], [b'{"topic": "a\nb"}'], [b"[" * 100_000], [b"1" * 5000],
+    ],
+)  # fmt: skip
+def test_lines_that_only_together_are_json_stay_malformed(lines: list[bytes]) -> None:
+    rows = intended._made_of(lines).to_pylist()
+    assert len(rows) == len(lines)
+    assert any(row["problem"] for row in rows)
 
 
 # Batches that unfold into much

@@ -39,6 +39,7 @@ LIKELY: dict[str, str] = {
     "application_duplicate": "a record is stored again by the same producer with new sequences",
     "partition_duplicate": "a record is stored again on another partition",
     "commit_regression": "a group committed a lower offset than before",
+    "unclean_election": "a replica that was not in sync became the leader, so records of the former leader are lost",
 }
 INFORMATION: dict[str, str] = {
     "marker_without_data": "a marker ends a transaction that has no batch here",
@@ -52,12 +53,16 @@ EXCEPTIONS = {
     "open_transaction": "info while its coordinator is in time to end it",
     "truncated": "likely if the broker was not shut down in order",
     "lost": "likely or info if the beginning of the log was deleted",
+    "unclean_election": "certain if a replica still has the records; info if the former leader's log shows that none is lost",
 }
 """When a finding has another severity than its kind."""
 OF_DIRECTORIES = frozenset(
-    {"truncated", "replica_divergence", "replica_damage", "replica_behind", "commit_regression", "group_skipped"}
-)
-"""The kinds that only the audit on Spark reports: those of replicas, and of groups' commits."""
+    {
+        "truncated", "replica_divergence", "replica_damage", "replica_behind", "unclean_election", "commit_regression",
+        "group_skipped",
+    }
+)  # fmt: skip
+"""The kinds that only the audit on Spark reports: those of replicas and elections, and of groups' commits."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")
 """The kinds after which a batch's header cannot be trusted."""
 COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))

@@ -22,6 +22,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wirebroker.audit.journal import FIELDS, parse_line, part_of
+from wirebroker_audit.inputs.columns import AT_ONCE, columns_of, parsed
 from wirebroker_audit.spark.tables import mapped, settled, united
 
 PARTS = pa.schema(
@@ -98,13 +99,22 @@ def _lines(spark: SparkSession, path: str) -> DataFrame:
 
 def _of_rows(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for chunk in chunks:
-        yield pa.RecordBatch.from_pylist([_part(row) for row in chunk.to_pylist()], schema=PARTS)
+        rows = chunk.to_pylist()
+        made = columns_of(rows, PARTS)
+        yield made if made is not None else pa.RecordBatch.from_pylist([_part(row) for row in rows], schema=PARTS)
 
 
 def _of_lines(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for chunk in chunks:
-        lines = chunk.column("line").to_pylist()
-        yield pa.RecordBatch.from_pylist([_of_line(line) for line in lines if line.strip()], schema=PARTS)
+        lines = [line for line in chunk.column("line").to_pylist() if line.strip()]
+        for begin in range(0, len(lines), AT_ONCE):
+            yield _made_of(lines[begin : begin + AT_ONCE])
+
+
+def _made_of(lines: list[bytes]) -> pa.RecordBatch:
+    rows = parsed(lines)
+    made = None if rows is None else columns_of(rows, PARTS)
+    return made if made is not None else pa.RecordBatch.from_pylist([_of_line(line) for line in lines], schema=PARTS)
 
 
 def _of_line(line: bytes) -> dict[str, Any]:

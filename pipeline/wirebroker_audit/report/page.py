@@ -132,6 +132,9 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterable[str]:
         numbers = [f"{each[name]:,}" for name in ("partitions", "replicas", "offsets")]
         rows.append([text(topic), *numbers, times, checked, each["contents"], against])
     yield table(["topic", "partitions", "replicas", "offsets", "times (UTC)", "sequences", "contents", "compared with"], rows)
+    since = coverage["elections_from_ms"]
+    known = f"known since {_minute(since)} UTC" if since >= 0 else "not known: no metadata of the cluster was read"
+    yield f"<p class='about'>Unclean elections are {known}.</p>"
     yield f"<p class='about'>SHA-256 of what was read: <code>{coverage['digest']}</code></p>"
 
 

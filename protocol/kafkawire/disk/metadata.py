@@ -339,20 +339,24 @@ class MetadataFiles(NamedTuple):
     """Returns the files with records at or after `since`, and always the last file."""
 
 
-def metadata_files(folder: Path) -> MetadataFiles:
-    """The newest snapshot and the segments after it. Raises OSError."""
+def metadata_files(folder: Path, *, oldest: bool = False) -> MetadataFiles:
+    """The newest snapshot and the segments after it; with `oldest`, all segments after the first snapshot that they continue.
+    Raises OSError."""
     snapshots = sorted(
         (int(match[1]), path)
         for path in folder.iterdir()
         if (match := _SNAPSHOT.fullmatch(path.name)) and match[1] <= LAST_OFFSET
     )
-    since, newest = snapshots[-1] if snapshots else (0, None)
     bases = offsets_in(folder, LOG)
+    since, snapshot = snapshots[-1] if snapshots else (0, None)
+    if oldest and bases:
+        continued = [each for each in snapshots if each[0] >= bases[0]]
+        since, snapshot = (0, None) if bases[0] == 0 else continued[0] if continued else (since, snapshot)
     ends = [*bases[1:], since + 1]
     segments = [
         Walk(folder / file_name(base, LOG), base, gaps_below=0) for base, end in zip(bases, ends, strict=False) if end > since
     ]
-    return MetadataFiles(since, None if newest is None else Walk(newest, 0), segments)
+    return MetadataFiles(since, None if snapshot is None else Walk(snapshot, 0), segments)
 
 
 def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0) -> Iterator[BatchHeader]:

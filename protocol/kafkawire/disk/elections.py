@@ -1,0 +1,147 @@
+"""Unclean elections, from the records of `__cluster_metadata` that a log directory still has.
+
+An election is unclean if the new leader was neither in sync nor an eligible leader replica (KIP-966): the records that the new
+leader lacks are lost. Kafka marks such a change with the leader recovery state RECOVERING (KIP-704). Older records have no
+mark, so the replicas that were in sync decide as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.declare import Message
+from kafkawire.disk.metadata import Image, MetadataFiles, metadata_files, replay
+from kafkawire.disk.names import METADATA_FOLDER
+from kafkawire.metadata_log import Transactions
+from kafkawire.metadata_records.partition_change_record import PartitionChangeRecord
+from kafkawire.metadata_records.partition_record import PartitionRecord
+
+RECOVERING = 1
+"""The state of a partition whose leader has come from an unclean election (LeaderRecoveryState)."""
+UNKNOWN = -1
+
+
+class UncleanElection(NamedTuple):
+    """One unclean election; −1 stands for "not known"."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader: int
+    leader_epoch: int
+    """the epoch that began with the election"""
+    former_leader: int
+    in_sync: tuple[int, ...]
+    """the replicas that could have led: in sync, or eligible; empty if a snapshot alone tells of the election"""
+    at_ms: int
+    """when the controller wrote the record, in ms since the epoch"""
+    offset: int
+    """of the record's batch in `__cluster_metadata`"""
+
+
+class History(NamedTuple):
+    """What one node's metadata tells of elections."""
+
+    elections: list[UncleanElection]
+    begins_at: int
+    """elections at lower offsets of `__cluster_metadata` are not known, except the last one of each partition"""
+    begins_ms: int
+    """the time of the first record after that offset; −1 if there is none"""
+    leader_epoch: int
+    """of the last batch; −1 without batches"""
+    end: int
+    """the offset after the last batch"""
+    image: Image
+    """the cluster at that offset"""
+
+
+@dataclass(slots=True)
+class _Watched(Image):
+    """An image that notes the unclean elections among the records that it applies."""
+
+    found: list[UncleanElection] = field(default_factory=list)
+    leaders: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    """the last leader of each partition"""
+    could_lead: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
+    """the replicas that were in sync or eligible while the last leader led; without a leader no replica comes into sync"""
+    eligible: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
+
+    def apply(self, record: Message) -> None:
+        """Apply the record. Raises KeyError if it names an unknown topic or partition."""
+        Image.apply(self, record)  # a class with slots has no `super()` without arguments
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            self._watch(record, (record.topic_id, record.partition_id))
+
+    def _watch(self, record: PartitionRecord | PartitionChangeRecord, key: tuple[bytes, int]) -> None:
+        topic = self.topics[record.topic_id]
+        now = topic.partitions[record.partition_id]
+        could_lead = () if isinstance(record, PartitionRecord) else self.could_lead.get(key, ())
+        outside = record.leader >= 0 and bool(could_lead) and record.leader not in could_lead
+        if outside or (record.leader_recovery_state == RECOVERING and now.leader >= 0):
+            former = UNKNOWN if isinstance(record, PartitionRecord) else self.leaders.get(key, UNKNOWN)
+            self.found.append(
+                UncleanElection(topic.name, *key, now.leader, now.leader_epoch, former, could_lead, UNKNOWN, UNKNOWN)
+            )
+        if record.eligible_leader_replicas is not None:
+            self.eligible[key] = tuple(record.eligible_leader_replicas)
+        if now.leader >= 0:
+            self.leaders[key] = now.leader
+            self.could_lead[key] = (*now.in_sync, *self.eligible.get(key, ()))
+
+
+def unclean_elections(histories: Iterable[History]) -> list[UncleanElection]:
+    """The elections in the metadata of several nodes, each once, in the order of topics, partitions and leader epochs.
+
+    The most recent metadata counts. Others add what is older than its beginning: a controller that died may have written
+    records that the cluster never accepted.
+    """
+    ordered = sorted(histories, key=lambda each: (each.leader_epoch, each.end), reverse=True)
+    found: dict[tuple[bytes, int, int], UncleanElection] = {}
+    for history in ordered:
+        for each in history.elections:
+            if history is ordered[0] or each.offset < ordered[0].begins_at:
+                known = found.get((each.topic_id, each.partition, each.leader_epoch))
+                if known is None or known.former_leader == UNKNOWN:
+                    found[each.topic_id, each.partition, each.leader_epoch] = each
+    return sorted(found.values(), key=lambda each: (each.topic, each.partition, each.leader_epoch))
+
+
+def read_history(log_dir: Path) -> History | None:
+    """What this log directory's metadata tells; None without metadata. If old files are damaged, the newest ones count."""
+    folder = log_dir / METADATA_FOLDER
+    for oldest in (True, False):
+        try:
+            found = _replayed(metadata_files(folder, oldest=oldest))
+            return found if found.end else None
+        except OSError:  # DamagedFile is one
+            continue
+    return None
+
+
+def _replayed(files: MetadataFiles) -> History:
+    image, transactions = _Watched(), Transactions()
+    epoch, end, begins_ms = UNKNOWN, files.since, UNKNOWN
+    for walk in (files.snapshot, *files.segments):
+        if walk is None:
+            continue
+        is_snapshot = walk is files.snapshot
+        for header in replay(walk, image, transactions, 0 if is_snapshot else files.since):
+            when = (UNKNOWN, files.since - 1) if is_snapshot else (header.base_timestamp, header.base_offset)
+            _complete(image.found, *when)
+            if not is_snapshot:
+                epoch, end = header.partition_leader_epoch, header.last_offset + 1
+                begins_ms = header.base_timestamp if begins_ms < 0 else begins_ms
+        if walk.damage is not None and walk is not files.segments[-1]:
+            raise OSError(f"{walk.path}: {walk.damage.why}")
+    return History(image.found, files.since, begins_ms, epoch, end, image)
+
+
+def _complete(found: list[UncleanElection], at_ms: int, offset: int) -> None:
+    """Enter the time and the offset of a batch into the elections that its records tell of."""
+    for index in range(len(found) - 1, -1, -1):
+        if found[index].offset != UNKNOWN:
+            return
+        found[index] = found[index]._replace(at_ms=at_ms, offset=offset)
