@@ -198,7 +198,7 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
         "changes": {
             "time": NAMES[1], "new": 0, "still": 9, "gone": 1, "gone_findings": [{"kind": "gap", "explanation": NAMES[1]}],
         },
-        "coverage": {"digest": "0", "topics": {
+        "coverage": {"digest": "0", "elections_from_ms": 2**62, "topics": {
             each: {"partitions": 1, "replicas": 1, "offsets": 9, "from_ms": 0, "to_ms": 2**62, "sequences": True,
                    "contents": "batch by batch", "journal": each} for each in NAMES
         }},
