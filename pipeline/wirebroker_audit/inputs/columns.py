@@ -18,7 +18,8 @@ from wirebroker.audit.journal import FIELDS, PARTITIONS, SHA256
 
 AT_ONCE = 2_000
 """Lines that are parsed together: their text is in memory several times."""
-_TEXT, _BYTES = {str, type(None)}, {str, bytes, type(None)}
+_TEXT: set[type] = {str, type(None)}
+_BYTES: set[type] = {*_TEXT, bytes}
 _TYPES: dict[str, set[type]] = dict.fromkeys(FIELDS, _TEXT) | {
     "key": _BYTES, "value": _BYTES, "partition": {int, type(None)}, "acknowledged": {bool, type(None)},
     "id": {str, int, type(None)},
