@@ -30,14 +30,15 @@ from wirebroker.trace.selection import GROUP, TRANSACTION
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
 ROWS, PLAIN_ROWS = 20_000, 500_000
-"""The number of trace rows that a run keeps. A plain run keeps more, because its rows become the table of cases."""
+"""The number of trace rows that a run keeps. A plain run keeps more rows, because they become the table of cases."""
 TAIL = 4000
 """Bytes of the command's output that a run keeps."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
-"""A storm is this many requests in a second, at least this many in the whole run, and this many times those of the plain run.
+"""A storm has at least this many requests in a second, this many in the whole run, and this many times the plain run's
+requests.
 """
 LAST_BYTES_S = 1.0
-"""Seconds for the bytes that the command sent before it ended."""
+"""Seconds to wait for the bytes that the command sent before it ended."""
 ABORTED_AFTER_MINUTES = 16
 """Every open transaction is aborted by then (transaction.max.timeout.ms)."""
 
@@ -82,11 +83,11 @@ class Application:
     check: str | None = None
     limit: float = 180.0
     cwd: str | None = None
-    """the command's working directory; None: that of this process"""
+    """the command's working directory; None: the working directory of this process"""
     upstream: Upstream | None = None
-    """the real cluster that each run uses instead of brokers; runs then follow one another"""
+    """the real cluster that each run uses instead of own brokers; then only one run happens at a time"""
     thread: LoopThread | None = field(default_factory=LoopThread)
-    """of the brokers; None for an application that never runs"""
+    """the thread of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
     """the processes that are running"""
 
@@ -147,7 +148,7 @@ class Application:
     def _run(
         self, command: Sequence[str], kafka: MockKafka | ProxyKafka, limit: float, watch: Watch | None = None
     ) -> tuple[int | None, str]:  # fmt: skip
-        """Run a command to its end: its exit code, None if it was ended by force, and the end of its output."""
+        """Run a command to its end. Returns its exit code, None if it was ended by force, and the end of its output."""
         first, *_ = kafka.bootstrap_servers.split(",")  # one address, for an application that accepts no list
         address = dict.fromkeys((*VARIABLES, *self.variables), first)
         with tempfile.TemporaryFile() as output:
@@ -170,7 +171,7 @@ class Application:
             if watch is not None:
                 watch.stop = end
             try:
-                process.wait()  # without a timeout: with one, Python looks only every 50 ms
+                process.wait()  # with a timeout Python looks only every 50 ms
             finally:
                 timer.cancel()
                 kill(process)
@@ -178,12 +179,12 @@ class Application:
             return None if ended.is_set() else process.returncode, _tail(output)
 
     def abandon(self) -> None:
-        """End all commands that run."""
+        """End all running commands."""
         for process in list(self.processes):
             kill(process)
 
     def stop(self) -> None:
-        """End all commands that run, and the brokers' thread."""
+        """End all running commands, and the brokers' thread."""
         self.abandon()
         if self.upstream is not None:
             self.upstream.close()
@@ -218,12 +219,12 @@ class Watch:
 
 
 def in_shell(command: str) -> list[str]:
-    """The command that runs a command line in the system's shell."""
+    """Returns the command that runs a command line in the system's shell."""
     return ["cmd", "/c", command] if os.name == "nt" else ["sh", "-c", command]
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
+    """End a process and all processes that it started."""
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -28,7 +28,7 @@ class Results:
     """Results in a file of JSON lines. Each result is written at once, so that an interrupted campaign loses none."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
-        """With `resume` the results in the file stay; else they are deleted. Raises OSError, DamagedResults."""
+        """With `resume` earlier results in the file stay; else they are deleted. Raises OSError, DamagedResults."""
         self.path = path
         self.known: dict[str, Result] = {}
         if resume and path.exists():

@@ -1,8 +1,8 @@
 """The dialogue that follows a fault. Runs with the same later dialogue form a class, and a second fault can match its requests.
 
-A dialogue is the sequence of each client's requests and responses. It has requests that change something in order. It has other
-requests only as a set, because timers decide how often a client reads and asks for metadata. Equal neighbours count once. A
-dialogue leaves out times, offsets, partitions and the request that the fault matched.
+A dialogue is the sequence of each client's requests and responses. Requests that change something count in their order. Other
+requests count only as a set, because timers decide how often a client reads and fetches metadata. Equal neighbours count once.
+A dialogue leaves out times, offsets, partitions and the request that the fault matched.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Later:
 
 
 def after_fault(rows: Sequence[Row], *, by_client: bool = True) -> Later | None:
-    """Returns what followed the first fault of a run, or None if no fault matched a request."""
+    """Returns the dialogue after the first fault of a run, or None if no fault matched a request."""
     at, fault = next(((at, row) for at, row in enumerate(rows) if isinstance(row, FaultRow)), (0, None))
     if fault is None:
         return None
@@ -72,7 +72,9 @@ def after_fault(rows: Sequence[Row], *, by_client: bool = True) -> Later | None:
 
 
 def after_request(rows: Sequence[Row], place: Place, nth: int, *, by_client: bool = True) -> str:
-    """Returns the digest of what followed the nth request of a class in a run without faults, or "" without such a request."""
+    """Returns the digest of the dialogue after the nth request of a class in a run without faults, or "" if there is no such
+    request.
+    """
     count = 0
     for at, row in enumerate(rows):
         count += sum(each == place for each in _places_of(row, by_client))
@@ -133,8 +135,8 @@ def pairs(
     Runs with the same later dialogue are one class. Each class that the application survived gets second faults, after its
     first run, unless `plain` returns the same dialogue for the same request without faults. The second fault matches the
     first request of each class after the first fault: retries before other classes, and requests that change something
-    before requests that read. If several faults led to one dialogue, only one of these faults comes second. A fault that
-    broke the application by itself never comes second.
+    before requests that read. If several faults led to one dialogue, only one of these faults is a second fault. A fault that
+    broke the application by itself is never a second fault.
     """
     results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}
@@ -160,7 +162,7 @@ def matched(result: Result | Case) -> Place:
 
 
 def _classes(results: Iterable[Result]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns the class of each fault that came alone, by the fault without its number."""
+    """Returns the class of each fault that was alone in its run; the key is the fault without its number."""
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for each in results:
         if each["fired"] and each.get("dialogue"):

@@ -101,8 +101,9 @@ DONE: dict[str, tuple[str, ...]] = {
     "CreateTopics": ("REQUEST_TIMED_OUT",),
     "DeleteTopics": ("REQUEST_TIMED_OUT",),
 }
-"""The errors that Kafka also returns after the request has taken effect: the write was appended, and waiting for its replicas
-took too long, or the leader or coordinator moved meanwhile."""
+"""The errors that Kafka also returns after the request has taken effect: the batch was appended, but its replicas took too
+long, or the leader or coordinator moved.
+"""
 
 OF_SEQUENCES = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "CLUSTER_AUTHORIZATION_FAILED"})
 """Errors of Produce that only idempotent producers get."""

@@ -122,7 +122,7 @@ class Exploration:
             yield from self._round(again, results, players)
 
     def _plain_dialogue(self, place: Place, nth: int) -> str:
-        """Returns the digest of what followed a request in the plain run."""
+        """Returns the digest of the dialogue after a request in the plain run."""
         return after_request(self.plain.rows, place, nth, by_client=self.by_client)
 
     def _round(self, table: Sequence[Case], results: Results, players: Workers) -> Iterator[Result]:
@@ -139,7 +139,7 @@ class Exploration:
         return replace(self, application=application, plain=replace(self.plain, rows=[], stored={}), places={}, table=[])
 
     def _in_order(self, results: Sequence[Result]) -> list[Result]:
-        """The results in the order of the table, whatever the order in which the runs ended."""
+        """Returns the results in the order of the table."""
         order = {case["id"]: place for place, case in enumerate(self.table)}
         return sorted(results, key=lambda result: order.get(result["id"], len(order)))
 
@@ -160,7 +160,7 @@ class Exploration:
         return result
 
     def confirm(self, results: Sequence[Result], store: Results, players: Workers) -> None:
-        """Play one case of each way to break again, until three runs are known, and note how often it broke."""
+        """Play one case of each way to break again, until it has three runs, and note how many of them broke."""
         found = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
         first = list({each["id"]: each for each in found}.values())
         if self.application.limit > LONGEST_S:
@@ -181,8 +181,9 @@ class Exploration:
                 each["again"] = "played once"
 
     def _is_kafkas_own(self, case: Case, run: Run) -> bool:
-        """Whether KAFKA-15591 makes the difference: after it has refused a producer's first batch on a partition, Kafka 4.3.1
-        stores the second one."""
+        """Whether KAFKA-15591 is the cause: Kafka 4.3.1 refuses a producer's first batch on a partition, and then stores the
+        second batch.
+        """
         if not any(fault["kind"] == "error" for fault in faults_of(case)) or not _begins_late(run.rows):
             return False
         if self.application.upstream is not None:
@@ -232,7 +233,9 @@ class Exploration:
 
 
 def _begins_late(rows: Iterable[Row]) -> bool:
-    """Whether a partition's first batch of a producer's epoch is not the first batch that the producer sent."""
+    """Whether the first batch that a partition stored of a producer's epoch is not the first batch that the producer sent
+    there.
+    """
     seen: set[tuple[str, int, int, int]] = set()
     for row in rows:
         if isinstance(row, ProduceRow) and row.producer_id >= 0 and row.verdict == "accepted":

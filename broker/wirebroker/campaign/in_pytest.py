@@ -1,7 +1,7 @@
 """Explores a test: runs it twice without faults, then once for each fault, each time with new fixtures.
 
 A run breaks the test if its own assertion fails, or if it passes and the log differs. Any other exception is a failure that the
-application reported. Each case is a subtest (pytest 9 or newer); the test itself fails if a case breaks it.
+application reported. Each case is a subtest (pytest 9 or newer). The test itself fails if a case breaks it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Explored:
         self._watch = Watch(None)
 
     def prepare(self, case: Case | None) -> None:
-        """The next run has the faults of this case, or none."""
+        """The next run has the faults of this case, or no faults."""
         self._case, self.error, self.run = case, None, Run(0, 0.0)
 
     def begin(self, kafka: MockKafka) -> None:
@@ -123,7 +123,7 @@ def _once(
 
 
 def _is_own_check(error: BaseException) -> bool:
-    """Whether the test reported the failure, and not the application."""
+    """Whether the test, and not the application, reported the failure."""
     waited = isinstance(error, TimeoutError) and "did not come true" in str(error)
     return isinstance(error, AssertionError | pytest.fail.Exception) or waited
 

@@ -27,15 +27,15 @@ THROTTLE_MS = 500
 LATE_MS = 100
 """The delay of an error in ms. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
-"""APIs with which each connection begins. The only faults that are tried there are lost requests and responses."""
+"""APIs with which each connection begins. Only lost requests and responses are tried at these APIs."""
 LAST_VALUE_AT = -5
 """The distance of a Fetch's last value from the end: three tags and the number of headers follow it."""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
-"""Faults of a cluster that loses or damages stored records. No application can make up for them, so they are tried only if
-`--faults` names them. A Produce with acks=1 is an exception: the application accepts that a new leader lacks the batch.
+"""Faults of a cluster that loses or damages stored records. No application can repair such a loss, so these faults are tried
+only if `--faults` names them. A Produce with acks=1 is an exception: the application accepts that a new leader lacks the batch.
 """
 IF_NAMED = ("upgrade",)
-"""Faults that are tried only if they are named: no cluster meets them by accident."""
+"""Faults that are tried only if `--faults` names them, because no cluster meets them by accident."""
 NEWEST = f"kafka-{RELEASES[-1]}"
 """The release to which the brokers are upgraded."""
 USUAL = (
@@ -44,7 +44,7 @@ USUAL = (
 )  # fmt: skip
 """The kinds of fault that are tried."""
 MOVES = ("move_leader", "move_coordinator")
-"""Faults that need a second broker. A run with one of them has two."""
+"""Faults that need a second broker. A run with such a fault has two brokers."""
 JUMPS_MS = (120_000, 90_000_000)
 """The jumps of the broker's clock: beyond the default timeouts of sessions and transactions, and beyond the time for which a
 partition remembers a producer.
@@ -63,7 +63,7 @@ class Place:
 
     @property
     def words(self) -> dict[str, Any]:
-        """The words that match its requests."""
+        """The words of a fault file that match its requests."""
         named = {"client_id": self.client_id, "topic": self.topic}
         return {"api": self.api} | {word: name for word, name in named.items() if name}
 
@@ -174,7 +174,7 @@ class Choice:
 
 
 def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
-    """The table of cases: quick faults first, and faults for which a client waits until its own timeout last."""
+    """Returns the table of cases: quick faults first; faults that make a client wait for its own timeout last."""
     made: list[Case] = []
     for place, requests in found.items():
         if choice.apis is not None and place.api not in choice.apis:
@@ -188,7 +188,7 @@ def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
 
 
 def brokers_for(faults: Iterable[Mapping[str, Any]]) -> int:
-    """The number of brokers that a run with these faults has."""
+    """Returns the number of brokers of a run with these faults."""
     return 2 if any(fault["kind"] in MOVES for fault in faults) else 1
 
 
@@ -212,7 +212,7 @@ def case_at(place: Place, nth: int, fault: dict[str, Any]) -> Case:
 
 
 def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
-    """A delay longer than the client's timeout, which a silent connection has measured as `waited` seconds."""
+    """Returns a delay longer than the client's timeout; a silent connection has measured the timeout as `waited` seconds."""
     ms = round(max(waited * 1.5, 0.5) * 1000)
     if silent["fault"]["kind"] == "lose_request" and ms < limit * 500:
         fault = {word: value for word, value in silent["fault"].items() if word != "then"} | {"kind": "delay", "ms": ms}
@@ -241,7 +241,7 @@ def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
 
 
 def _errors(api: str, asked: Asked) -> Iterator[dict[str, Any]]:
-    """The errors that Kafka can return to this request."""
+    """Returns the errors that Kafka can return to this request."""
     if api == "InitProducerId" and not asked.transactional_ids:
         yield from ({"kind": "error", "code": code} for code in ERRORS[api] if code in WITHOUT_ID)
         return

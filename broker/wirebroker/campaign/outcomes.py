@@ -1,6 +1,6 @@
 """The outcome of a run: its records, as a read_committed consumer gets them, are compared with two runs without faults or with
-a journal. Two plain runs show which properties repeat. Records are compared by key and value if both runs stored the same ones;
-else by their common properties: the fields of their JSON objects that repeat, their keys, or only their number.
+a journal. Two plain runs show which properties repeat. Records are compared by key and value if both runs stored the same
+records; else by their common properties: the fields of their JSON objects that repeat, their keys, or only their number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.mock import StoredRecord
 from wirebroker.trace.rows import ProduceRow
 
 SILENT_OUTCOMES = ("lost", "doubled", "reordered", "open_transaction", "hung", "storm", "check_failed")
-"""Outcomes that the application does not report, or after which it never ends."""
+"""Outcomes that the application does not report, or in which it never ends."""
 KAFKAS_OWN = "kafka_defect"
 """The outcome that replaces lost or reordered if a defect of Kafka 4.3.1 is the cause. The next release fixes the defect."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
@@ -55,11 +55,11 @@ class Expectation:
 
     topics: dict[str, Expected] = field(default_factory=dict)
     lanes: dict[Lane, list[Hashable]] = field(default_factory=dict)
-    """what repeats in order"""
+    """the records that come in the same order in both runs"""
     by_client: bool = True
     """whether lanes distinguish clients; false if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """the groups' offsets, compared only if no topic's records are"""
+    """the groups' offsets, which are compared only if no topic's records are compared"""
     notices: list[str] = field(default_factory=list)
     """sentences about differences between the plain runs"""
 
@@ -83,7 +83,7 @@ class Expectation:
         for lane, got in lanes(run, identities, by_client=self.by_client).items():
             places = {identity: place for place, identity in enumerate(self.lanes.get(lane, ()))}
             latest = -1
-            for identity in dict.fromkeys(got):  # among copies, the first counts
+            for identity in dict.fromkeys(got):  # of several copies the first counts
                 place = places.get(identity, latest)
                 if place < latest:
                     judged.reordered.append(self.topics[lane[0]].labels.get(identity, ""))
@@ -121,7 +121,7 @@ def _compare(topic: str, expected: Expected, records: Sequence[StoredRecord], ju
     for identity, count in (expected.counts - got).items():
         key: Hashable = identity[0] if isinstance(identity, tuple) else None
         changed = min(count, unknown[key])
-        unknown[key] -= changed  # a record of this key is there with another value
+        unknown[key] -= changed  # the topic has a record of this key with another value
         judged.missing += [f"{topic}: {labels.get(identity, 'a record')}"] * (count - changed)
     for identity, count in (got - expected.counts).items():
         if identity in expected.counts:
@@ -163,8 +163,8 @@ def expectation(one: Run, other: Run, topics: Collection[str] = ()) -> Expectati
 
 
 def intend(made: Expectation, rows: Iterable[Intended]) -> None:
-    """Expect the records of a journal instead of the records of the plain runs. A row that was reported as failed may be stored
-    or not.
+    """Expect the records of a journal instead of the records of the plain runs. A record that the journal reports as failed may
+    be stored or not.
     """
     counts: dict[str, Counter[Hashable]] = {}
     labels: dict[Hashable, str] = {}
@@ -240,7 +240,7 @@ def lanes(run: Run, identities: Mapping[str, Identity], *, by_client: bool = Tru
 
 
 def _clients(run: Run) -> dict[tuple[str, int, int], str | None]:
-    """Who sent each record."""
+    """The sender of each record."""
     return {
         (row.topic, row.partition, offset): row.client_id
         for row in run.rows

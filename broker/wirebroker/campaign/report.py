@@ -143,7 +143,7 @@ def _section(outcome: str, runs: Sequence[Result], folder: Path) -> Iterator[str
 
 
 def _drawn(rows: Sequence[Row]) -> Iterator[str]:
-    """Who said what around the first fault, and the log of the partition that it met."""
+    """Draws the requests and responses around the first fault, and the log of its partition."""
     at = next((place for place, row in enumerate(rows) if isinstance(row, FaultRow)), 0)
     numbered = list(enumerate(rows, 1))
     if rows:

@@ -61,7 +61,7 @@ class Left(NamedTuple):
     committed: Committed
     """from the start of the run on"""
     open_transactions: list[str]
-    """those that hold records back"""
+    """the open transactions that hold records back"""
 
 
 def open_producers(records: Iterable[StoredRecord]) -> set[int]:
@@ -79,7 +79,7 @@ def open_producers(records: Iterable[StoredRecord]) -> set[int]:
 
 
 class Upstream:
-    """The cluster of which `address` is a broker. Requests need no newer Kafka than 3.0. One thread uses it.
+    """The cluster of which `address` is a broker. All requests work with Kafka 3.0 and newer. One thread uses it.
 
     Every use can raise UpstreamError, and the errors of `Brokers`.
     """
@@ -232,7 +232,7 @@ class Upstream:
         self._retried(f"OffsetCommit of the group {group}", ask, _worst)
 
     def _members(self, group: str) -> Iterator[tuple[str, str | None, bool]]:
-        """The id and the group.instance.id of each member, and whether it is one of the group protocol of KIP-848."""
+        """The id and the group.instance.id of each member, and whether it uses the group protocol of KIP-848."""
         coordinator = self._coordinator(GROUP, group)
         (classic,) = self._brokers.request(DescribeGroupsRequest(groups=[group]), 4, coordinator).groups
         yield from ((each.member_id, each.group_instance_id, False) for each in classic.members)
@@ -242,7 +242,7 @@ class Upstream:
             yield from ((each.member_id, each.instance_id, True) for each in found.members)
 
     def _remove_members(self, group: str) -> None:
-        """A command that was ended by force has left its members behind."""
+        """Remove the members of a command that was ended by force."""
         coordinator = self._coordinator(GROUP, group)
         for member_id, instance_id, is_new in self._members(group):
             if is_new:
@@ -253,7 +253,7 @@ class Upstream:
                 self._brokers.request(LeaveGroupRequest(group_id=group, members=[member]), 4, coordinator)
 
     def _settled(self, transactional_id: str) -> Any:
-        """A transaction and its state. If the transaction is ending, waits for its end."""
+        """Returns a transaction and its state. Waits until a transaction that is ending has ended."""
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         deadline = time.monotonic() + WITHIN_S
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -264,7 +264,7 @@ class Upstream:
             time.sleep(PAUSE_S)
 
     def _abort(self, transactional_id: str) -> None:
-        """A producer that begins with the id makes the coordinator abort."""
+        """The coordinator aborts a transaction when another producer begins with its id."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         self._retried("InitProducerId", lambda: self._brokers.request(request, 2, coordinator), lambda each: each.error_code)

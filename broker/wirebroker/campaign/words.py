@@ -30,7 +30,9 @@ PLAIN_WORDS = {
 
 
 def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Result]]]:
-    """Each kind of fault that led to an outcome, in words, with its results; the result of the earliest request comes first."""
+    """Yields each kind of fault that led to an outcome, in words, with its results; the result of the earliest request comes
+    first.
+    """
     alike: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if outcome in result["outcomes"]:

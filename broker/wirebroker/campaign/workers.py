@@ -27,7 +27,7 @@ class Workers:
 
     executor: Executor
     width: Callable[[], int]
-    """the number of cases to submit at once; a cluster may grow"""
+    """the number of cases to submit at once; it grows with a cluster"""
     abandon: Callable[[], None] = lambda: None
     """ends the running cases soon"""
     elsewhere: bool = False
@@ -39,10 +39,10 @@ def workers(
     kind: Literal["threads", "processes"] = "threads", jobs: int | None = None, *, master: str | None = None,
     folders: Sequence[Path] = (),
 ) -> Iterator[Workers]:  # fmt: skip
-    """Workers of this kind, `jobs` at once, or on the Spark cluster with this master. Raises NoSpark.
+    """Returns workers of this kind that run `jobs` cases at once, or workers on this Spark cluster. Raises NoSpark.
 
-    Without `jobs` a core has one process or two threads, which mostly wait. `folders` have modules that executors of
-    Spark lack; the executors need wirebroker in the driver's version.
+    Without `jobs` each core has one process or two threads, because threads mostly wait. `folders` have modules that executors
+    of Spark lack; the executors need wirebroker in the driver's version.
     """
     cores = os.cpu_count() or 1
     if master is not None:

@@ -1,4 +1,4 @@
-"""A capture of exchanges that were kept: each connection as it would have been on the wire."""
+"""Makes a capture of kept exchanges: each connection as it would have been on the wire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTS, FIRST_PORT = 50_000, 10_000
 
 
 def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
-    """A pcapng file of exchanges, each with remarks, in the order of their responses."""
+    """Returns a pcapng file of exchanges with remarks, in the order of their responses."""
     file = BytesIO()
     capture = capture_in(file)
     conversations: dict[tuple[int, int], Conversation] = {}
@@ -31,7 +31,9 @@ def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
 
 
 def _ends(about: About) -> tuple[Endpoint, Endpoint]:
-    """The addresses of both sides. A proxy's listener is an address; a broker's is a name, and has Kafka's port here."""
+    """Returns the addresses of both sides. A proxy's listener is an address; a broker's listener is a name, and gets Kafka's
+    port here.
+    """
     host, _, listener = about.place.partition(" ")
     server, _, port = listener.rpartition(":")
     client = host, FIRST_PORT + about.connection % PORTS

@@ -1,4 +1,4 @@
-"""The files: pcapng is written and read, pcap is read (draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap).
+"""Writes and reads pcapng files, and reads pcap files (draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap).
 
 An incomplete file is read up to its end; `DamagedCapture` then names the place and the reason.
 """
@@ -15,7 +15,7 @@ SECTION, INTERFACE, OLD_PACKET, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
 BYTE_ORDER = 0x1A2B3C4D
 COMMENT, RESOLUTION, END_OF_OPTIONS = 1, 9, 0
 PCAP = {0xA1B2C3D4: 1, 0xA1B23C4D: 1000}
-"""The magic numbers of pcap files, and how many timestamp units make a µs."""
+"""The magic numbers of pcap files, each with the number of timestamp units in a µs."""
 LARGEST = 1 << 26
 """Bytes of the largest block that is read; Wireshark's limit for a packet is 256 KiB."""
 LONGEST_COMMENT = 0xFFFC
@@ -24,7 +24,7 @@ GZIP = b"\x1f\x8b"
 
 
 class DamagedCapture(ValueError):
-    """A file is not a capture, or breaks off; the message has the position."""
+    """Raised if a file is not a capture, or breaks off. The message has the position."""
 
 
 class Packet(NamedTuple):
@@ -40,7 +40,7 @@ class Packet(NamedTuple):
 
 
 def is_capture(first: bytes) -> bool:
-    """Whether a file that begins with these bytes is a capture."""
+    """Tells whether a file that begins with these bytes is a capture."""
     if len(first) < 4:
         return False
     numbers = {int.from_bytes(first[:4], "big"), int.from_bytes(first[:4], "little")}
@@ -51,13 +51,13 @@ def is_capture(first: bytes) -> bool:
 
 
 def start_of_file() -> bytes:
-    """The blocks with which a pcapng file of Ethernet packets begins; times are in µs."""
+    """Returns the first blocks of a pcapng file of Ethernet packets with times in µs."""
     section = struct.pack("<IHHq", BYTE_ORDER, 1, 0, -1)
     return _block(SECTION, section) + _block(INTERFACE, struct.pack("<HHI", ETHERNET, 0, SNAP_LENGTH))
 
 
 def packet_block(time: int, data: bytes, comments: Iterable[str] = ()) -> bytes:
-    """One packet, with comments that Wireshark shows; `time` is in µs since the epoch."""
+    """Returns the block of one packet, with comments that Wireshark shows; `time` is in µs since the epoch."""
     body = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(data), len(data)) + _padded(data)
     options = b"".join(_option(COMMENT, text.encode(errors="replace")[:LONGEST_COMMENT]) for text in comments)
     return _block(ENHANCED, body + options + _option(END_OF_OPTIONS, b"") if options else body)
@@ -80,7 +80,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def read_packets(file: BinaryIO) -> Iterator[Packet]:
-    """The packets of a pcapng or pcap file. Raises DamagedCapture, after the packets before the damage."""
+    """Yields the packets of a pcapng or pcap file. Raises DamagedCapture, after the packets before the damage."""
     first = file.read(4)
     if first[:2] == GZIP:
         raise DamagedCapture("this capture is compressed; unpack it with gunzip first")
@@ -119,7 +119,7 @@ def _exactly(file: BinaryIO, size: int, at: int) -> bytes:
 class _Interface:
     link: int
     units: int = 1_000_000
-    """Its units of time in a second."""
+    """The number of time units in a second."""
 
 
 class _Pcapng:

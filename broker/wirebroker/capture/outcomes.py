@@ -1,7 +1,7 @@
 """The outcomes of a session: errors, offsets and verdicts, for each client and each topic or group that it names.
 
-How a client divides records into batches and fetches depends on time. So batches that are stored one after another are one
-line, and so are fetched records. Responses without an error and without an offset are left out.
+A client's division of records into batches and fetches depends on timing. So consecutive stored batches are one line, and so
+are consecutive fetched records. Responses without an error and without an offset are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row, ShadowRow
 
 OFFSETS = ("committed_offset", "offset", "end_offset", "low_watermark")
-"""The fields of responses that are offsets and do not depend on the time of the request."""
+"""The fields of responses with offsets that do not depend on the time of the request."""
 STORED, FETCHED = "stored at", "fetched"
 
 
@@ -46,7 +46,7 @@ class _Line:
         """The line, with offsets that are lower by `moved`."""
         if self.start < 0:
             return self.text
-        moved = moved if self.start >= moved else 0  # records that were there before
+        moved = moved if self.start >= moved else 0  # records from before the session
         start, end = self.start - moved, self.end - moved
         return f"{self.text} {start}" if start == end else f"{self.text} {start}–{end}"
 
@@ -98,7 +98,7 @@ class Outcomes:
 
 
 def _outcomes(part: Any, directory: Directory, subject: str, fetch: bool) -> Iterator[tuple[str, _Line]]:
-    """The outcomes in a response or a part of it, each with the names around it."""
+    """Yields the outcomes in a response or in a part of it, each with the names around it."""
     cls = type(part)
     subject = _subject(part, directory, subject)
     for name in holders(cls, "errorCode"):
@@ -149,7 +149,7 @@ def _error(code: int) -> str:
 
 
 def differences(one: dict[Lane, list[str]], other: dict[Lane, list[str]]) -> Iterator[tuple[Lane, list[tuple[str, str]]]]:
-    """The lanes whose outcomes differ, each with its lines side by side; "" where one session has no such line."""
+    """Yields the lanes whose outcomes differ, with the lines of both sessions side by side; "" stands for a missing line."""
     for lane in dict.fromkeys((*one, *other)):
         left, right = one.get(lane, []), other.get(lane, [])
         if left != right:

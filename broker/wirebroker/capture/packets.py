@@ -13,9 +13,9 @@ IPV4, IPV6 = 0x0800, 0x86DD
 TCP = 6
 VLAN = frozenset((0x8100, 0x88A8, 0x9100))
 LONGEST_PAYLOAD = 60_000
-"""Bytes of the longest payload that is written; an IP packet has at most 64 KiB."""
+"""The longest payload in bytes that is written; an IP packet has at most 64 KiB."""
 _EXTENSIONS = frozenset((0, 43, 60))
-"""IPv6 headers that may precede the TCP header, and contain their length."""
+"""IPv6 headers that may precede the TCP header. Each contains its length."""
 _FRAGMENT = 44
 _RAW, _IPV4_ONLY, _IPV6_ONLY = (12, 14, 101), 228, 229
 _ETHERNET, _NULL, _LOOP, _SLL, _SLL2 = 1, 0, 108, 113, 276
@@ -163,6 +163,6 @@ def _ethernet(source: IPv4Address | IPv6Address, target: IPv4Address | IPv6Addre
 
 
 def _checksum(data: bytes) -> bytes:
-    """The internet checksum: numbers of 16 bits are added modulo 65,535, which one division of a large number does."""
+    """Returns the internet checksum. It adds numbers of 16 bits modulo 65,535, so one division of a large number computes it."""
     total = int.from_bytes(data + bytes(len(data) % 2), "big") % 0xFFFF
     return struct.pack(">H", ~total & 0xFFFF)

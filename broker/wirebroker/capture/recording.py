@@ -1,6 +1,6 @@
-"""Writing a capture: the bytes of each connection as packets, one frame each, with the verdicts as comments.
+"""Writes a capture: the bytes of each connection as packets of one frame each, with the verdicts as comments.
 
-Its caller passes in the bytes and the time: it uses no socket and no clock. Times are in µs since the epoch.
+The caller passes in the bytes and the time, so this module uses no socket and no clock. Times are in µs since the epoch.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Capture:
             del self._by_number[number]
 
     def __call__(self, row: Row) -> None:
-        """Keep a verdict or a fault as a comment for the next packet to its client."""
+        """Keep a verdict or a fault as a comment on the next packet to its client."""
         if isinstance(row, ProduceRow | FaultRow):
             conversation = self._by_number.get(row.connection)
             if conversation is not None:
@@ -96,7 +96,7 @@ class Conversation:
         self._responses = _Cut(SIZE_BYTES * 2, self._response)
         self._tokens = False
         self._secret = False
-        """Whether the client has authenticated itself, so that bytes which cannot be read may be secret."""
+        """Whether the client has authenticated: then bytes that cannot be read may be secret."""
         for packet in line.handshake():
             capture.packet(now, packet, [])
 
@@ -127,7 +127,7 @@ class Conversation:
         return comments
 
     def _request(self, start: bytes, size: int) -> _Redact | None:
-        """The treatment of a request that begins with these bytes."""
+        """Returns how to treat a request that begins with these bytes."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(start, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
             self._awaited.append((None, -1, -1))
@@ -138,7 +138,9 @@ class Conversation:
         return redacted_request if key in SECRET_APIS else None
 
     def _response(self, start: bytes, size: int) -> _Redact | None:
-        """The treatment of a response with this start. Responses come in the order of the requests; some requests get none."""
+        """Returns how to treat a response that begins with these bytes. Responses come in the order of the requests; some
+        requests get no response.
+        """
         (correlation_id,) = SIZE.unpack_from(start, SIZE_BYTES)
         while self._awaited:
             awaited, key, version = self._awaited.popleft()
@@ -151,7 +153,7 @@ class Conversation:
 
 _Redact = Callable[[bytes], bytes]
 _Awaited = tuple[int | None, int, int]
-"""Correlation id, API key and version of a request; a token of SASL without a header has no correlation id."""
+"""Correlation id, API key and version of a request. A SASL token without a header has no correlation id."""
 
 
 def _is_known(key: int, version: int) -> bool:
@@ -159,26 +161,27 @@ def _is_known(key: int, version: int) -> bool:
 
 
 class _Cut:
-    """Cuts one direction of a connection into pieces for packets: small frames whole, large ones as they come."""
+    """Cuts one direction of a connection into pieces for packets: small frames whole, large frames as they arrive."""
 
     def __init__(self, start: int, begins: Callable[[bytes, int], _Redact | None]) -> None:
         self._start, self._begins = start, begins
         self._frames = FrameReader()
         self._hidden = False
-        """Whether the frame that passes as it arrives may be secret."""
+        """Whether the frame that is passing in pieces may be secret."""
         self._redact: _Redact | None = None
         self._known = False
         """Whether the frame at the beginning of the buffer has been announced to `begins`."""
         self._lost = -1
-        """The number of bytes that may still be shown of a direction without recognisable frames; −1 while it has frames."""
+        """The remaining number of bytes that may be shown of a direction without recognisable frames; −1 while it has frames.
+        """
 
     def rest(self) -> bytes:
-        """The bytes of a frame that does not end; hidden if they may be secret."""
+        """Returns the bytes of a frame that does not end; they are hidden if they may be secret."""
         rest, self._frames = bytes(self._frames.tail), FrameReader()
         return rest if self._known and self._redact is None else hidden(rest, SIZE_BYTES)
 
     def take(self, data: bytes) -> Iterator[bytes]:
-        """The pieces that these bytes complete."""
+        """Yields the pieces that these bytes complete."""
         frames = self._frames
         data = bytes(frames.taken(memoryview(data)) or b"")  # the whole frame: `keep` does not say which bytes are needed
         while data:
@@ -210,7 +213,9 @@ class _Cut:
                 return
 
     def _size(self, data: bytes) -> int | None:
-        """Returns the size of the frame at the beginning, None if too little of it is there, or −1 if that is not a frame."""
+        """Returns the size of the frame at the beginning, None if too little of it is there, or −1 if these bytes are not a
+        frame.
+        """
         if len(data) < SIZE_BYTES:
             return None
         size = frame_end(data)
@@ -225,5 +230,5 @@ class _Cut:
 
 
 def _hide_token(frame: bytes) -> bytes:
-    """A frame too short for a header, as a token of SASL may be."""
+    """A frame that is too short for a header. A SASL token may be so short."""
     return hidden(frame, SIZE_BYTES)

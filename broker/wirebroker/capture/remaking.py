@@ -22,7 +22,7 @@ MEMBERS = ("member_id", "leader")
 SESSIONS = ("session_id",)
 OFFSETS = ("fetch_offset", "committed_offset", "offset", "base_offset")
 LEADER_EPOCHS = ("current_leader_epoch", "last_fetched_epoch", "committed_leader_epoch", "leader_epoch")
-"""The fields in which a client may say that it knows no leader epoch, with −1."""
+"""The fields in which −1 means that the client knows no leader epoch."""
 
 
 class _Around(NamedTuple):
@@ -165,6 +165,6 @@ def _producers(part: Any) -> Iterator[tuple[str, str]]:
 
 
 def _present(part: Any, names: tuple[str, ...]) -> Iterator[str]:
-    """Yields those of `names` whose fields a part of a message declares and sets."""
+    """Yields the `names` that a part of a message declares and sets."""
     declared = {field.name for field in type(part).__wire__}
     yield from (name for name in names if name in declared and getattr(part, name) is not None)

@@ -1,4 +1,4 @@
-"""Secrets in frames: no credential ever goes into a capture.
+"""Hides secrets in frames, so that no credential ever goes into a capture.
 
 A frame with a secret keeps its size and its other fields. If the frame cannot be read, only its header is kept.
 
@@ -33,7 +33,7 @@ RESPONSE_HEADER, REQUEST_HEADER = 4, 8
 
 
 def redacted_request(frame: bytes) -> bytes:
-    """A request, with its size in front, of one of SECRET_APIS."""
+    """Hides the secrets in a request of one of SECRET_APIS, with its size in front."""
     try:
         header = read_request_header(memoryview(frame)[SIZE.size :])
         cls = request_class(header.api_key)
@@ -44,7 +44,7 @@ def redacted_request(frame: bytes) -> bytes:
 
 
 def redacted_response(frame: bytes, key: int, version: int) -> bytes:
-    """A response, with its size in front, to a request of one of SECRET_APIS."""
+    """Hides the secrets in a response to one of SECRET_APIS, with its size in front."""
     try:
         _, pos = read_response_header(memoryview(frame)[SIZE.size :], key, version)
         nodes, _ = read_fields(response_class(key), frame, version, SIZE.size + pos)
@@ -54,7 +54,7 @@ def redacted_response(frame: bytes, key: int, version: int) -> bytes:
 
 
 def hidden(data: bytes, start: int) -> bytes:
-    """The same number of bytes; only the first `start` bytes are unchanged."""
+    """Returns the same number of bytes; only the first `start` bytes are unchanged."""
     return data[:start] + REDACTED * (len(data) - start)
 
 
@@ -67,7 +67,9 @@ def _without(frame: bytes, nodes: list[Node]) -> bytes:
 
 
 def _secrets(nodes: list[Node]) -> Iterator[Node]:
-    """The secret fields among these of one struct, and inside them. A setting is a struct with a name and a value."""
+    """Yields the secret fields among these fields of one struct, and inside them. A setting is a struct with a name and a
+    value.
+    """
     values = {node.name: node.value for node in nodes}
     if values.get("resource_type") == LOGGERS:
         return

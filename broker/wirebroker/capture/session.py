@@ -27,7 +27,7 @@ from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row
 
 Places = tuple[tuple[int, int], ...]
-"""Parts of a file, in order: their positions and lengths."""
+"""Parts of a file in order, each with its position and length."""
 MOST_ASKED = 10_000
 HEADER = 14
 """Bytes of a request up to its client id."""
@@ -60,7 +60,7 @@ Recorded = RecordedRequest | RecordedExchange
 
 
 def _ignored(each: Recorded) -> None:
-    """The default handler of exchanges: it ignores them."""
+    """The default handler of exchanges, which ignores them."""
 
 
 class Session:
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request could be read. A complaint gives the reason."""
+        """Whether no request could be read; then a complaint gives the reason."""
         return not self._seen
 
     @property
@@ -139,7 +139,7 @@ class Session:
         return made
 
     def _node(self, host: str, port: int, node_id: int) -> Endpoint:
-        """A response names a broker: its connections have its id from now on. The address stays as it is."""
+        """A response names a broker: connections to it have its id from now on. The address does not change."""
         where = LOOPBACK.get(host, host), port
         self._nodes[where] = node_id
         for stream, conversation in self._conversations.items():
@@ -182,7 +182,7 @@ class _Conversation:
         self._requests = _Frames(is_request)
         self._responses = _Frames(self._is_response)
         self._asked: OrderedDict[int, Places] = OrderedDict()
-        """Where the file has the requests that may still be answered, by their correlation ids."""
+        """The places in the file of requests that still await a response, by their correlation ids."""
 
     def take(self, piece: Piece) -> None:
         """Give the relay the frames that these bytes complete."""
@@ -203,7 +203,7 @@ class _Conversation:
                     relay.from_broker(memoryview(frame), now)
 
     def _is_response(self, data: bytes, after_gap: bool) -> bool:
-        """Whether a response that is awaited begins here."""
+        """Whether an awaited response begins here."""
         if self.relay.connection.state is CLOSED or len(data) < SIZE_BYTES * 2 or not _is_size(data):
             return False
         return self.relay.expects(SIZE.unpack_from(data, SIZE_BYTES)[0])
@@ -217,10 +217,10 @@ class _Frames:
         self._frames = FrameReader(LARGEST_FRAME, least=1)
         self._lost = False
         self._places: deque[tuple[int, int]] = deque()
-        """The positions of bytes whose frame is not complete yet."""
+        """The positions of bytes of an incomplete frame."""
 
     def take(self, piece: Piece) -> Iterator[tuple[bytes, Places]]:
-        """The whole frames, each with its size, and where the file has them."""
+        """Yields the whole frames with their sizes, and their places in the file."""
         if piece.after_gap:
             self._lose()
         if self._lost and not self._begins(piece.data, True):
@@ -240,7 +240,7 @@ class _Frames:
         self._lost = True
 
     def _places_of(self, size: int) -> Places:
-        """Where the file has the next bytes."""
+        """The place in the file of the next bytes."""
         found: list[tuple[int, int]] = []
         while size > 0 and self._places:
             at, length = self._places.popleft()

@@ -1,7 +1,7 @@
-"""A capture as a file of rows, so that a capture of any size can be read in parts, as a trace can.
+"""Writes a capture as a file of rows, so that a capture of any size can be read in parts, like a trace.
 
-A `reply` row of this file also has `at`: where the capture has the bytes of the request and the response, and `place`: the
-client's host and the listener.
+A `reply` row of this file has two more fields. `at` has the positions in the capture of the request's and the response's bytes.
+`place` has the client's host and the listener.
 """
 
 from __future__ import annotations

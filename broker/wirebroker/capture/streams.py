@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wirebroker.capture.packets import ACK, FIN, RST, SYN, Endpoint, Segment
 
 MOST_HELD = 256
-"""The number of waiting segments from which the segment before them counts as missing from the capture."""
+"""If this many segments wait for an earlier segment, the earlier segment counts as missing from the capture."""
 MOST_ENDED = 1000
 """The number of connections that are remembered after their end."""
 _HALF, _ALL = 1 << 31, (1 << 32) - 1
@@ -37,9 +37,7 @@ class Ended(NamedTuple):
 
 
 class Stream:
-    """A TCP connection. The client is the side that opened the connection; None as long as the capture does not show which side
-    did.
-    """
+    """A TCP connection. The client is the side that opened the connection; None until the capture shows which side it was."""
 
     def __init__(self, segment: Segment) -> None:
         self.ends = segment.source, segment.target
@@ -53,7 +51,7 @@ class Stream:
         return self.ends[1] if self.client == self.ends[0] else self.ends[0]
 
     def take(self, segment: Segment) -> Iterator[Piece | Ended]:
-        """The bytes that this segment completes."""
+        """Yields the bytes that this segment completes."""
         if segment.flags & SYN:
             self.client = segment.target if segment.flags & ACK else segment.source
         for data, after_gap, at in self.sides[segment.source].take(segment):
@@ -67,14 +65,14 @@ class Stream:
                 yield Ended(self, "it was reset" if segment.flags & RST else "it was closed", segment.time)
 
     def rest(self, time: int) -> Iterator[Piece]:
-        """The bytes that waited for segments that never came."""
+        """Returns the bytes that waited for segments that never came."""
         for end, side in self.sides.items():
             for data, after_gap, at in side.give_up():
                 yield Piece(self, end, data, after_gap, time, at)
 
 
 Passed = tuple[bytes, bool, int]
-"""Bytes that are complete, whether bytes before them are missing, and their position in the file."""
+"""Complete bytes, whether bytes before them are missing, and their position in the file."""
 
 
 class _Side:
@@ -164,7 +162,7 @@ class Streams:
                 self._forget_after((first, second))
 
     def _forget_after(self, ended: tuple[Endpoint, Endpoint]) -> None:
-        """A connection is over. Late segments of the latest ones are still recognised."""
+        """A connection is over. Late segments of the latest connections are still recognised."""
         self._ended.append(ended)
         if len(self._ended) > MOST_ENDED:
             oldest = self._ended.popleft()

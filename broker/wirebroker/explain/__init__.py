@@ -1,1 +1,1 @@
-"""What is wrong in a trace: a detector for each kind of finding, folded over the rows in one pass and in bounded memory."""
+"""Finds faults in a trace: one detector for each kind of finding reads the rows in one pass and in bounded memory."""

@@ -1,4 +1,4 @@
-"""Clients that may not in, may not do something, or have to wait: TLS, logins, ACLs, versions and quotas."""
+"""Clients that are refused or held back: by TLS, logins, ACLs, versions and quotas."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ADVICE_ON_TLS = (
      "ssl.truststore.location (ssl.ca.location in librdkafka) of the client; --upstream-tls-ca of a proxy"),
     ("broker's certificate", "the certificate has expired, is not for this host name, or is signed by another authority",
      "ssl.truststore.location of the client, and the names and dates in the broker's certificate"),
-    ("listener is plaintext", "the client speaks TLS at a port without it", "security.protocol of the client, and the port"),
-    ("speaks HTTP", "a browser or a health check speaks HTTP at a port of Kafka", "the address of the health check"),
-    ("plaintext", "the client speaks plaintext at a port with TLS", "security.protocol of the client: SSL or SASL_SSL"),
+    ("listener is plaintext", "the client speaks TLS to a plaintext port", "security.protocol of the client, and the port"),
+    ("speaks HTTP", "a browser or a health check speaks HTTP to a port of Kafka", "the address of the health check"),
+    ("plaintext", "the client speaks plaintext to a port with TLS", "security.protocol of the client: SSL or SASL_SSL"),
     ("--upstream-tls-ca", "the broker's port speaks TLS, and the proxy speaks plaintext", "--upstream-tls-ca of the proxy"),
 )  # fmt: skip
-"""A part of the reason, the usual cause, and where to look."""
+"""For each part of a reason: the usual cause, and where to look."""
 ABOUT_TLS = (
     "speaks TLS",
     "does it want TLS",
@@ -35,17 +35,17 @@ ABOUT_TLS = (
     "the proxy's certificate",
     "wants a certificate",
 )
-"""Parts of the reasons of closed connections that are about TLS."""
+"""Parts of reasons: a connection with such a reason was closed because of TLS."""
 
 
 def is_about_tls(row: Row) -> bool:
-    """Whether a closed connection ended because of TLS between the proxy and the broker, or because a client speaks it."""
+    """Tells whether a connection was closed because of TLS: between proxy and broker, or because a client speaks TLS."""
     reason = row.reason if isinstance(row, ConnectionRow) else ""
     return any(part in reason for part in ABOUT_TLS)
 
 
 class TlsFailures(Detector):
-    """`tls_failed`: handshakes that fail, by their reason."""
+    """Finds `tls_failed`: failed TLS handshakes, by reason."""
 
     events = ("authentication", "connection")
 
@@ -60,7 +60,7 @@ class TlsFailures(Detector):
             self._found["", row.reason].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The handshakes that failed, by host and reason."""
+        """Yields a finding for each host and reason of failed handshakes."""
         for (host, reason), evidence in self._found.items():
             who = f"a client at {host}" if host else "a client"
             sentence = f"The TLS handshake of {who} failed {times(evidence.count)} {_when(evidence)}: {reason}."
@@ -76,7 +76,7 @@ class TlsFailures(Detector):
 
 
 class LoginFailures(Detector):
-    """`login_failed`: logins that brokers refuse, and sessions that end because clients do not log in again."""
+    """Finds `login_failed`: logins that brokers refuse, and sessions that end because clients do not log in again."""
 
     events = ("authentication",)
 
@@ -89,7 +89,7 @@ class LoginFailures(Detector):
             self._found[row.user or row.principal, row.client_host, row.mechanism, row.reason].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The logins that failed, by user, host, mechanism and reason."""
+        """Yields a finding for each user, host, mechanism and reason of failed logins."""
         for (_, host, mechanism, reason), evidence in self._found.items():
             row = evidence.rows[0].row
             name = f"of {row.user!r}" if isinstance(row, AuthenticationRow) and row.user else "of a client"
@@ -118,7 +118,7 @@ def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
 
 
 class Denials(Detector):
-    """`denied`: operations that ACLs do not allow."""
+    """Finds `denied`: operations that ACLs do not allow."""
 
     events = ("authorization",)
 
@@ -131,7 +131,7 @@ class Denials(Detector):
             self._found[row.principal, row.operation, row.resource_type, row.resource].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """What was denied, by principal, operation and resource."""
+        """Yields a finding for each denied principal, operation and resource."""
         for (principal, operation, kind, name), evidence in self._found.items():
             row = evidence.rows[0].row
             why = row.reason if isinstance(row, AuthorizationRow) else ""
@@ -147,7 +147,7 @@ class Denials(Detector):
 
 
 class UnsupportedVersions(Detector):
-    """`unsupported_version`: requests in versions that a broker does not read."""
+    """Finds `unsupported_version`: requests in versions that a broker does not read."""
 
     events = ("unsupported", "reply")
 
@@ -155,14 +155,14 @@ class UnsupportedVersions(Detector):
         self._found: Known[tuple[Client, str, str, int], Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. Clients ask for ApiVersions in their newest version first, and Kafka answers with an error."""
+        """Take a row. A client first sends ApiVersions in its newest version; an error in that response is normal."""
         if isinstance(row, UnsupportedRow) or (
             isinstance(row, ReplyRow) and row.api != "ApiVersions" and "UNSUPPORTED_VERSION" in row.errors
         ):
             self._found[client_of(row), row.software, row.api, row.version].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The versions that were refused, by client and API."""
+        """Yields a finding for each refused version of an API, by client."""
         for (client, software, api, version), evidence in self._found.items():
             row = evidence.rows[0].row
             read = f"; versions {row.oldest} to {row.newest} are read" if isinstance(row, UnsupportedRow) else ""
@@ -194,7 +194,7 @@ class _Waits:
 
 
 class Throttling(Detector):
-    """`throttled`: clients that quotas hold back."""
+    """Finds `throttled`: clients that quotas hold back."""
 
     events = ("throttle",)
 
@@ -211,7 +211,7 @@ class Throttling(Detector):
             found.apis.add(row.api)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The clients that had to wait, and how long."""
+        """Yields a finding for each throttled client and quota."""
         for (client, quota, whose, limit), found in self._found.items():
             apis = ", ".join(sorted(found.apis - {""})) or "its connections"
             by = f"the quota {quota} of {whose}, {limit:g}" if quota else f"a quota, probably {_likely(found.apis)}"

@@ -16,23 +16,23 @@ UNREACHABLE = "cannot be reached"
 BROKE = ("the connection to the broker broke", "in the middle of a response", "reset by the broker", "was killed")
 CLOSED = "the broker closed it"
 EXPLAINED = ("instead of answering", "it does not know the client")
-"""Parts of reasons that belong to other findings, or that say what is wrong."""
+"""Parts of reasons: such reasons belong to other findings, or already name the cause."""
 OF_COORDINATORS = frozenset((
     "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "DescribeGroups", "ConsumerGroupDescribe", "InitProducerId", "EndTxn",
     "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit",
 ))  # fmt: skip
-"""The APIs that only a coordinator answers."""
+"""The APIs that go to a coordinator."""
 NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
 ASKED = 3
-"""Questions for a coordinator on one connection, after which it is missing."""
+"""After this number of FindCoordinator requests on one connection a coordinator counts as missing."""
 ASKED_IN_ALL = 10
 FOR = 3 * SECOND
-"""ms for which it must be missing: a cold cluster has none for a second or two."""
+"""ms for which a coordinator must be missing. A cold cluster has no coordinator for a second or two."""
 
 
 def is_lost(row: ConnectionRow) -> bool:
-    """Whether a broker has ended this connection, refused it, or could not be reached."""
+    """Tells whether a broker has closed or refused this connection, or could not be reached."""
     if row.change != "closed" or is_about_tls(row) or any(part in row.reason for part in EXPLAINED):
         return False
     if UNREACHABLE in row.reason or any(part in row.reason for part in BROKE):
@@ -48,14 +48,14 @@ class _Lost:
 
 
 class LostConnections(Detector):
-    """`connection_lost`: by node and reason."""
+    """Finds `connection_lost`, by node and reason."""
 
     events = ("connection", "reply", "broker")
 
     def __init__(self) -> None:
         self._lost: Known[tuple[int, str], _Lost] = Known(_Lost)
         self._answered: Known[int, list[int]] = Known(list)
-        """When each node answered last, in a list of one."""
+        """The time of each node's latest response, in a list of one."""
         self._killed: Known[int, Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
@@ -72,7 +72,7 @@ class LostConnections(Detector):
             lost.unanswered.update(dict.fromkeys(row.unanswered))
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The connections that were lost."""
+        """Yields a finding for each node and reason of lost connections."""
         for (node, reason), lost in self._lost.items():
             evidence = lost.evidence
             named = f"node {node}" if node >= 0 else "a broker"
@@ -104,40 +104,40 @@ def _advice(reason: str) -> tuple[str, str]:
             "the broker's process and its log; advertised.listeners of the broker"
         )
     return (
-        "the broker has stopped or crashed, a request was larger than it takes, or something in between cut the connection",
+        "the broker has stopped or crashed, a request was too large for the broker, or something in between cut the connection",
         ("the broker's log at that time; socket.request.max.bytes; timeouts of load balancers and NAT"),
     )
 
 
 @dataclass
 class _Question:
-    """What a client has asked about one coordinator since the coordinator responded."""
+    """A client's FindCoordinator requests for one coordinator since the coordinator last responded."""
 
     evidence: Evidence = field(default_factory=Evidence)
     by_connection: dict[int, int] = field(default_factory=dict)
     told: str = ""
-    """the coordinator that was named last, or the error"""
+    """the coordinator in the latest response to FindCoordinator, or the error"""
     ended: int = 0
     """when the coordinator responded"""
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no coordinator that responds."""
+        """Tells whether no coordinator responds."""
         often = max(self.by_connection.values(), default=0) >= ASKED or self.evidence.count >= ASKED_IN_ALL
         return often and self.evidence.span >= FOR
 
 
 class MissingCoordinators(Detector):
-    """`coordinator_unreachable`: clients ask for a coordinator again and again, and get no response from it."""
+    """Finds `coordinator_unreachable`: clients ask for a coordinator again and again, and it does not respond."""
 
     events = ("reply", "connection")
 
     def __init__(self) -> None:
         self._asked: Known[tuple[str, Client], _Question] = Known(_Question)
         self._over: Known[tuple[str, Client], _Question] = Known(_Question)
-        """Questions that were answered in the end."""
+        """FindCoordinator requests that got a response in the end."""
         self._problems: Known[int, list[str]] = Known(list)
-        """Why connections to a node failed last, in a list of one."""
+        """The reason of each node's latest failed connection, in a list of one."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -168,7 +168,7 @@ class MissingCoordinators(Detector):
         question.told = ", ".join(row.errors) or str(row.details.get("coordinator", ""))
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The coordinators that are missing, and those that were."""
+        """Yields a finding for each coordinator that is missing or was missing."""
         for (name, client), question in self._asked.items():
             if question.is_missing:
                 yield self._finding(name, client, question, "")

@@ -1,4 +1,4 @@
-"""The form of a detector, and a memory of bounded size for those that follow clients, groups or transactions."""
+"""The base class of detectors, and a memory of bounded size for what a detector follows: clients, groups, transactions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wirebroker.trace.rows import Row
 K = TypeVar("K")
 V = TypeVar("V")
 MOST = 2000
-"""Clients, groups, connections and so on that a detector follows. It forgets those that it has not seen for longest."""
+"""The most clients, groups or connections that a detector follows. Beyond that it forgets the least recently seen."""
 
 
 class Detector(ABC):
-    """Looks for findings of one kind in rows, which come in the order of the trace."""
+    """Looks for findings of one kind. It takes rows in the order of the trace."""
 
     events: ClassVar[tuple[str, ...]] = ()
-    """The events whose rows it takes."""
+    """The detector takes only rows of these events."""
 
     @abstractmethod
     def take(self, number: int, row: Row) -> None:
@@ -28,21 +28,21 @@ class Detector(ABC):
 
     @abstractmethod
     def findings(self, now: int) -> Iterator[Finding]:
-        """What is wrong as of `now`, in ms since the epoch. May be asked at any time, and again."""
+        """Yields the findings as of `now`, in ms since the epoch. Call it at any time and as often as you like."""
 
     def begin_run(self) -> None:  # noqa: B027 - most detectors do not follow connections
-        """Another run begins: numbers of connections begin again."""
+        """Another run begins, in which the numbers of connections start again."""
 
 
 class Known(Generic[K, V]):
-    """States by key, at most `most` of them."""
+    """At most `most` states by key; the least recently used state is forgotten first."""
 
     def __init__(self, make: Callable[[], V], most: int = MOST) -> None:
         self._make, self._most = make, most
         self._states: OrderedDict[K, V] = OrderedDict()
 
     def __getitem__(self, key: K) -> V:
-        """The state of a key, which is made if there is none."""
+        """Returns the state of a key, and makes it if it is missing."""
         state = self._states.get(key)
         if state is None:
             state = self._make()
@@ -59,7 +59,7 @@ class Known(Generic[K, V]):
             self._states.popitem(last=False)
 
     def get(self, key: K) -> V | None:
-        """The state of a key, or None."""
+        """Returns the state of a key, or None."""
         return self._states.get(key)
 
     def pop(self, key: K) -> V | None:
@@ -71,5 +71,5 @@ class Known(Generic[K, V]):
         yield from list(self._states.values())
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """The keys and their states, those that were not seen for longest first."""
+        """Yields the keys and their states, the least recently used first."""
         yield from list(self._states.items())

@@ -1,4 +1,4 @@
-"""The fold: rows in, findings out."""
+"""Reads rows and gives findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DETECTORS: tuple[Callable[[], Detector], ...] = (
 
 
 class Explanation:
-    """Reads the rows of a trace, the oldest first, and tells what is wrong. Its memory does not grow with the trace."""
+    """Reads the rows of a trace, the oldest first, and finds what went wrong. Its memory does not grow with the trace."""
 
     def __init__(self) -> None:
         self._skipped = 0
@@ -31,13 +31,13 @@ class Explanation:
             for event in detector.events:
                 self._takers.setdefault(event, []).append(detector.take)
         self.rows = 0
-        """The rows that were read."""
+        """The number of rows that were read."""
         self.latest = 0
         """The time of the latest row."""
         self._seen: set[str] = set()
 
     def skip(self, rows: int) -> None:
-        """So many of the trace's rows are missing here; they count in the numbers of rows."""
+        """This number of the trace's rows is missing here. The numbers of later rows count them."""
         self._skipped += rows
 
     def take(self, row: Row) -> None:
@@ -59,13 +59,15 @@ class Explanation:
         return self
 
     def findings(self, now: int | None = None) -> list[Finding]:
-        """What is wrong as of `now`, in ms since the epoch, the most important first. None: when the latest row was made."""
+        """Returns the findings as of `now`, the most important first. `now` is in ms since the epoch; None is the time of the
+        latest row.
+        """
         moment = self.latest if now is None else now
         return ranked(finding for detector in self._detectors for finding in detector.findings(moment))
 
     @property
     def blind(self) -> str:
-        """A sentence about what the trace cannot show because of its level, or ""."""
+        """Returns a sentence if the trace's level leaves out what the detectors need, else ""."""
         if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
             return ""
         return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."

@@ -1,4 +1,4 @@
-"""Findings: what a detector has found, with the rows that show it. `KINDS` lists the kinds, the most important first."""
+"""A finding of a detector, with the rows that prove it. `KINDS` lists the kinds, the most important first."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ KINDS: dict[Kind, str] = {
     "coordinator_unreachable": "a group or a transactional id has no coordinator that responds",
     "transaction_timed_out": "a transaction outlived the timeout that its client had asked for, and the broker aborted it",
     "open_transaction": "a transaction is open, and its producer does nothing any more",
-    "poison_record": "a consumer comes back to the same record again and again",
+    "poison_record": "a consumer reads the same record again and again",
     "throttled": "a quota holds a client back",
     "leader_moves": "the leader of a partition moves to and fro",
     "connection_lost": "a broker refuses or resets connections, or cannot be reached",
     "rejoins": "a member leaves its group or is removed from it, and joins again, more than once",
     "retry_storm": "a client gets the same error again and again, many times in a second",
-    "slow_broker": "a broker or the network takes long, without having been asked to wait",
+    "slow_broker": "responses take long although neither client nor quota asked the broker to wait",
     "not_committing": "a consumer of a group reads and does not commit",
 }
-"""Every kind with its meaning. A cause comes before its effects, so that the first finding is the one to mend."""
+"""Every kind with its meaning. A cause precedes its effects, so mend the first finding first."""
 FIRST, LAST = 3, 2
-"""The rows that a finding keeps: of the first ones, and of the latest ones."""
+"""The numbers of first rows and of latest rows that a finding keeps."""
 
 
 class Shown(NamedTuple):
@@ -47,7 +47,7 @@ class Shown(NamedTuple):
 
 
 class Evidence:
-    """The rows that show something: how many there are, and the first and latest of them."""
+    """The rows that prove a finding: their number, and the first and latest of them."""
 
     __slots__ = ("_first", "_last", "count", "first_time", "last_time")
 
@@ -81,11 +81,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, in sentences for people."""
+    """What a detector found, in sentences for people."""
 
     kind: Kind
     sentence: str
-    """what has happened, to whom, how often and when"""
+    """what happened, to which client, how often and when"""
     cause: str
     """the usual cause"""
     look_at: str
@@ -94,7 +94,7 @@ class Finding:
     """the filter (`trace.filters`) that shows more rows"""
     evidence: Evidence
     weight: float = 0.0
-    """which of several findings of one kind matters more"""
+    """of several findings of one kind the one with the larger number comes first"""
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON. `rows` are rows of the trace; `numbers` are their numbers in it, from 1."""

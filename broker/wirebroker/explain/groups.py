@@ -1,4 +1,4 @@
-"""Members that come and go, consumers that do not commit, and records that nobody gets past."""
+"""Members that leave and rejoin, consumers that do not commit, and records that stop a consumer."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from wirebroker.trace.selection import groups_of
 REMOVED = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"))
 HEARTBEATS = frozenset(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"))
 LEAVES = -1
-"""The member epoch of a heartbeat with which a member leaves; −2 for a static one."""
+"""A heartbeat with this member epoch leaves the group; a static member sends −2."""
 OF_MEMBERS = frozenset(("JoinGroup", "SyncGroup", "Heartbeat", *HEARTBEATS))
 OFTEN = 2
-"""Returns of a member that are a finding: one belongs to a deployment."""
+"""This number of rejoins is a finding. One rejoin belongs to a deployment."""
 NAMED = 50
 
 
 @dataclass
 class _Member:
-    """A client's comings and goings in a group."""
+    """How often a client left a group and joined it again."""
 
     evidence: Evidence = field(default_factory=Evidence)
     left: dict[int, tuple[int, ReplyRow]] = field(default_factory=dict)
-    """connections on which it left, and has not joined again"""
+    """connections on which the client has left and not joined again"""
     removed: dict[str, None] = field(default_factory=dict)
     """member ids that the group no longer knows"""
     by_itself: int = 0
@@ -38,7 +38,7 @@ class _Member:
 
 
 class Rejoins(Detector):
-    """`rejoins`: a client leaves a group by itself and joins again on the same connection, or the group has removed it."""
+    """Finds `rejoins`: a client leaves a group by itself and joins again on the same connection, or the group has removed it."""
 
     events = ("reply",)
 
@@ -87,7 +87,7 @@ class Rejoins(Detector):
             member.reasons[reason] = None
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The clients that came back more than once."""
+        """Yields a finding for each client that rejoined more than once."""
         for (group, client), member in self._members.items():
             evidence = member.evidence
             if evidence.count < OFTEN:
@@ -123,7 +123,7 @@ def _leaves(row: ReplyRow) -> bool:
 # Commits
 
 LATE = 65_000
-"""ms of reading without a commit that are a finding: Kafka Connect commits once in 60 s, all others more often."""
+"""Reading for this many ms without a commit is a finding. Kafka Connect commits once in 60 s, all others more often."""
 
 
 @dataclass
@@ -132,22 +132,22 @@ class _Reader:
 
     group: str = ""
     since: int = 0
-    """when it got the first records after the latest commit of its group, 0 for never"""
+    """when the client got the first records after its group's latest commit, 0 for never"""
     ended: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    """errors of commits since then"""
+    """errors of commits after that time"""
     evidence: Evidence = field(default_factory=Evidence)
 
 
 class MissingCommits(Detector):
-    """`not_committing`: members read, and their group commits nothing."""
+    """Finds `not_committing`: members read, and their group commits nothing."""
 
     events = ("reply", "fetch", "connection")
 
     def __init__(self) -> None:
         self._readers: Known[Client, _Reader] = Known(_Reader)
         self._committed: Known[str, list[int]] = Known(list)
-        """When each group committed last, in a list of one."""
+        """The time of each group's latest commit, in a list of one."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -180,7 +180,7 @@ class MissingCommits(Detector):
                 known.ended = row.time
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The members that read for long without a commit."""
+        """Yields a finding for each member that has read for long without a commit."""
         for client, reader in self._readers.items():
             length = (reader.ended or now) - reader.since
             if not reader.since or length < LATE:
@@ -199,15 +199,15 @@ class MissingCommits(Detector):
             )  # fmt: skip
 
 
-# Records that nobody gets past
+# Records that stop a consumer
 
 RETURNS = 3
-"""Times that a consumer comes back to an offset, which are a finding."""
+"""A finding if a consumer returns to an offset this many times."""
 WITHIN = 10 * MINUTE
 OFFSETS = 8
-"""Offsets of a partition that are followed."""
+"""The number of offsets of a partition that the detector follows."""
 DELIVERIES = 3
-"""Deliveries to a share group that are a finding."""
+"""This number of deliveries to a share group is a finding."""
 
 
 @dataclass
@@ -226,13 +226,15 @@ class _Position:
 
 
 class PoisonRecords(Detector):
-    """`poison_record`: a member reads from the same offset again and again, or a share group gets a record again and again."""
+    """Finds `poison_record`: a member reads from the same offset again and again, or a share group gets a record again and
+    again.
+    """
 
     events = ("fetch", "reply", "share")
 
     def __init__(self) -> None:
         self._groups: Known[Client, dict[str, None]] = Known(dict)
-        """The groups of each client: several mean that many consumers have one client id."""
+        """The groups of each client. Several groups mean that several consumers have one client id."""
         self._positions: Known[tuple[Client, str, int], _Position] = Known(_Position)
         self._shared: Known[tuple[str, str, int, int], Evidence] = Known(Evidence)
 
@@ -272,7 +274,7 @@ class PoisonRecords(Detector):
             position.returns.popitem(last=False)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The offsets to which consumers come back."""
+        """Yields a finding for each offset to which a consumer returns again and again."""
         for (client, topic, partition), position in self._positions.items():
             for offset, seen in position.returns.items():
                 if seen.evidence.count > RETURNS:

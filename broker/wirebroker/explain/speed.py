@@ -1,4 +1,4 @@
-"""Brokers and networks that are slow, clients that try again and again, and leaders that move to and fro."""
+"""Slow brokers and networks, clients that retry again and again, and leaders that move to and fro."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wirebroker.trace.rows import ConnectionRow, LeaderRow, ReplyRow, RequestRow
 SLOW = 2 * SECOND
 VERY_SLOW = 4 * SECOND
 OFTEN = 3
-"""Responses that are slow, or one that is very slow, are a finding."""
+"""Several slow responses are a finding, and so is a single very slow response."""
 LONG_POLLS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
-"""Requests that wait for something else than the broker's work."""
+"""Requests that wait for something other than the broker's work."""
 MAYBE_SILENT = "Produce"
-"""The API whose requests get no response with acks=0, which a row does not tell."""
+"""Requests of this API get no response with acks=0, and a row does not show acks."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class _Slow:
 
 
 class SlowBrokers(Detector):
-    """`slow_broker`: by node. What the client or a quota asked for does not count."""
+    """`slow_broker`: by node. Waiting that the client or a quota asked for does not count."""
 
     events = ("reply", "request", "connection")
 
@@ -77,7 +77,7 @@ class SlowBrokers(Detector):
         slow.upstream += max(row.upstream_us // 1000 - row.waited, 0) if row.upstream_us >= 0 else took
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The nodes that were slow, and those that have not answered for long."""
+        """Yields a finding for each node that responded slowly, or has not responded for long."""
         silent = self._silent(now)
         for node, slow in self._slow.items():
             if slow.evidence.count >= OFTEN or slow.longest >= VERY_SLOW:
@@ -135,13 +135,13 @@ def _when(evidence: Evidence) -> str:
 
 WINDOW = 10 * SECOND
 STORM = 20
-"""Equal errors of a client within the window that are a finding."""
+"""This number of equal errors of a client within the window is a finding."""
 PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
-"""Errors that clients are meant to meet with many quick retries."""
+"""Errors after which clients rightly retry often and quickly."""
 QUIET = frozenset(("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "UNSUPPORTED_VERSION", "NONE"))
-"""Errors that are part of the protocol, or of other findings."""
+"""Errors that are part of the protocol's normal course, or belong to other findings."""
 REFRESHES = 60
-"""Responses to Metadata within the window that are a finding."""
+"""This number of Metadata responses within the window is a finding."""
 ADVICE = {
     "NOT_ENOUGH_REPLICAS": ("fewer replicas are in sync than min.insync.replicas", "the other brokers; min.insync.replicas"),
     "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or not yet on this broker", "the topic's name; "
@@ -149,7 +149,7 @@ ADVICE = {
     "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that does not lead the partition any more, and gets no newer metadata",
      "Metadata of the client (--where api=Metadata); the leader of the partition"),
     "LEADER_NOT_AVAILABLE": ("the partition has no leader", "kafka-topics.sh --describe --unavailable-partitions"),
-    "OUT_OF_ORDER_SEQUENCE_NUMBER": ("a batch before it never arrived or was lost; the client cannot recover",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": ("an earlier batch never arrived or was lost; the client cannot recover",
      "the timeline of the producer: trace show --timeline"),
     "CONCURRENT_TRANSACTIONS": ("the earlier transaction of this id does not end", "its coordinator, and the brokers that lead "
      "its partitions: the markers do not get there"),
@@ -161,14 +161,14 @@ ADVICE = {
 @dataclass
 class _Storm:
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
-    """the times of the latest ones"""
+    """the times of the latest errors"""
     evidence: Evidence = field(default_factory=Evidence)
     raged: bool = False
     messages: dict[str, None] = field(default_factory=dict)
     about: tuple[str, ...] = ()
     connection: int = -1
     connections: int = 0
-    """how often it came on another connection than the one before"""
+    """how often the error came on another connection than the previous error"""
 
     def add(self, number: int, row: ReplyRow, limit: int) -> None:
         """Add the next one."""
@@ -187,7 +187,7 @@ class _Storm:
 
 
 class RetryStorms(Detector):
-    """`retry_storm`: by client, API and error."""
+    """Finds `retry_storm`, by client, API and error."""
 
     events = ("reply",)
 
@@ -204,7 +204,7 @@ class RetryStorms(Detector):
             self._storms[client_of(row), row.api, ""].add(number, row, REFRESHES)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The storms that have raged."""
+        """Yields a finding for each retry storm."""
         for (client, api, error), storm in self._storms.items():
             if not storm.raged:
                 continue
@@ -217,7 +217,7 @@ class RetryStorms(Detector):
             if not error:
                 sentence = f"{capital(str(client))} asked for {api} {count}, without an error."
             cause, look_at = ADVICE.get(
-                error, ("the client tries again without a change of what is wrong", "the error; retry.backoff.ms of the client")
+                error, ("the client retries before the cause is gone", "the error; retry.backoff.ms of the client")
             )
             if not error:
                 cause = "the client looks for a leader or a broker that it cannot reach, and asks for new metadata each time"
@@ -234,7 +234,7 @@ class RetryStorms(Detector):
 # Leaders
 
 MOVES = 3
-"""Moves of a leader that are a finding: a restart of its broker makes two, away and back."""
+"""This number of moves of a leader is a finding. A restart of its broker makes two moves, away and back."""
 MOVED_WITHIN = 5 * MINUTE
 
 
@@ -247,7 +247,7 @@ class _Moves:
 
 
 class LeaderMoves(Detector):
-    """`leader_moves`: partitions whose leader comes back to where it was, and goes again."""
+    """Finds `leader_moves`: partitions whose leader moves back and then away again."""
 
     events = ("leader",)
 
@@ -269,7 +269,7 @@ class LeaderMoves(Detector):
             moves.restless = True
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """One finding for all partitions with the same leaders."""
+        """Yields one finding for all partitions with the same leaders."""
         for (topic, partition), moves in self._moves.items():
             if moves.restless:
                 nodes = ", ".join(str(leader) for _, leader in moves.leaders)

@@ -1,4 +1,4 @@
-"""Transactions that outlived their timeout, and transactions that are open although nobody goes on with them."""
+"""Transactions that outlived their timeout, and open transactions whose producer does nothing any more."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow,
 from wirebroker.trace.selection import transactions_of
 
 ENDS = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"))
-"""What a producer gets whose transaction the coordinator has aborted."""
+"""A producer gets these errors after the coordinator has aborted its transaction."""
 BEGINS = frozenset(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce"))
 ABORTED = frozenset(("PrepareAbort", "PrepareEpochFence", "CompleteAbort"))
 SWEEP = 10 * SECOND
 """How late a coordinator may be: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 IDLE = 5 * SECOND
-"""ms without a request after which an open transaction that holds back readers is a finding."""
+"""An open transaction that holds back readers is a finding if its producer sent nothing for this many ms."""
 STUCK = 15 * SECOND
-"""ms for which a last stable offset stands still before an unknown transaction is a finding."""
+"""An unknown transaction is a finding if the last stable offset has stood still for this many ms."""
 NAMED = 8
 MOST_WRITERS = 100
 MOST_ENDED = 100
@@ -30,7 +30,7 @@ Partition = tuple[str, int]
 
 @dataclass
 class _Transaction:
-    """What is known of a transactional id."""
+    """The state of a transactional id, as far as the trace shows it."""
 
     client: Client = NOBODY
     producer_id: int = -1
@@ -73,7 +73,7 @@ class _Ended:
 
 @dataclass
 class _Stable:
-    """The last stable offset of a partition, since when it is the same, and how far readers could read without it."""
+    """A partition's last stable offset, the time since which it has not changed, and the high watermark."""
 
     offset: int = -1
     since: int = 0
@@ -91,7 +91,7 @@ class Transactions(Detector):
         self._names: Known[int, list[str]] = Known(list)
         """The transactional id of a producer id, in a list of one."""
         self._writers: Known[Partition, dict[str, None]] = Known(dict)
-        """The transactional ids that have written to a partition, the latest last."""
+        """The transactional ids that have written to a partition, ordered by their latest write."""
         self._ended: list[_Ended] = []
         self._stable: Known[Partition, _Stable] = Known(_Stable)
 
@@ -164,7 +164,7 @@ class Transactions(Detector):
                 writers.pop(next(iter(writers)))
 
     def _failed(self, known: _Transaction, name: str, number: int, row: Row, error: str) -> None:
-        """An error after the timeout: the coordinator has aborted the transaction, and raised the epoch."""
+        """An error after the timeout shows that the coordinator has aborted the transaction and raised the epoch."""
         if not error or not known.began:
             return
         known.evidence.add(number, row)
@@ -178,7 +178,7 @@ class Transactions(Detector):
             self._ended.append(ended)
 
     def _changed(self, number: int, row: TransactionRow) -> None:
-        """A broker of ours: the coordinator itself says when it aborts a transaction."""
+        """A wirebroker's trace has a row for each transaction that the coordinator aborts."""
         known = self._known.get(row.transactional_id)
         if known is None or not known.began or known.aborted or row.state not in ABORTED:
             return
@@ -204,7 +204,7 @@ class Transactions(Detector):
                     known.evidence.add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """The transactions that have timed out, and those that are open."""
+        """Yields a finding for each transaction that timed out or hangs open."""
         for ended in self._ended:
             yield _timed_out(ended, now)
         open_on: set[Partition] = set()
@@ -223,7 +223,7 @@ class Transactions(Detector):
                 yield _unknown(place, stable)
 
     def _is_left(self, known: _Transaction, now: int) -> bool:
-        """Whether nobody goes on with an open transaction."""
+        """Tells whether an open transaction's producer does nothing any more."""
         if known.closed:
             return True
         idle = now - known.active

@@ -34,7 +34,7 @@ class Client(NamedTuple):
 
 
 def client_of(row: Row) -> Client:
-    """The client of a row; "" stands for what the row does not tell."""
+    """Returns the client of a row; a name that the row does not have is ""."""
     return Client(getattr(row, "principal", ""), getattr(row, "client_id", "") or "", getattr(row, "client_host", ""))
 
 
@@ -64,25 +64,25 @@ def at(time: int) -> str:
 
 
 def between(first: int, last: int) -> str:
-    """When it was: at a time, or between two."""
+    """Returns "at TIME" or "between TIME and TIME"."""
     return f"at {at(first)}" if last - first < SECOND else f"between {at(first)} and {at(last)}"
 
 
 def number_in(details: Mapping[str, str | int], name: str, default: int = 0) -> int:
-    """The number of this name in the details of a row, or the default if there is none."""
+    """Returns the number of this name in a row's details, or the default."""
     value = details.get(name)
     return value if isinstance(value, int) else default
 
 
 def shell(name: str) -> str:
-    """A name that a client has chosen, as a word of a command that people copy."""
+    """Quotes a name that a client chose, for a shell command that people copy."""
     return shlex.quote(name)
 
 
 def equal(field: str, value: object) -> str:
     """The filter for rows whose field has this value."""
     text = str(value)
-    if '"' in text or not text.isprintable():  # a filter cannot quote the one, nobody can type the other
+    if '"' in text or not text.isprintable():  # not to be quoted, or not to be typed
         typed = "".join(each if each.isprintable() and each != '"' else "\n" for each in text)
         return f'{field}~"{max(typed.splitlines(), key=len, default="")}"'
     return f"{field}={text}" if text and all(each.isalnum() or each in "-_.:/" for each in text) else f'{field}="{text}"'

@@ -18,12 +18,12 @@ Numbered = tuple[int, Row]
 MOST_LINES = 400
 """The largest number of lines of a sequence diagram."""
 LATEST = 400
-"""The number of rows that are drawn if nobody asks for more."""
+"""The default number of rows in a picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody wants to see: rows by their numbers (0: from the first, to the last), a width in px, and the subject."""
+    """A requested picture: the numbers of its first and last row (0: the first and last of all), its width in px, its subject."""
 
     first: int = 0
     last: int = 0

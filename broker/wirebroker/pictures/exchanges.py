@@ -1,4 +1,4 @@
-"""From rows of the trace to steps: an arrow for each request and response, and a note for each change, in the order of time."""
+"""Turns rows of the trace into steps in the order of time: an arrow for each request and response, a note for each change."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ IDLE = frozenset((
     "ApiVersions", "Fetch", "ShareFetch", "GetTelemetrySubscriptions", "Heartbeat", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "Metadata", "SaslHandshake", "SaslAuthenticate", "Connect", "Disconnect",
 ))  # fmt: skip
-"""The requests of a client that only waits or connects, unless they fail or bring records."""
+"""Requests of a client that only waits or connects. Such a request is quiet unless it fails or brings records."""
 USUAL = frozenset(("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"))
-"""Errors that belong to the usual course of things."""
+"""Errors in the usual course of events."""
 ASKED, ANSWERED, NOTED = ">", "<", "-"
 QUIET, PLAIN, STRIKING = 0, 1, 2
-"""How much a step interests the reader: quiet steps are folded first, striking steps last."""
+"""How important a step is: quiet steps are folded first, important steps last."""
 
 
 @dataclass(slots=True)
@@ -54,12 +54,12 @@ class Step:
     api: str
     words: str
     kind: str
-    """the class of its colour"""
+    """the CSS class of its colour"""
     interest: int = PLAIN
     is_lost: bool = False
-    """whether a fault keeps it from arriving"""
+    """a fault keeps it from arriving"""
     rows: list[int] = field(default_factory=list)
-    """the numbers of the other rows about it"""
+    """the numbers of its other rows"""
     spans: tuple[int, int, int, int] = (-1, -1, -1, -1)
     """the first and the last sequence, and the first and the last offset, of a batch that was stored"""
     place: str = ""
@@ -213,7 +213,7 @@ class _Reader:
         return made
 
     def _finish(self, exchange: _Exchange) -> None:
-        """Word the request and its response, from all that is known about them."""
+        """Write the words of the request and its response from all their rows."""
         asked, answered = exchange.asked, exchange.answered
         if exchange.batches or exchange.faults:
             _word_batches(exchange)
@@ -228,7 +228,7 @@ class _Reader:
             asked.interest = answered.interest = level
 
     def _struck(self, exchange: _Exchange) -> None:
-        """Show where the faults struck: at the request, at the response, or on the way."""
+        """Show where a fault acted: on the request, on the response, or between them."""
         asked, answered, fault = exchange.asked, exchange.answered, exchange.faults[-1]
         rules = ", ".join(dict.fromkeys(f"{each.kind}" for each in exchange.faults))
         asked.interest = STRIKING
@@ -255,7 +255,7 @@ class _Reader:
 
 
 def fault_number(exchange: _Exchange) -> int:
-    """Returns the number of the last row about an exchange."""
+    """Returns the number of an exchange's last row."""
     return exchange.asked.rows[-1] if exchange.asked.rows else exchange.asked.number
 
 

@@ -1,4 +1,6 @@
-"""A group as swimlanes: who had which partition when, rebalances, and the heartbeats of each member. Time goes to the right."""
+"""A group as swimlanes: the owner of each partition over time, rebalances, and the heartbeats of each member. Time goes to the
+right.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ class Member:
     left: int = -1
     beats: list[int] = field(default_factory=list)
     events: list[tuple[int, str, str]] = field(default_factory=list)
-    """errors and requests of note: time, words, class"""
+    """errors and notable requests: time, words, class"""
     had: dict[str, int] = field(default_factory=dict)
-    """the partitions that it has, since when"""
+    """its partitions, and the time from which the member has each"""
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class Story:
 
 
 def groups(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
-    """Draws a group. What members had before `first` is drawn from the first row's time on."""
+    """Draws a group. Partitions that members had before row `first` are drawn from the first row's time on."""
     window = next((each for each in rows if each[0] >= first), None)
     last = rows[-1] if rows else None
     rows = [
@@ -117,7 +119,7 @@ def _reply(story: Story, row: ReplyRow) -> None:
 
 
 def _assign(story: Story, key: str, time: int, partitions: Sequence[str]) -> None:
-    """The member has these partitions from now on, and nobody else has."""
+    """From now on only this member has these partitions."""
     for other, member in story.members.items():
         for each in list(member.had):
             if (other == key) != (each in partitions):
@@ -141,7 +143,7 @@ class _Drawing:
         self.left, self.right = (150 if width >= 640 else 84), width - 12
 
     def x(self, time: int) -> float:
-        """The place of a time."""
+        """Returns the x of a time."""
         time = min(max(time, self.began), self.ended)
         return self.left + (time - self.began) / (self.ended - self.began) * (self.right - self.left)
 
@@ -170,7 +172,7 @@ class _Drawing:
         return [text(8, y - 4 + LANE / 2, words, "say dim"), line(self.left, y + LANE - 12, self.right, y + LANE - 12, "rule")]
 
     def _rebalances(self, y: float, bottom: float) -> Iterator[Mark]:
-        """A band for each time that the group was not stable, and the generations between."""
+        """Draw a band for each rebalance, and the generations between the bands."""
         drawn = -99.0
         began: int | None = None
         for (time, state, generation), (until, _, _) in pairwise([*self.story.states, (self.ended, "", 0)]):

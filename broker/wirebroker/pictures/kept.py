@@ -1,4 +1,4 @@
-"""The rows of a running trace that pictures are drawn from: more than the trace's ring has, from the first picture on."""
+"""Keeps rows of a running trace for pictures. From the first picture on it keeps more rows than the trace's ring."""
 
 from __future__ import annotations
 

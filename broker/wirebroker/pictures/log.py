@@ -16,10 +16,10 @@ from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, Rep
 Numbered = tuple[int, Row]
 LEFT = 92
 MOST_LINES = 12
-"""The largest number of readers and groups that are drawn: those that moved last."""
+"""The largest number of readers and groups that are drawn; the latest to move are chosen."""
 TALLEST = 620
 MOST_BATCHES = 1000
-"""The number of batches from which on neighbours share a mark."""
+"""With this many batches or more, neighbours share a mark."""
 ENDS = {"CompleteCommit": ("committed", "good"), "CompleteAbort": ("aborted", "bad")}
 
 
@@ -32,11 +32,11 @@ class Batch:
     row: ProduceRow
     faults: list[str] = field(default_factory=list)
     at: int = 0
-    """the end of the log when it came"""
+    """the log's end offset when the batch arrived"""
     more: int = 0
-    """the number of batches that were stored after it and share its mark"""
+    """the number of later batches that share its mark"""
     until: int = -1
-    """the last offset of those"""
+    """the last offset of these later batches"""
 
     @property
     def first(self) -> int:
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def producer(self) -> str:
-        """Who wrote it, in words."""
+        """Returns the writer's name in words."""
         name = self.row.client_id or "(no client id)"
         return f"{name}, producer {self.row.producer_id}" if self.row.producer_id >= 0 else f"{name}, no producer id"
 
@@ -70,27 +70,27 @@ class Transaction:
 
 @dataclass(slots=True)
 class Story:
-    """What happened to one partition."""
+    """The events of one partition."""
 
     batches: list[Batch] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     markers: list[tuple[int, str]] = field(default_factory=list)
     """offsets of the ends of transactions, and their states"""
     moves: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
-    """positions over the log: time and offset, by what it is and whose"""
+    """lines over the log as (time, offset), by their kind and their owner"""
     notes: list[tuple[int, str, str, int]] = field(default_factory=list)
-    """time, words, class, and the end of the log then"""
+    """time, words, class, and the log's end offset at that time"""
     end: int = 0
 
     def moved(self, kind: str, name: str, time: int, offset: int) -> None:
-        """Note a position, if it is another one than before."""
+        """Note a position unless it equals the latest one."""
         moves = self.moves.setdefault((kind, name), [])
         if offset >= 0 and (not moves or moves[-1][1] != offset):
             moves.append((time, offset))
 
 
 def partitions_in(rows: Sequence[Numbered]) -> dict[str, int]:
-    """Returns the partitions of which there is a picture, with their batches; the one with the most rows first."""
+    """Returns the partitions that can be drawn, with their batches; the partition with the most rows comes first."""
     batches = Counter((row.topic, row.partition) for _, row in rows if isinstance(row, ProduceRow))
     fetches = Counter((row.topic, row.partition) for _, row in rows if isinstance(row, FetchRow))
     found = sorted({*batches, *fetches}, key=lambda key: (-3 * batches[key] - fetches[key], key))
@@ -98,7 +98,7 @@ def partitions_in(rows: Sequence[Numbered]) -> dict[str, int]:
 
 
 def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
-    """Draws a partition. Of the rows before `first` only the state counts that they leave."""
+    """Draws a partition. Rows before `first` are not drawn; they only set the state at the beginning."""
     counts = partitions_in(rows)
     choices, chosen = list(counts), of if of in counts else next(iter(counts), "")
     story = _read(rows, first, chosen, counts.get(chosen, 0) // MOST_BATCHES)
@@ -111,7 +111,7 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
 
 
 def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
-    """What happened; `share` is how many more batches, stored one after the other, a mark may stand for."""
+    """Collects the events of a partition. A mark may stand for `share` more batches that were stored one after the other."""
     topic, _, index = name.rpartition("-")
     partition = int(index) if index.isdigit() else -1
     story, open_, struck, transactional = Story(), {}, {}, {}  # type: ignore[var-annotated]
@@ -213,7 +213,7 @@ def _committed(story: Story, row: ReplyRow, name: str) -> None:
 
 
 def _since(story: Story, first: int, began: int) -> Story:
-    """The story from a row on, with the positions that were reached before."""
+    """Returns the events from a row on, with the positions that were reached before it."""
     story.batches = [batch for batch in story.batches if batch.number >= first]
     story.transactions = [each for each in story.transactions if each.ended < 0 or each.ended >= began]
     story.notes = [each for each in story.notes if each[0] >= began]
@@ -310,7 +310,7 @@ class _Drawing(Ribbon):
                 yield text(self.left - 8, drawn + 4, clock if self.left > 60 else clock[6:], "end say dim")
 
     def _paths(self) -> list[tuple[str, str, str, str]]:
-        """The lines that are drawn: what, whose, its class, its words."""
+        """Returns the lines to draw: kind, owner, CSS class, words."""
         moves = self.story.moves
         found = (
             [("log end", "", "dim", "log end")]
@@ -403,7 +403,7 @@ class _Drawing(Ribbon):
                 yield from label(self.left + 6, y, fitted(words, self.right - self.left - 20), kind)
 
     def _keys(self, y: float) -> tuple[list[Mark], float]:
-        """What the lines are, and where they end."""
+        """Write at the end of each line what it shows."""
         marks: list[Mark] = []
         x, room = float(self.left), (self.right - self.left) / (2 if self.width >= 700 else 1)
         for kind, name, colour, words in self._paths():
@@ -427,7 +427,7 @@ def _title(batch: Batch) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """The points without those that lie within half a px of the one before."""
+    """Returns the points, except those within half a px of the point before."""
     before = -9.0, -9.0
     for point in points:
         if abs(point[0] - before[0]) >= 0.5 or abs(point[1] - before[1]) >= 0.5:

@@ -1,4 +1,4 @@
-"""Marks, of which pictures consist, and pictures as SVG.
+"""Marks, the parts of a picture, and pictures as SVG.
 
 A mark holds the texts of strangers as they are. `svg` escapes them, and the live page makes them text nodes, so a name never
 becomes markup. Lengths are px.
@@ -15,7 +15,7 @@ from zlib import crc32
 from kafkawire.printable import printable, printable_lines
 
 LETTER = 6.65
-"""The width of a letter of 11 px."""
+"""The width in px of a letter of 11 px."""
 LINE = 18
 """The height of a line of text with its space."""
 NARROWEST, WIDEST = 320, 4000
@@ -61,7 +61,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture of the rows from `first` to `last`, which are their numbers, of all rows that are there."""
+    """A picture of the rows with numbers from `first` to `last`."""
 
     kind: str
     title: str
@@ -73,7 +73,7 @@ class Picture:
     choices: Sequence[str] = field(default=())
     """the partitions, groups or producers of which there is such a picture"""
     choice: str = ""
-    """which of them this is"""
+    """the partition, group or producer of this picture"""
 
 
 def svg(picture: Picture) -> str:

@@ -14,7 +14,7 @@ BAR = 3
 
 
 def overview(rows: Sequence[tuple[int, Row]], width: int = 1000, first: int = 0, last: int = 0) -> Picture:
-    """Draws how many rows came, over the numbers of the rows, and marks those from `first` to `last`."""
+    """Draws a histogram of rows by their numbers, and marks the window from `first` to `last`."""
     if not rows:
         return Picture("overview", "all rows", width, HEIGHT, [text(4, 24, "no row yet", "say dim")])
     low, high = rows[0][0], rows[-1][0]

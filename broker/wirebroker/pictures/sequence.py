@@ -1,7 +1,7 @@
 """The sequence diagram: a lane for each client and each broker, time downward, an arrow for each request and response.
 
-What is idle is folded. If there are still more steps than lines, alike steps in a row share an arrow that has their number, and
-what failed or met a fault keeps an arrow of its own as long as possible.
+Idle stretches are folded. If there are still more steps than lines, alike steps in a row share an arrow with their number. A
+step that failed or met a fault keeps an arrow of its own as long as possible.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from wirebroker.trace.rows import FaultRow, ReplyRow, RequestRow, Row
 MOST_CLIENTS, MOST_BROKERS = 10, 6
 """The largest numbers of lanes; other clients and brokers share the last lane."""
 DETAILED = 20_000
-"""The largest number of rows whose steps are read one by one. A window with more rows is counted."""
+"""The largest number of rows whose steps are read one by one. In a larger window rows are only counted."""
 PAUSE_MS = 1000
 """A pause of this length between two lines is shown."""
 TOP = 34
 GAP = 210
-"""The smallest width of the middle, where the words are."""
+"""The smallest width in px of the middle column, which has the words."""
 OTHERS = "others"
 MOST_NOTES = 4
-"""The largest number of notes between two arrows that are not folded."""
+"""More notes than this between two arrows are folded."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A request and its response, which follows at once, on one line."""
+    """A request and the response right after it, on one line."""
 
     asked: Step
     answered: Step
@@ -114,7 +114,7 @@ def sequence(rows: Sequence[tuple[int, Row]], width: int = 1000, lines: int = 60
 
 
 def _folded(steps: Sequence[Step], lines: int) -> list[Line]:
-    """Fold what is idle; then draw pairs; fold alike steps in a row; everything between striking steps; and those, too."""
+    """Fold idle steps; then draw pairs; then fold alike steps in a row, steps between important ones, and at last these too."""
     for fold in (_without_idle, _pairs, _alike, _between, _pieces):
         drawn = list(fold(steps, lines))
         if len(drawn) <= lines or (fold is _between and len(drawn) <= 2 * lines):
@@ -155,7 +155,7 @@ def _alike(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _between(steps: Sequence[Step], lines: int) -> Iterator[Line]:
-    """Fold the steps between striking steps."""
+    """Fold the steps between important steps."""
     for striking, each in groupby(steps, key=lambda step: step.interest == STRIKING):
         run = list(each)
         yield from run if striking else _in_pieces(run, max(4 * len(steps) // lines, 1))
@@ -178,7 +178,7 @@ def _pieces(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _folds(steps: Sequence[Step]) -> Iterator[Line]:
-    """Yields one fold for each client and broker among the steps. A step that is alone stays as it is, and so do few notes."""
+    """Yields one fold for each client and broker among the steps. A single step and a few notes are not folded."""
     found: dict[tuple[Lane | None, Lane | None], list[Step]] = {}
     for step in steps:
         found.setdefault((step.client, step.broker), []).append(step)
@@ -209,7 +209,7 @@ def _add(fold: Fold, step: Step) -> None:
 
 
 def _counted(rows: Sequence[tuple[int, Row]], lines: int) -> Iterator[Fold]:
-    """Yields folds of very many rows, in pieces of equal length, without a step for each."""
+    """Yields folds of very many rows in pieces of equal length, without making a step for each row."""
     length = -(-len(rows) // max(lines // 2, 1))
     has_requests = any(isinstance(row, RequestRow) for _, row in rows[:length])
     for at in range(0, len(rows), length):
@@ -257,7 +257,7 @@ def words_of(fold: Fold) -> str:
 
 
 class _Lanes:
-    """Where the lanes stand: clients on the left, brokers on the right, and the words between them."""
+    """Places the lanes: clients on the left, brokers on the right, and the words between them."""
 
     def __init__(self, drawn: Iterable[Line], width: int) -> None:
         seen = dict.fromkeys(lane for each in drawn for lane in (each.client, each.broker) if lane is not None)
@@ -301,7 +301,7 @@ class _Lanes:
             yield line(self.x[lane], self.top - 8, self.x[lane], height, "rule" if lane in self.brokers else "rule dashed")
 
     def heads(self) -> Mark:
-        """The names of the lanes; narrow lanes have upright names."""
+        """Draw the names of the lanes, upright if the lanes are narrow."""
         marks, room = [rect(0, 0, self.width, self.top - 4, "back")], self.step - 6
         for lane in (*self.clients, *self.brokers):
             x, tall, kind = self.x[lane], self.top - 12, self.colour(lane)
@@ -364,7 +364,7 @@ def _pause(ms: int, y: float, lanes: _Lanes) -> list[Mark]:
 
 
 def _wait(asked: Step, y: float, end: float, lanes: _Lanes) -> list[Mark]:
-    """A bar on the broker's lane while a request waits for its response."""
+    """Draw a bar on the broker's lane while a request waits for its response."""
     x = lanes.of(asked.broker)
     if x is None or end - y <= LINE:
         return []
@@ -411,7 +411,7 @@ def _hit(y: float, lanes: _Lanes) -> Mark:
 
 
 def _arrow(start: float, stop: float, y: float, kind: str, is_lost: bool) -> list[Mark]:
-    """An arrow; a lost one ends with a cross."""
+    """Draw an arrow; a lost request or response ends with a cross."""
     side = 1 if stop > start else -1
     shaft = line(start + side * 4, y, stop - side * 2, y, f"stroke {kind}")
     if is_lost:
@@ -458,7 +458,7 @@ def _fold_words(fold: Fold, extras: Iterable[tuple[str, str]], y: float, lanes: 
 
 
 def _both_ways(client: float, broker: float, y: float, kind: str, count: int) -> list[Mark]:
-    """A line for several exchanges, the thicker the more there are."""
+    """Draw a line for several exchanges; more exchanges make it thicker."""
     thick = min(1 + len(str(max(count, 1))) * 2, 11)
     return [
         rect(client + 6, y - thick / 2, broker - client - 12, thick, f"tint {kind}", "", 2),
@@ -467,7 +467,7 @@ def _both_ways(client: float, broker: float, y: float, kind: str, count: int) ->
 
 
 def _heads(client: float, broker: float, y: float, kind: str) -> list[Mark]:
-    """The heads of an arrow with two."""
+    """Draw the two heads of an arrow."""
     return [
         path([(x + side * 8, y - 3.5), (x + side, y), (x + side * 8, y + 3.5)], f"fill {kind}", close=True)
         for x, side in ((client, 1), (broker, -1))

@@ -1,4 +1,4 @@
-"""A producer's window: each batch that arrives, and the five latest, which move to the left until they are forgotten."""
+"""A producer's window: each arriving batch, and the five latest batches, which move to the left until they are forgotten."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Span = tuple[int, int]
 WINDOW = 5
 """The number of batches that Kafka remembers of a producer on a partition."""
 RUN = 8
-"""The number of accepted batches in a row from which on those in the middle share a line."""
+"""In a run of at least this many accepted batches those in the middle share a line."""
 TOP = 40
 
 
@@ -30,11 +30,11 @@ class Arrival:
     """the batches, oldest first, each with its ordinal number"""
     forgotten: Span | None
     folded: int = 0
-    """the number of accepted batches that this line stands for"""
+    """the number of accepted batches on this line"""
 
 
 def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: str) -> Picture:
-    """Draws the window of one producer on one partition. Of the rows before `first` only the window counts that they leave."""
+    """Draws the window of one producer on one partition. Rows before `first` are not drawn; they only fill the window."""
     counts: dict[tuple[str, int, int], int] = {}
     for _, row in rows:
         if isinstance(row, ProduceRow) and row.producer_id >= 0:

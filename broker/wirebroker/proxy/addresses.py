@@ -22,11 +22,11 @@ CARRIERS = {
     KEYS["Metadata"]: 0, KEYS["FindCoordinator"]: 0, KEYS["DescribeCluster"]: 0, KEYS["Produce"]: 10, KEYS["Fetch"]: 16,
     KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0,
 }  # fmt: skip
-"""The APIs whose responses carry addresses, and since which version (KIP-951 for Produce and Fetch)."""
+"""The APIs whose responses carry addresses, with the first version that carries them (KIP-951 for Produce and Fetch)."""
 PRODUCE_BY_ID = 13
 """Since this version, responses to Produce have topic ids."""
 LONG = 128
-"""A length from this value on takes more than one byte."""
+"""A length of at least this value takes more than one byte."""
 PARTITION = 30
 """Bytes of a partition in a response to Produce, from its index to its log start offset."""
 UNREMARKABLE = b"\1\0\0"
@@ -42,9 +42,9 @@ def carries_addresses(key: int, version: int) -> bool:
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Whether a response to Produce, from version 10 on and with its size, has no tagged field, and so names no node.
+    """Tells whether a response to Produce (version 10 or newer, with its size) names no node, as it has no tagged field.
 
-    Nearly all responses are like that, and to decode them takes longer than all else that forwarding does. False, too, if it
+    Nearly all responses name no node, and decoding is the slowest part of forwarding. False, too, if it
     would take long to find out.
     """
     try:
@@ -73,16 +73,17 @@ def names_no_node(response: memoryview, version: int) -> bool:
 class NamelessResponses:
     """Recognises responses to Produce that name no node.
 
-    Responses to one producer are alike in all but the fields of their partition, so the last one is compared with first.
+    Responses to one producer are alike in all but the fields of their partition, so a response is compared with the last one
+    first.
     """
 
     def __init__(self) -> None:
         self._version, self._size, self._behind = -1, 0, 0
         self._start = self._end = b""
-        """Two parts of the last response that named one partition: byte 8 up to its fields, and what follows them."""
+        """Two parts of the last response with one partition: from byte 8 to the partition's fields, and the rest after them."""
 
     def includes(self, response: memoryview, version: int) -> bool:
-        """Whether this response, with its size, names no node; false, too, if it would take long to find out."""
+        """Tells whether this response (with its size) names no node. False also if it would take long to find out."""
         start = self._start
         if (
             version == self._version
@@ -101,7 +102,7 @@ class NamelessResponses:
 
 
 def redirect(response: Message, locate: Locate) -> bool:
-    """Replace the addresses in a response by those of the proxy. Returns whether one has changed."""
+    """Replace the addresses in a response by those of the proxy. Returns True if an address has changed."""
     changed = False
     for node in _nodes(response):
         if node.host:  # FindCoordinator leaves it empty if there is no coordinator
@@ -120,7 +121,7 @@ def _nodes(response: Any) -> Iterator[Any]:
 
 
 def limit_versions(response: ApiVersionsResponse) -> bool:
-    """Offer no version of the seven APIs that this proxy cannot read. Returns whether something has changed."""
+    """Offer no version of the seven APIs that this proxy cannot read. Returns True if a version has changed."""
     changed = False
     for offered in response.api_keys:
         if offered.api_key in CARRIERS:

@@ -1,4 +1,4 @@
-"""Memory with a limit for what clients name: they may invent as many names as they like, and as long ones."""
+"""Memory with a limit for names, because clients may invent any number of names of any length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, ValuesView
 from typing import Generic, TypeVar
 
 LONGEST = 1_000
-"""The characters that are kept of a name."""
+"""The number of characters that are kept of a name."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -18,7 +18,7 @@ def cut(name: str) -> str:
 
 
 class Bounded(Generic[K, V]):
-    """A dict of at most `most` entries. The entry that was used least recently makes way."""
+    """A dict of at most `most` entries. The least recently used entry is dropped first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -34,15 +34,15 @@ class Bounded(Generic[K, V]):
         return key in self._entries
 
     def values(self) -> ValuesView[V]:
-        """The values, the one that was used last at the end."""
+        """The values, the most recently used last."""
         return self._entries.values()
 
     def get(self, key: K) -> V | None:
-        """A value, without using it."""
+        """Returns a value. This does not count as a use."""
         return self._entries.get(key)
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """The value, which is made if there is none."""
+        """Returns the value, and makes it if it is missing."""
         found = self._entries.get(key)
         if found is None:
             found = self._entries[key] = make()
@@ -62,6 +62,6 @@ class Bounded(Generic[K, V]):
         return self._entries.pop(key, None)
 
     def shrink(self, most: int) -> None:
-        """Forget the entries beyond so many."""
+        """Forget entries until this many remain."""
         while len(self._entries) > most:
             self._entries.popitem(last=False)

@@ -1,4 +1,4 @@
-"""What a broker has denied to a client, from the errors in its response.
+"""Finds the operations that a broker has denied to a client, from the errors in its response.
 
 An error names the kind of the resource. The operation follows from the API (KafkaApis and ControllerApis in Kafka 4.3.1).
 """
@@ -45,7 +45,7 @@ IN_GENERAL = {_R.TOPIC: _O.DESCRIBE, _R.GROUP: _O.READ, _R.CLUSTER: _O.CLUSTER_A
 
 
 class Denied(NamedTuple):
-    """An operation that a broker has denied, by the names that ACLs have."""
+    """An operation that a broker has denied, named as in ACLs."""
 
     operation: str
     resource_type: str
@@ -54,7 +54,7 @@ class Denied(NamedTuple):
 
 
 def denials(request: Message, response: Message, received: Received) -> Iterator[Denied]:
-    """What this response denies, each once."""
+    """Yields each operation that this response denies, once."""
     found = dict.fromkeys(_denied(response, received.directory, ""))
     if not found:
         return
@@ -72,13 +72,13 @@ def _operation(api: str, kind: ResourceType) -> Operation:
 
 
 def _asked(kind: ResourceType, facts: Facts) -> list[str]:
-    """The names of this kind in the request, for an error that names none."""
+    """Yields the names of this kind in the request, for an error without a name."""
     names = {_R.TOPIC: facts.topics, _R.GROUP: facts.groups, _R.TRANSACTIONAL_ID: facts.transactional_ids}
     return sorted(names[kind]) if kind in names else [CLUSTER_NAME]
 
 
 def _denied(struct: Any, directory: Directory, name: str) -> Iterator[tuple[int, str]]:
-    """The errors of denied operations at any depth, each with the name around it."""
+    """Yields the errors of denied operations at any depth, each with the name of its resource."""
     if not mentions(type(struct), "errorCode"):
         return
     name = topic_name(struct, directory) or first(struct, "groupId") or first(struct, "transactionalId") or name

@@ -16,12 +16,12 @@ from wirebroker.requests.parts import NOT_ABOUT
 TEACHING = frozenset((KEYS["Metadata"], KEYS["CreateTopics"], KEYS["DescribeTopicPartitions"]))
 """The APIs whose responses name topics and their ids."""
 MOST_SESSIONS = 10_000
-"""Fetch sessions that are remembered; brokers keep 1,000 each."""
+"""The number of remembered fetch sessions; each broker keeps 1,000."""
 UNKNOWN_OFFSET = -1
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
 MOST_LEADERS = 100_000
-"""Partitions whose leader is remembered."""
+"""The number of partitions whose leader is remembered."""
 Session = tuple[int, int]
 """A node, and the id of a fetch session there."""
 
@@ -54,7 +54,7 @@ class LearnedDirectory:
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._sessions: dict[Session, dict[tuple[str, int], int]] = {}
-        """The partitions of fetch sessions, each with the offset that was asked for last."""
+        """The partitions of fetch sessions, each with the latest requested offset."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
@@ -75,7 +75,7 @@ class LearnedDirectory:
         return tuple(self._sessions.get((node_id, request.session_id), ()))
 
     def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
-        """The offset that a Fetch reads from without naming it, because its session holds it; −1 if it is not known."""
+        """The offset from which a Fetch reads if its session, and not the request, holds the offset; −1 if it is not known."""
         return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
@@ -91,7 +91,7 @@ class LearnedDirectory:
                 self._ids[name] = topic_id
 
     def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
-        """Follow a fetch session (KIP-227): its partitions are added and forgotten by requests that were answered."""
+        """Follow a fetch session (KIP-227): requests with a response add partitions to it and remove them."""
         if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
             self._sessions.pop((node_id, request.session_id), None)
             return

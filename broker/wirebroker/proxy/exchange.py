@@ -35,15 +35,15 @@ class Forward(NamedTuple):
 
 
 class Mutes:
-    """The times in which a broker does not read a connection because its client has used more than a quota (KIP-219)."""
+    """The times during which a broker does not read a connection because its client has exceeded a quota (KIP-219)."""
 
     def __init__(self) -> None:
         self._before = 0
-        """The ms of the times before the last one."""
+        """The ms of all these times except the last."""
         self._begin = self._end = 0
 
     def add(self, now: int, ms: int) -> None:
-        """The broker does not read for `ms` from now on."""
+        """The broker does not read the connection for the next `ms`."""
         if now >= self._end:
             self._before += self._end - self._begin
             self._begin = now
@@ -67,19 +67,19 @@ class ProxyParts(Protocol):
     directory: LearnedDirectory
     logins: Logins
     passing: Passing
-    """The transactions and groups that have passed."""
+    """The transactions and groups that passing requests have shown."""
     plan: FaultPlan
     faults: FaultPlan | None
     """The plan, while it has a rule."""
     moment: Callable[[], int]
     """A clock in µs."""
     metrics: Metrics | None
-    """The metrics of what passes, while somebody reads them."""
+    """The metrics of passing exchanges, while a reader wants them."""
     effects: list[Effect | Forward]
 
     @property
     def trace(self) -> Recorder:
-        """Where exchanges and verdicts are written down."""
+        """The recorder of exchanges and verdicts."""
 
     @property
     def now(self) -> int:
@@ -102,7 +102,7 @@ class ProxyParts(Protocol):
         """Close both sides of a connection, with a sentence for the log."""
 
     def oversized(self, first: bytes, size: int) -> str:
-        """A sentence about a size that no request can have."""
+        """Returns a sentence about a size that no request can have."""
 
     def looks_at(self, key: int, version: int) -> bool:
         """Whether requests of this API in this version are decoded."""
@@ -120,7 +120,7 @@ class ProxyParts(Protocol):
         """The broker has answered the question."""
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
-        """The response to a request that the broker may have handled is lost."""
+        """The response is lost, and the broker may have handled the request."""
 
 
 class Passage(Protocol):
@@ -129,7 +129,7 @@ class Passage(Protocol):
     proxy: ProxyParts
     connection: Connection
     mutes: Mutes
-    """The times in which the broker does not read the connection because of a quota."""
+    """The times during which the broker does not read the connection because of a quota."""
 
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
         """Send a request, with its size, to the broker."""
@@ -188,13 +188,13 @@ class ForwardedExchange(AnyExchange):
             self.park()
 
     def note_moment(self, index: int) -> None:
-        """The exchange has reached this moment, if `moments` are measured."""
+        """Note the time at which the exchange reaches this moment, if `moments` are measured."""
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 
     @property
     def stages(self) -> Stages:
-        """µs held in the proxy, until the broker's response began, and until its last byte; or UNMEASURED."""
+        """The µs in the proxy, until the broker's response began, and until its last byte; or UNMEASURED."""
         if self.moments is None or len(self.moments) < 4 or not self.moments[0]:
             return UNMEASURED
         received, forwarded, begun, whole = self.moments
@@ -203,11 +203,11 @@ class ForwardedExchange(AnyExchange):
 
     @property
     def sender(self) -> tuple[str, str | None, str]:
-        """The API, and who uses it: the client id and the principal."""
+        """The API, the client id and the principal."""
         return api_name(self.api_key), self.client_id, str(self.connection.session.principal)
 
     def answered(self, response: Message, parts: list[Buffer]) -> None:
-        """The broker's response has come; `parts` are its encoded form, which holds unless faults change the response."""
+        """The broker's response has come; `parts` are its encoded form, which is valid unless faults change the response."""
         if self.matches is not None and self.acts_on_response:
             self.respond(response)
         else:
@@ -245,11 +245,11 @@ class ForwardedExchange(AnyExchange):
             proxy.effects.append(Respond(connection, parts))
 
     def left(self) -> None:
-        """The client has gone: no rule matches the response that the client waited for."""
+        """The client has gone, so no rule may match its response any more."""
         if self.matches is not None:
             self.relay.proxy.plan.left(self)
 
     def close(self, reason: str) -> Outcome:
-        """Close the connection instead of answering."""
+        """Close the connection instead of responding."""
         self.relay.proxy.close(self.connection, reason)
         return Outcome.CLOSED

@@ -46,27 +46,27 @@ EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
 )
 ASSIGNING, NOT_READY = "Assigning", "NotReady"
 LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
-"""Statuses in a streams group's heartbeat: its topics are missing or have the wrong partitions; the assignment comes later."""
+"""A streams group's heartbeat has one of these statuses while topics are missing or wrong, or the assignment comes later."""
 MOST_GROUPS = 1_000
-"""The groups that are remembered; the one that was quiet for longest is forgotten first."""
+"""The number of remembered groups; the group that was quiet for longest is forgotten first."""
 MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000
-"""Members and offsets that are remembered, of all groups together."""
+"""The number of remembered members, and of remembered offsets, of all groups together."""
 COUNTED_EACH = 1_000
-"""How many members and offsets are added before all are counted again."""
+"""After this number of added members and offsets all are counted again."""
 MOST_PARTITIONS = 100_000
-"""The partitions whose ends are remembered."""
+"""The number of partitions whose ends are remembered."""
 MOST_ASSIGNED = 10_000
-"""The partitions of a member that are remembered."""
+"""The number of remembered partitions of a member."""
 SESSION_TIMEOUT_MS = 45_000
 """The session timeout that brokers set for the members of groups with heartbeats of their own, unless they are configured."""
 NONE, LATEST = -1, -1
 DEAD = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH))
-"""The errors of a heartbeat whose member is not, or no longer, in the group."""
+"""The errors of a heartbeat whose member is not in the group."""
 _NEW_TYPES = {
     ConsumerGroupHeartbeatRequest: ("consumer", "consumer"), ShareGroupHeartbeatRequest: ("share", "share"),
     StreamsGroupHeartbeatRequest: ("streams", "streams"),
 }  # fmt: skip
-"""The types of groups that the broker assigns to, with their protocol types."""
+"""The types of groups whose assignment the broker makes, with their protocol types."""
 
 Assignment = dict[str, list[int]]
 Where = tuple[str, int]
@@ -83,7 +83,7 @@ class PassingMember:
     heartbeat: int
     """when the broker last confirmed it, in ms since the epoch"""
     epoch: int = NONE
-    """the generation or the epoch that it has confirmed"""
+    """the generation or the epoch that the broker has confirmed"""
     assignment: Assignment | None = None
     """None if it is not known"""
     tasks: dict[str, list[int]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class PassingMember:
 
 @dataclass(slots=True)
 class PassingOffset:
-    """A committed offset; `pending` if a transaction has yet to commit it."""
+    """A committed offset; it is `pending` until its transaction commits."""
 
     offset: int
     leader_epoch: int
@@ -114,7 +114,7 @@ class PassingGroup:
     members: dict[str, PassingMember] = field(default_factory=dict)
     offsets: dict[Where, PassingOffset] = field(default_factory=dict)
     pending: dict[tuple[str, Where], PassingOffset] = field(default_factory=dict)
-    """By the transactional id and the partition."""
+    """The pending offsets, by transactional id and partition."""
     traced: tuple[str, int, int] | None = None
     """The state, generation and number of members in the latest row of the trace."""
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -132,17 +132,17 @@ class PassingGroups:
         self._in_transactions: Bounded[str, set[str]] = Bounded(MOST_GROUPS)
         """The groups for which a transactional id has written offsets that are pending."""
         self._added = 0
-        """How much was added since memory was last counted."""
+        """The number of entries that were added since the last count."""
 
     def at(self, now: int) -> Iterator[PassingGroup]:
-        """The groups at this time, without the members whose sessions have ended since."""
+        """Returns the groups at this time, without members whose sessions have ended."""
         for group in self._held.values():
             for member_id in [each.member_id for each in group.members.values() if _is_over(each, now)]:
                 self._gone(group, member_id)
             yield group
 
     def end_of(self, where: Where) -> int:
-        """The offset that the partition's next record gets, −1 if it is not known."""
+        """Returns the offset of the partition's next record, −1 if it is not known."""
         found = self._ends.get(where)
         return NONE if found is None else found
 
@@ -207,7 +207,7 @@ class PassingGroups:
             group.state = PREPARING
         return group
 
-    # Groups that the broker assigns to: KIP-848, KIP-932, KIP-1071
+    # Groups whose assignment the broker makes: KIP-848, KIP-932, KIP-1071
 
     def beaten(
         self, now: int, sender: Sender,
@@ -242,7 +242,7 @@ class PassingGroups:
         return group
 
     def _named(self, parts: Iterable[Any]) -> Assignment:
-        """An assignment by topic ids, with names where they are known."""
+        """Returns an assignment by topic ids with the topics' names, as far as they are known."""
         made: Assignment = {}
         left = MOST_ASSIGNED
         for part in parts:
@@ -270,7 +270,7 @@ class PassingGroups:
     def committed_in_transaction(
         self, now: int, sender: Sender, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
-        """Offsets have been written in a transaction; they count when it commits."""
+        """Offsets have been written in a transaction; they count once it commits."""
         if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
@@ -281,7 +281,7 @@ class PassingGroups:
         return group
 
     def transaction_ended(self, request: EndTxnRequest, response: EndTxnResponse) -> None:
-        """A transaction has ended: its offsets count, or they are gone."""
+        """A transaction has ended: its offsets count if it committed, and are dropped if it aborted."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return
         transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
@@ -293,7 +293,7 @@ class PassingGroups:
                         group.offsets[key[1]] = offset
 
     def fetched(self, now: int, sender: Sender, request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
-        """A member has asked for committed offsets: the response shows those that were committed before the proxy was there."""
+        """A member has fetched committed offsets: the response also shows offsets that were committed before the proxy started."""
         for topic in response.topics:
             self._found(request.group_id, topic.name, topic.partitions)
         for group in response.groups:
@@ -327,7 +327,7 @@ class PassingGroups:
         self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> dict[Where, PassingOffset]:  # fmt: skip
-        """The offsets of a request that the broker took, by partition."""
+        """Returns the offsets of a request that the broker committed, by partition."""
         taken = _taken(response, self._directory)
         return {where: each for where, each in self._offsets(request, now) if where in taken}
 
@@ -358,7 +358,7 @@ class PassingGroups:
             self._ends.put((topic, partition), end)
 
     def listed(self, now: int, sender: Sender, request: ListOffsetsRequest, response: ListOffsetsResponse) -> None:
-        """Somebody has asked for the ends of partitions."""
+        """ListOffsets shows the ends of partitions."""
         if request.isolation_level:
             return
         asked = {
@@ -407,7 +407,7 @@ class PassingGroups:
         return group
 
     def _count(self, added: int) -> None:
-        """Keep memory within its limits; all is counted once in a while."""
+        """Keep memory within its limits. All entries are counted only once in a while."""
         self._added += added
         if self._added >= COUNTED_EACH:
             self._added = 0
@@ -415,8 +415,9 @@ class PassingGroups:
             self._make_room(MOST_OFFSETS, lambda each: len(each.offsets) + len(each.pending))
 
     def _make_room(self, most: int, size: Callable[[PassingGroup], int]) -> None:
-        """Forget the groups that were quiet for longest, until the others have no more than `most` members or offsets. A group
-        that has more alone is forgotten, too."""
+        """Forget the groups that were quiet for longest, until the others have no more than `most` members or offsets. A single
+        group with more than `most` is forgotten, too.
+        """
         total = sum(map(size, self._held.values()))
         for name in list(self._held) if total > most else ():
             if total <= most:
@@ -430,13 +431,13 @@ def _is_over(member: PassingMember, now: int) -> bool:
 
 
 def _assigned(assignment: bytes, protocol_type: str) -> Assignment | None:
-    """The partitions in the assignment of a classic member, as many as are remembered."""
+    """The first partitions in the assignment of a classic member, up to the limit."""
     found = assigned(assignment, protocol_type)
     return found and {topic: indexes[:MOST_ASSIGNED] for topic, indexes in islice(found.items(), MOST_ASSIGNED)}
 
 
 def _taken(response: OffsetCommitResponse | TxnOffsetCommitResponse, directory: LearnedDirectory) -> set[Where]:
-    """The partitions whose offsets the broker has taken."""
+    """The partitions whose offsets the broker has committed."""
     return {
         (topic.name or directory.topic_name(topic.topic_id) or "", each.partition_index)
         for topic in response.topics for each in topic.partitions if not each.error_code

@@ -1,4 +1,4 @@
-"""Somebody's interest in something that costs time: it lasts for a while after each look."""
+"""A reader's interest in something that costs time; it lasts for a while after each look."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wirebroker.core.purgatory import Timers
 
 
 class Interest:
-    """On from a look until `ms` after the last one. `changed` is called when it goes on or off."""
+    """Is on from the first look until `ms` after the last look. Calls `changed` when it goes on or off."""
 
     def __init__(self, timers: Timers, ms: int, changed: Callable[[], None]) -> None:
         self.on = False

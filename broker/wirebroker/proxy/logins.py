@@ -1,6 +1,6 @@
-"""Logins that pass: who a client is, and why a broker does not let it in.
+"""Follows passing logins: who a client is, and why a broker refuses it.
 
-A client has logged in when its mechanism has no more to say: SCRAM ends with the broker's signature, all others with the
+A client has logged in after its mechanism's last message: SCRAM ends with the broker's signature, all others with the
 broker's first response. GSSAPI encrypts the name, so the principal stays unknown.
 """
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 LOGINS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 """The APIs of a login."""
 SIGNATURE = b"v="
-"""How a broker's last SCRAM message begins."""
+"""The beginning of a broker's last SCRAM message."""
 UNKNOWN = "?"
-"""The name of a client whose tokens do not tell it."""
+"""The name of a client whose tokens do not contain its name."""
 
 
 class Logins:
@@ -36,7 +36,7 @@ class Logins:
         self._trace = trace
 
     def passed(self, connection: Connection, request: Message, response: Message, now: int) -> None:
-        """A request of a login has got its response at `now`, in ms since the epoch."""
+        """A request of a login has its response; `now` is in ms since the epoch."""
         if isinstance(request, SaslHandshakeRequest) and isinstance(response, SaslHandshakeResponse):
             connection.session.asked = request.mechanism
             connection.session.user = ""
@@ -57,7 +57,7 @@ class Logins:
             self._succeeded(connection, None)
 
     def ended(self, connection: Connection, owes_token: bool) -> None:
-        """A connection has closed: a broker closes it instead of the response to a bare token that it refuses."""
+        """A connection has closed: a broker refuses a bare token by closing the connection instead of responding."""
         if owes_token and not connection.session.mechanism:
             self._failed(connection, "the broker closed the connection instead of a response to the client's token")
 
@@ -73,7 +73,7 @@ class Logins:
             self._succeeded(connection, now + lifetime if lifetime > 0 else None)
 
     def _is_last(self, connection: Connection, token: bytes) -> bool:
-        """Whether the broker has no more to say. A capture has asterisks in the place of tokens."""
+        """Tells whether this is the broker's last message. A capture has asterisks in the place of tokens."""
         hidden = bool(token) and not token.strip(b"*")
         return connection.session.asked not in BY_NAME or token.startswith(SIGNATURE) or hidden
 

@@ -15,11 +15,11 @@ MOST_SERIES = 2_000
 LONGEST_LABEL = 100
 """Characters of a client id or a principal in a label."""
 OTHERS = "(others)"
-"""The client id and the principal of those beyond `MOST_SERIES`. Clients choose their ids."""
+"""The client id and the principal of all series beyond `MOST_SERIES`. Clients choose their ids."""
 NO_RESPONSE = "NO_RESPONSE"
 """The error of a request whose connection ended before its response."""
 PARTS = ("proxy", "upstream", "transfer")
-"""Where the time of an exchange goes: held in the proxy; until the broker's response begins; until its last byte is there."""
+"""The parts of an exchange's time: held in the proxy; until the broker's response begins; until its last byte has arrived."""
 US = 1_000_000
 
 Who = tuple[str, str, str]
@@ -27,14 +27,16 @@ Who = tuple[str, str, str]
 
 
 class Metrics:
-    """What has passed since somebody began to read metrics."""
+    """Counts of the exchanges since the first read of the metrics."""
 
     def __init__(self) -> None:
         self._requests: dict[Who, list[int]] = {}
-        """How many, and the µs of each part."""
+        """The number of exchanges, and the µs of each part."""
         self._errors: dict[tuple[Who, str], int] = {}
         self._buckets: dict[tuple[str, str], list[int]] = {}
-        """By API and part: how many exchanges took no longer than each bucket and longer than the one before it."""
+        """By API and part: the number of exchanges in each bucket; a bucket ends at its bound and begins after the previous
+        bound.
+        """
         self._sums: dict[tuple[str, str], int] = {}
 
     def passed(self, api: str, client_id: str | None, principal: str, errors: Iterable[str], stages: Stages) -> None:
@@ -58,7 +60,7 @@ class Metrics:
             self._sums[where] = self._sums.get(where, 0) + us
 
     def families(self) -> Iterable[Family]:
-        """The metrics in Prometheus' form."""
+        """Returns the metrics in Prometheus' form."""
         labels = "api", "client_id", "principal"
         requests = [(dict(zip(labels, who, strict=True)), counts) for who, counts in self._requests.items()]
         yield Family(

@@ -1,4 +1,4 @@
-"""Transactions and groups from passing exchanges: hands each exchange to what it teaches, and traces what has changed."""
+"""Learns transactions and groups from passing exchanges, and traces their changes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COORDINATED = frozenset(
         "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "SyncGroup", "TxnOffsetCommit",
     )
 )  # fmt: skip
-"""The APIs that show transactions and groups. They are rare beside Produce and Fetch."""
+"""The APIs that show transactions and groups. They are rare in comparison with Produce and Fetch."""
 Fold = Callable[[int, Sender, Any, Any], PassingTransaction | PassingGroup | None]
 Changed = Callable[[PassingTransaction | PassingGroup], None]
 
 
 class Passing:
-    """The transactions and groups that have passed. `changed` is called for each that has changed."""
+    """The transactions and groups that passing requests have shown. `changed` is called for each change."""
 
     def __init__(self, directory: LearnedDirectory, changed: Changed) -> None:
         self.transactions = PassingTransactions()
@@ -54,7 +54,7 @@ class Passing:
             self._changed(changed)
 
     def wrote(self, now: int, sender: Sender, transactional_id: str, topic: str, batch: BatchHeader, partition: int) -> None:
-        """A transactional batch was stored. Since KIP-890 that adds its partition to the transaction."""
+        """A transactional batch was stored. Since KIP-890 a stored batch adds its partition to the transaction."""
         of = batch.producer_id, batch.producer_epoch
         if (changed := self.transactions.written(now, sender, transactional_id, of, [(topic, partition)])) is not None:
             self._changed(changed)

@@ -5,7 +5,8 @@
     relay.from_broker(data, now)      bytes of the broker have arrived
     proxy.take_effects()              bytes to send to either side, and connections to close
 
-It is the host of a fault plan, like the engine of a broker, but has no inside of a broker: rules that act there are refused.
+It is the host of a fault plan, like the engine of a broker, but there is no broker inside: rules that act in a broker are
+refused.
 """
 
 from __future__ import annotations
@@ -51,21 +52,21 @@ from wirebroker.trace.recorder import UNMEASURED
 FRAME_LIMIT = 256 * 1024 * 1024
 """The default limit on the size of a request, in bytes."""
 STRANGERS_LIMIT = 512 * 1024
-"""The largest request in bytes that is kept of a client that its broker may not know: Kafka's sasl.server.max.receive.size."""
+"""The largest request in bytes that is kept whole before the client has authenticated: Kafka's sasl.server.max.receive.size."""
 MOST_DESCRIBED = 100_000
 """The number of partitions remembered as already asked about with DescribeProducers."""
 SHOWING = COORDINATED | {FETCH}
 """The APIs that show transactions and groups."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
-"""The APIs that get shadow verdicts, or on which these depend."""
+"""The APIs that get shadow verdicts, or that shadow verdicts depend on."""
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 MEASURED_MS = 600_000
-"""The time for which exchanges are measured after somebody has read the metrics."""
+"""The ms for which exchanges are measured after each read of the metrics."""
 WATCHED_MS = 60_000
-"""The time for which each Fetch is decoded after somebody has looked at groups or transactions."""
+"""The ms for which each Fetch is decoded after each look at groups or transactions."""
 METRICS_LIMIT = 16 * 1024 * 1024
-"""The decompressed bytes of a push that are read at most."""
+"""The most decompressed bytes that are read of a push."""
 
 
 class Proxy:
@@ -85,7 +86,7 @@ class Proxy:
         self.timers = Timers()
         self.effects: list[Effect | Forward] = []
         self.moment: Callable[[], int] = lambda: 0
-        """A clock in µs, which shows where the time of traced exchanges goes; 0 without a measurement."""
+        """A clock in µs for the times of traced exchanges; 0 without a measurement."""
         self.trace = ProxyRecorder(lambda: self.now)
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""
@@ -97,11 +98,11 @@ class Proxy:
         self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has taken (KIP-714)."""
         self.asks = False
-        """Whether to ask brokers about producers that wrote before the proxy was there, and whether they serve a client."""
+        """Whether to ask brokers about producers that wrote before the proxy started, and whether brokers serve a client."""
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
         self.metrics: Metrics | None = None
-        """The metrics of what passes, while somebody reads them."""
+        """The metrics of passing exchanges, while a reader wants them."""
         self._measured = Metrics()
         self._measuring = Interest(self.timers, MEASURED_MS, self._choose)
         self.passing = Passing(self.directory, self.trace.passed)
@@ -166,13 +167,14 @@ class Proxy:
             self._reads |= {FETCH}
 
     def measure(self) -> Metrics:
-        """The metrics of what passes. From the first call on exchanges are measured, until `MEASURED_MS` after the last one."""
+        """The metrics of passing exchanges. Exchanges are measured from the first call until `MEASURED_MS` after the last call."""
         self._measuring.renew(self.now)
         return self._measured
 
     def watch(self) -> Passing:
-        """The transactions and groups that have passed. Until `WATCHED_MS` after the last call each Fetch is decoded, too: it
-        shows how far groups lag."""
+        """The transactions and groups that passing requests have shown. Until `WATCHED_MS` after the last call each Fetch is
+        decoded, too, because it shows the lag of groups.
+        """
         self._watching.renew(self.now)
         return self.passing
 
@@ -222,7 +224,7 @@ class Proxy:
     # Requests and responses
 
     def looks_at(self, key: int, version: int) -> bool:
-        """Whether requests of this API in this version are decoded, or have a row because they cannot be."""
+        """Tells whether requests of this API in this version are decoded, or get a row because they cannot be decoded."""
         faults = self.faults
         if self._reads_all or key in self._reads or (faults is not None and faults.concerns(key)):
             return True
@@ -285,15 +287,15 @@ class Proxy:
         self, exchange: ForwardedExchange, transactional_id: str | None, topic: str, batch: BatchHeader,
         part: PartitionProduceResponse,
     ) -> None:  # fmt: skip
-        """A batch was stored, which moves the end of its partition, and may belong to a transaction."""
+        """A batch was stored: it moves the end of its partition, and may belong to a transaction."""
         sender = Sender(cut(exchange.client_id or ""), exchange.connection.client_host)
         if transactional_id and batch.is_transactional:
             self.passing.wrote(self.now, sender, transactional_id, topic, batch, part.index)
         self.passing.groups.written(topic, part.index, part.base_offset + max(batch.records_count, 0))
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """The question for the broker before this Produce: which producers wrote to partitions on which the broker may know a
-        producer that the shadow does not know. The proxy asks once about each partition.
+        """Returns the question for the broker before this Produce: who wrote to partitions where the broker may know a producer
+        that the shadow does not know? The proxy asks once about each partition.
         """
         topics: dict[str, list[int]] = {}
         for where, batch in batches_of(exchange).items():
@@ -320,7 +322,7 @@ class Proxy:
                     self.shadow.described(*where, each.producer_id, each.producer_epoch, each.last_sequence)
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
-        """The response to a request that the broker may have handled is lost."""
+        """The response is lost, and the broker may have handled the request."""
         request = exchange.request
         if self.metrics is not None:
             self.metrics.passed(*exchange.sender, (NO_RESPONSE,), UNMEASURED)

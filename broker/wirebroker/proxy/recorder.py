@@ -1,4 +1,4 @@
-"""The recorder of a proxy: the wire and the faults as in a broker, and shadow verdicts."""
+"""The recorder of a proxy. It notes the wire and the faults as a broker does, and shadow verdicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNKNOWN_LIMIT = -1.0
 
 
 class ProxyRecorder(Recorder):
-    """The recorder of a proxy. Brokers decide about quotas and rights; their responses tell what they have decided."""
+    """The recorder of a proxy. Quotas and rights are known from the brokers' responses."""
 
     def closed(self, connection: Connection, reason: str, unanswered: tuple[str, ...] = ()) -> None:
         """Note that a connection is closed, and which of its requests are unanswered."""
@@ -45,7 +45,7 @@ class ProxyRecorder(Recorder):
                 self.refused(exchange.connection, operation, kind, name, reason)
 
     def held(self, exchange: ForwardedExchange, ms: int) -> None:
-        """Note that the broker has told the client to wait because of a quota, for which it does not read the connection."""
+        """Note that the broker told the client to wait because of a quota, and does not read the connection meanwhile."""
         exchange.relay.mutes.add(self._now(), ms)
         self.throttled(exchange.connection, exchange.client_id, api_name(exchange.api_key), ms, "", "", UNKNOWN_LIMIT)
 

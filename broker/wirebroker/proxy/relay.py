@@ -10,7 +10,7 @@ The states of the client's requests (`Flow`):
 
     DRAINING ◀─▶ PASSING ◀─▶ SENDING
 
-Requests also wait while the connection has a parked request, and after it is closed.
+Requests also wait while the connection has a parked request, and after the connection is closed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 """Bytes of a request up to its correlation id."""
 RESPONSE_START = 8
 MOST_NAMED = 8
-"""Unanswered requests that are named when a connection closes."""
+"""The most unanswered requests that are named when a connection closes."""
 BEGINNING = struct.Struct(">ihhi")
 """Size, API key, version and correlation id of a request."""
 SIZE_CORRELATION = struct.Struct(">ii")
@@ -74,29 +74,29 @@ LONGEST_START = 1 << 17
 DESCRIBE_PRODUCERS = KEYS["DescribeProducers"]
 METADATA = KEYS["Metadata"]
 BEFORE_LOGIN = frozenset((API_VERSIONS, KEYS["SaslHandshake"], KEYS["SaslAuthenticate"], -1))
-"""The APIs that a broker answers although it does not know the client; −1 is a token without a header."""
+"""The APIs to which a broker responds before authentication; −1 is a token without a header."""
 OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
 """The header of the proxy's own requests."""
 KNOCK_VERSION = 1
-"""The first version of Metadata that can ask for no topic."""
+"""The first version of Metadata that can request no topic."""
 RESPONSE_LIMIT = 1 << 28
 """Bytes of the largest response that the relay decodes."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any response."""
+"""The first bytes of an alert and of a handshake of TLS. An alert of seven bytes is shorter than any response."""
 SPEAKS_TLS = "the broker speaks TLS; give --upstream-tls-ca"
 WANTS_TLS = "does it want TLS (--upstream-tls-ca)?"
 
 
 class Awaited(NamedTuple):
-    """A response that the broker owes. A raw SASL token has no header, and neither has its response (`key` −1)."""
+    """A response that the broker owes. A raw SASL token and its response have no header (`key` −1)."""
 
     correlation_id: int
     key: int
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Whether this answers the proxy's own request; the client does not receive it."""
+    """Whether this responds to the proxy's own request; the client does not receive it."""
 
     @property
     def looked_at(self) -> bool:
@@ -131,7 +131,7 @@ class Way(NamedTuple):
 
     reader: FrameReader
     pass_known: Callable[[memoryview, int], int]
-    """The shortcut: returns the position after the frames that need no decoding."""
+    """The shortcut. Returns the position after the frames that need no decoding."""
     look: Callable[[memoryview], tuple[int, str]]
     """Decides by its first bytes what happens to any other frame."""
     take: Callable[[memoryview, int], bool]
@@ -157,9 +157,9 @@ class Relay:
         self.broker_has_sent = False
         """Whether the broker has sent anything."""
         self._is_served = False
-        """Whether the broker has answered a request that it answers only to clients that it knows."""
+        """Whether the broker has responded to a request that needs an authenticated client."""
         self._may_ask = False
-        """Whether the broker answers DescribeProducers, and the proxy wants to know."""
+        """Whether the proxy wants to send DescribeProducers, and the broker responds to it."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """The version of the last Produce with acks ≠ 0, and its bytes from the client id to the acks."""
         self._nameless = NamelessResponses()
@@ -172,7 +172,7 @@ class Relay:
 
     @property
     def whole_request(self) -> int:
-        """The size of the request that is arriving and has to be whole before it passes, or 0 without one."""
+        """The size of an arriving request that has to be whole before it passes, or 0 if there is none."""
         return self._client.lacking
 
     @property
@@ -182,12 +182,12 @@ class Relay:
 
     @property
     def has_kept(self) -> bool:
-        """Whether bytes of the client have arrived that are not forwarded yet."""
+        """Whether the client has sent bytes that are not forwarded yet."""
         return bool(self._client.tail)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits: no bytes of either side, and the client's next request neither."""
+        """Whether nothing waits: neither bytes of either side nor the client's next request."""
         return (
             not (self._client.tail or self._broker.tail or self.flow is not PASSING or self.connection.parked is not None)
             and self.connection.state is not CLOSED
@@ -198,9 +198,9 @@ class Relay:
         return bool(self._awaited) and self._awaited[-1].exchange is exchange
 
     def expects(self, correlation_id: int) -> bool:
-        """Whether a response with this correlation id is awaited, or one without a header.
+        """Whether a response with this correlation id, or a response without a header, is awaited.
 
-        Responses before it never come: for connections of which parts are missing, as in a capture.
+        Earlier responses never come. Use it for a connection with missing parts, as in a capture.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:
@@ -257,9 +257,9 @@ class Relay:
     # From the client
 
     def pass_requests(self, data: memoryview, pos: int = 0) -> int:
-        """The shortcut: pass the requests at `pos` that need no decoding. The last one may still be arriving.
+        """The shortcut: pass the requests at `pos` that need no decoding. The last request may still be arriving.
 
-        Returns the position of the first byte that does not pass. If that is the end, the caller sends all of `data` to the
+        Returns the position of the first byte that does not pass. If it is the end, the caller sends all of `data` to the
         broker, else it gives `data` to `from_client` with this position.
         """
         client, end = self._client, len(data)
@@ -304,7 +304,7 @@ class Relay:
             self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
-        """Whether a Produce has acks ≠ 0; its arrived bytes decide. The requests of a producer begin with the same bytes."""
+        """Tells from the arrived bytes of a Produce whether acks ≠ 0. The requests of a producer begin with the same bytes."""
         known_version, start = self._acknowledged
         if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:
             return True
@@ -317,15 +317,15 @@ class Relay:
     def _look_at_request(self, data: memoryview) -> tuple[int, str]:
         """Decide about the request at the beginning of `data`.
 
-        Returns how many of its bytes are needed before it can pass, and why the connection has to be closed, "" if it has not.
-        With 0 it passes as it comes, if `passing` is set, or is there as a whole, to be looked at.
+        Returns the number of bytes that must be there before it can pass, and a reason to close the connection or "".
+        The number 0 means: it passes as it arrives if `passing` is set, else it is there as a whole and is looked at.
         """
         if len(data) < SIZE_BYTES:
             return REQUEST_START, ""
         size = frame_end(data)
         if not REQUEST_START <= size <= self.proxy.frame_limit:
             if refused := self._refused(data, size):
-                return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # a broker answers first
+                return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # a broker responds first
             return self._pass_token(data, size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
 
@@ -336,7 +336,7 @@ class Relay:
         return f"the client's request of {size - 4} bytes has no header" if size < REQUEST_START and not self._tokens else ""
 
     def _begun(self, data: memoryview, size: int) -> int:
-        """Decide about a request whose header's beginning has arrived; `size` is its own with the four bytes of its size."""
+        """Decide about a request whose header's beginning has arrived; `size` includes the four bytes of the size."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
             return self._pass_token(data, size)
@@ -363,21 +363,21 @@ class Relay:
         return 0
 
     def _knock(self) -> int:
-        """Ask the broker for something small before a large request is kept: to a client that it does not know it says nothing,
-        and closes the connection.
+        """Send the broker a small request before a large request is kept. The broker closes the connection if it has not
+        authenticated the client.
         """
         self._ask_broker(MetadataRequest(topics=[]), METADATA, KNOCK_VERSION)
         return self._drain(REQUEST_START)
 
     def _pass_token(self, data: memoryview, size: int) -> int:
-        """Forward a SASL token without a header, of which this much has arrived; its response has no header either."""
+        """Forward a SASL token without a header, or its bytes so far. Its response has no header either."""
         self.proxy.logins.bare_token(self.connection, bytes(data[SIZE_BYTES:size]))
         self._awaited.append(Awaited(-1, -1, -1))
         self._client.passing = size
         return 0
 
     def _drain(self, needed: int) -> int:
-        """Keep the request, of which `needed` bytes have arrived, until the responses before it have passed."""
+        """Keep the request until the responses before it have passed; `needed` of its bytes have arrived."""
         self.flow = DRAINING
         return needed
 
@@ -478,7 +478,7 @@ class Relay:
             self.go_on(now)
 
     def _look_at_response(self, data: memoryview) -> tuple[int, str]:
-        """Decide about the response at the beginning of `data`, as `_look_at_request` does about a request."""
+        """Decide about the response at the beginning of `data`, as `_look_at_request` decides about a request."""
         awaited = self._awaited[0] if self._awaited else None
         is_token = awaited is not None and awaited.key < 0
         start = SIZE_BYTES if is_token else RESPONSE_START
@@ -501,7 +501,7 @@ class Relay:
         return (size if len(data) < size else 0), ""
 
     def _take_response(self, frame: memoryview, now: int) -> bool:
-        """Handle a whole response. Returns whether the next one may follow."""
+        """Handle a whole response. Returns whether the next response may follow."""
         self._response(self._awaited.popleft(), frame)
         return self.connection.state is not CLOSED
 
@@ -541,7 +541,7 @@ class Relay:
         exchange.answered(response, parts)
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
-        """A response cannot be decoded: it passes as it is, unless it may carry an address that leads past the proxy."""
+        """A response cannot be decoded. It passes unchanged, unless it may carry an address that leads past the proxy."""
         if awaited.own:
             return
         if awaited.key in CARRIERS:
@@ -558,7 +558,7 @@ class Relay:
     # The end
 
     def broker_closed(self) -> str:
-        """A sentence for the log about a broker that has closed its connection."""
+        """Returns a sentence for the log about a broker that has closed its connection."""
         if bytes(self._broker.tail[:2]) in TLS_RECORDS:
             return SPEAKS_TLS
         if self._broker.tail or self._broker.passing:
@@ -589,12 +589,12 @@ class Relay:
 
 
 def _is_known(key: int, version: int) -> bool:
-    """Whether Kafka has this API in this version. A SASL token, read as a request's header, hardly ever looks like that."""
+    """Whether Kafka has this API in this version. The bytes of a SASL token hardly ever look like such a header."""
     return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
 def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
-    """A sentence about a response that makes no sense, by its first bytes."""
+    """Returns a sentence about a response that makes no sense, with its first bytes."""
     if first[:2] in TLS_RECORDS:
         return SPEAKS_TLS
     if awaited is None:
@@ -606,7 +606,7 @@ def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
 
 
 class _Acks(NamedTuple):
-    """The acks of a Produce: where they end in its frame, and whether they are not 0."""
+    """The position after the acks in the frame of a Produce, and whether the acks are not 0."""
 
     end: int
     acknowledged: bool

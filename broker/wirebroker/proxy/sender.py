@@ -1,4 +1,4 @@
-"""Who sent a request, as far as a proxy knows."""
+"""The sender of a request, as far as a proxy knows it."""
 
 from __future__ import annotations
 

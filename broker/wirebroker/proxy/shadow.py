@@ -1,8 +1,8 @@
-"""The shadow verdict: the sequence rules' prediction for a batch, next to the response of the real broker.
+"""The shadow verdict: the verdict that the sequence rules predict for a batch, beside the real broker's response.
 
-The shadow keeps the validator's state of each producer on each partition, as far as batches have passed. It judges a batch with
-the validator of wirebroker's own broker, and advances the state by the broker's response. It judges when the response comes: a
-broker handles a connection's requests in order, so all responses before this one have been taken into account.
+The shadow keeps the validator's state of each producer on each partition, learned from the batches that pass. It judges a batch
+with the validator of wirebroker's own broker, and advances the state by the broker's response. It judges when the response
+comes: a broker handles a connection's requests in order, so all responses before this one have been taken into account.
 
 Where prediction and response differ, the shadow takes the broker's side: a client may have written past the proxy.
 """
@@ -33,7 +33,7 @@ from wirebroker.core.profile import Rules
 
 LARGEST_OFFSET = 2**63 - 1
 MOST_STATES = 100_000
-"""Producers on partitions that are remembered; the ones that have been idle longest are forgotten first."""
+"""The number of remembered producers on partitions; the longest idle is forgotten first."""
 KAFKA = Rules()
 VALIDATOR_CODES = frozenset((
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -63,15 +63,15 @@ class Judged(NamedTuple):
     """The prediction for one batch, and its response."""
 
     verdict: Verdict | None
-    """the prediction, None if too little has passed for one"""
+    """the prediction, None if too little has passed for a prediction"""
     state: bytes | None
-    """the producer's state that it was predicted from"""
+    """the producer's state on which the prediction is based"""
     outcome: Outcome
     """the meaning of the broker's response, as far as the shadow can tell"""
     agrees: bool | None
     """None if the response or the prediction says nothing about sequences"""
     fenced_by: int = -1
-    """the later epoch that InitProducerId has given to the producer, −1 if none"""
+    """a later epoch that InitProducerId has given to the producer, else −1"""
     outlived: int = 0
     """the timeout in ms that the producer's transaction has outlived, 0 if it has not"""
 
@@ -82,11 +82,11 @@ class Judged(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """The rule that decided."""
+        """The rule that decided the verdict."""
         return "unknown" if self.verdict is None else self.verdict.rule
 
     def explain(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> str:
-        """Response and prediction as a sentence."""
+        """Returns response and prediction as a sentence."""
         response = f"stored at offset {base_offset}" if base_offset >= 0 else "answered without an error and without an offset"
         if code:
             response = f"answered {code} {error_name(code)}"
@@ -120,14 +120,14 @@ class _Known:
 
 @dataclass(slots=True)
 class _Deadline:
-    """The timeout of a producer's transactions in ms, and when the open one began; 0 without one."""
+    """The timeout of a producer's transactions in ms, and the time at which its open transaction began, else 0."""
 
     timeout: int
     began: int = 0
 
 
 class Deadlines:
-    """How long the transactions of producers are open, as far as requests have passed."""
+    """The times of producers' open transactions, learned from passing requests."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -141,12 +141,12 @@ class Deadlines:
             self._known.popitem(last=False)
 
     def ended(self, producer_id: int) -> None:
-        """EndTxn was answered without an error."""
+        """EndTxn got a response without an error."""
         if (known := self._known.get(producer_id)) is not None:
             known.began = 0
 
     def wrote(self, producer_id: int, code: int, now: int) -> int:
-        """A transactional batch was answered. Returns the timeout, if that explains the error, else 0."""
+        """A transactional batch got its response. Returns the timeout if it explains the error, else 0."""
         known = self._known.get(producer_id)
         if known is None:
             return 0
@@ -158,7 +158,7 @@ class Deadlines:
 
 
 class Shadow:
-    """The producers' states on the brokers, as far as batches have passed."""
+    """The producers' states on the brokers, learned from passing batches."""
 
     def __init__(self, most: int = MOST_STATES) -> None:
         self._most = most
@@ -175,8 +175,8 @@ class Shadow:
             yield topic, partition, producer_id, known.state, known.whole
 
     def issued(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker answered InitProducerId. With epoch 0 the id is new; a higher one may fence batches of earlier epochs."""
-        if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied, and counts ids from the start again
+        """A broker responded to InitProducerId. With epoch 0 the id is new; a higher epoch may fence batches of earlier epochs."""
+        if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied, and producer ids start again
             self._states = OrderedDict((key, known) for key, known in self._states.items() if key[2] != producer_id)
         self._latest[producer_id] = producer_epoch
         if len(self._latest) > self._most:
@@ -191,13 +191,13 @@ class Shadow:
         return producer_id >= 0 and producer_id not in self._new and (topic, partition, producer_id) not in self._states
 
     def described(self, topic: str, partition: int, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """A broker answered DescribeProducers: of a producer that is not known, the last sequence is known now."""
+        """A broker responded to DescribeProducers: it shows the last sequence of producers that are not known yet."""
         if last_sequence >= 0 and self.lacks(topic, partition, producer_id):
             last = LAST._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=last_sequence)
             self._know((topic, partition, producer_id), _Known(advance(None, last, UNSEEN, 0, KAFKA), whole=False))
 
     def unanswered(self, topic: str, partition: int, producer_id: int) -> None:
-        """A batch was sent and its response is lost: forget the producer on this partition."""
+        """A batch was sent, and its response is lost: forget the producer on this partition."""
         self._states.pop((topic, partition, producer_id), None)
         self._new.pop(producer_id, None)
 
@@ -238,7 +238,7 @@ class Shadow:
         return Judged(Accept(base_offset, "next"), before, "accepted", agrees=True)
 
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
-        """The verdict, or None if too little has passed for one."""
+        """Returns the verdict, or None if too little has passed for a verdict."""
         if batch.producer_epoch < self._latest.get(batch.producer_id, -1):
             return None  # only partitions to which the new epoch has been written fence the batch
         if known is None:
@@ -247,7 +247,7 @@ class Shadow:
         if not known.whole and isinstance(verdict, Reject):
             return None  # batches that did not pass may explain it
         if isinstance(verdict, Duplicate) and verdict.base_offset == UNSEEN:
-            return None  # the batch with this last sequence may have begun with another one
+            return None  # the batch with this last sequence may have begun at another sequence
         return verdict
 
     def _advance(
@@ -272,7 +272,7 @@ class Shadow:
 
 
 def _after(known: _Known | None, batch: BatchHeader, verdict: Verdict | None, base_offset: int) -> _Known:
-    """The state after the broker has stored a batch, also against the prediction."""
+    """Returns the state after the broker has stored a batch, even if the prediction says otherwise."""
     before = known if isinstance(verdict, Accept) else None
     state = advance(before.state if before else None, batch, base_offset, 0, KAFKA)
     first = before is None or epoch_of(before.state) != batch.producer_epoch
@@ -286,7 +286,7 @@ def _name(verdict: Verdict) -> Predicted:
 
 
 def _outcome(known: _Known | None, verdict: Verdict | None, code: int, base_offset: int) -> Outcome:
-    """The meaning of the response. Kafka answers a retry without an error; only the offset shows that nothing was stored."""
+    """The meaning of the response. Kafka responds to a retry without an error; only the offset shows that nothing was stored."""
     if code:
         return "duplicate" if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else "rejected"
     if isinstance(verdict, Duplicate):

@@ -1,9 +1,9 @@
-"""Transactions as passing requests show them. A proxy has no coordinator, so it folds what clients and brokers say.
+"""Transactions as passing requests show them. A proxy has no coordinator. It derives the states from requests and responses.
 
     Empty ──▶ Ongoing ──▶ CompleteCommit, CompleteAbort ──▶ Ongoing …
 
-Only what a broker has confirmed counts. A transaction that lives longer than its own timeout counts as aborted after
-`ABORTS_WITHIN_MS` more, because that is when its coordinator aborts it.
+Only what a broker has confirmed counts. A transaction counts as aborted `ABORTS_WITHIN_MS` after its timeout, because its
+coordinator aborts it by then.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from wirebroker.proxy.sender import UNKNOWN, Sender
 
 EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "CompleteAbort"
 MOST_IDS = 10_000
-"""The transactional ids that are remembered; the one that was quiet for longest is forgotten first."""
+"""The number of remembered transactional ids; the id that was quiet for longest is forgotten first."""
 MOST_PARTITIONS = 1_000
-"""The partitions of a transaction that are remembered."""
+"""The number of remembered partitions of a transaction."""
 ABORTS_WITHIN_MS = 10_000
 """How long a coordinator may take to notice a timeout: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 NONE = -1
 OFFSETS_TOPIC, UNKNOWN_PARTITION = "__consumer_offsets", -1
-"""A transaction with offsets of a group has a partition of this topic. Its index is not known to a proxy."""
+"""A transaction with offsets of a group has a partition of this topic. A proxy does not know the partition's index."""
 ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 """The errors of an EndTxn whose transaction the coordinator has aborted, after a timeout or for another producer."""
 
@@ -46,7 +46,7 @@ class PassingTransaction:
     updated: int = NONE
     partitions: set[tuple[str, int]] = field(default_factory=set)
     sender: Sender = UNKNOWN
-    """Who used it last."""
+    """The last client that used the id."""
 
 
 class PassingTransactions:
@@ -59,7 +59,7 @@ class PassingTransactions:
         return iter(self._held.values())
 
     def at(self, now: int) -> Iterator[PassingTransaction]:
-        """The transactional ids at this time, those with an open transaction also if it has timed out since."""
+        """Returns the transactional ids at this time. A transaction that has timed out by now counts as aborted."""
         for each in self:
             if each.state == ONGOING and 0 < each.timeout_ms < now - each.started - ABORTS_WITHIN_MS:
                 self._end(each, ABORTED, each.updated)
@@ -68,7 +68,7 @@ class PassingTransactions:
     def initialised(
         self, now: int, sender: Sender, request: InitProducerIdRequest, response: InitProducerIdResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has begun. That ends the transaction of the producer before it."""
+        """A producer has begun. Its InitProducerId ends the transaction of the producer before it."""
         if request.transactional_id is None or response.error_code:
             return None
         each = self._known(request.transactional_id, sender)
@@ -81,7 +81,7 @@ class PassingTransactions:
     def added(
         self, now: int, sender: Sender, request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has added partitions. Batches of several transactions come from brokers, which do not pass here."""
+        """A producer has added partitions. Requests with several transactions come from brokers, and do not pass here."""
         added = [
             (topic.name, each.partition_index)
             for topic in response.results_by_topic_v3_and_below for each in topic.results_by_partition
@@ -93,7 +93,7 @@ class PassingTransactions:
     def offsets_added(
         self, now: int, sender: Sender, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has added a group, whose offsets it is going to commit."""
+        """A producer has added a group whose offsets it will commit."""
         if response.error_code:
             return None
         of = request.producer_id, request.producer_epoch
@@ -119,13 +119,13 @@ class PassingTransactions:
     def ended(
         self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has ended its transaction, or has learned that it is over."""
+        """A producer has ended its transaction, or has learned that the transaction is over."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return None
         each = self._known(request.transactional_id, sender)
         if response.error_code:
             if (each.producer_id, each.producer_epoch) != (request.producer_id, request.producer_epoch):
-                return None  # a fenced producer; the transaction belongs to another
+                return None  # a fenced producer; the transaction belongs to another producer
         elif response.producer_id >= 0:
             each.producer_id, each.producer_epoch = response.producer_id, response.producer_epoch
         self._end(each, COMMITTED if request.committed and not response.error_code else ABORTED, now)

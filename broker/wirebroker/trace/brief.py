@@ -1,6 +1,6 @@
 """Rows as tuples of their values, for readers of thousands of rows a second, such as the live page.
 
-A row's first value is its event; `COLUMNS` names the others. A row of an event in `FREQUENT` has no words, because these take
+A row's first value is its event; `COLUMNS` names the others. A row of an event in `FREQUENT` has no words, because words take
 longer to make than all other values. The reader makes the words.
 """
 

@@ -1,5 +1,5 @@
-"""Remarks on the batches of a trace: the fault that met a response, the records that were probably stored again because of
-it, and a real broker's deviations from the prediction by sequences.
+"""Remarks on the batches of a trace: a fault on the response, records that were probably stored again because of the fault, and
+a real broker's deviations from the predicted verdict.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""The API of rows that do not name their API, because only one API has such rows."""
+"""The API of the rows that do not name it, because only one API has such rows."""
 
 
 def _api(row: Row) -> Iterable[Any]:
@@ -45,7 +45,7 @@ def _errors(row: Row) -> Iterable[Any]:
 
 
 def _latency(row: Row) -> Iterable[Any]:
-    """The latency without the ms for which the request itself let the broker wait."""
+    """The latency without the ms for which the request told the broker to wait."""
     return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
 
 
@@ -143,7 +143,8 @@ DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:
-    """Texts of which the JSON of each row that meets the filter contains one, in small letters; None if there are none.
+    """Returns texts in small letters; the JSON of each row that meets the filter contains one of them. None if there are no
+    such texts.
 
     The search of a large file need not read the other rows.
     """

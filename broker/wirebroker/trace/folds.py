@@ -1,6 +1,6 @@
 """Rows that repeat, as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
 
-A row repeats another one if both are requests of one kind, responses without an error, fetched partitions or accepted batches
+A row repeats another row if both are requests of one kind, responses without an error, fetched partitions or accepted batches
 of the same connection about the same names, and no other kind of row, such as an error or a change, came between.
 """
 
@@ -20,7 +20,7 @@ Kind = tuple[object, ...]
 
 
 class Fold:
-    """Rows that repeat earlier ones. It keeps counts, and none of the rows."""
+    """Rows that repeat earlier ones. It keeps counts, but not the rows."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._counts: dict[str, dict[str, int]] = {}
@@ -39,7 +39,7 @@ class Fold:
         self.first, self.last = self.first or row.time, row.time
 
     def words(self) -> tuple[str, str]:
-        """The requests, and the rest."""
+        """The number of requests, and of the other rows."""
         named = (f"{_exchanges(events):,} × {api}" for api, events in self._counts.items())
         return ", ".join(named), "0 errors" + (f", at most {self._longest:,} ms" if self._longest else "")
 
@@ -55,7 +55,7 @@ def _exchanges(events: dict[str, int]) -> int:
 
 
 def folded(rows: Iterable[Row]) -> Iterator[Row | Fold]:
-    """The rows, and folds instead of rows that repeat."""
+    """Yields the rows, with a fold in place of rows that repeat."""
     kinds: dict[Kind, None] = {}
     repeats: list[Row] = []
     fold: Fold | None = None

@@ -12,7 +12,7 @@ from kafkawire.primitives import Buffer
 MOST_BYTES = 64 * 1024 * 1024
 """The largest number of kept bytes. The oldest exchanges are forgotten first."""
 _HEAD = struct.Struct(">hhiIqqHI")
-"""The first six fields of `About`, and the numbers of bytes of its place and of the request."""
+"""The first six fields of `About`, and the sizes in bytes of its place and of the request."""
 
 
 class About(NamedTuple):

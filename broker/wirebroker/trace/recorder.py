@@ -69,7 +69,7 @@ NAMED = 8
 """The largest number of names of one request that are traced."""
 
 Stages = tuple[int, int, int]
-"""µs in the proxy, until the broker's response began, and until its last byte."""
+"""The µs in the proxy, until the broker's response began, and until its last byte."""
 UNMEASURED = -1, -1, -1
 Sink = Callable[[Row], None]
 Text = TypeVar("Text", str, str | None)
@@ -87,7 +87,7 @@ class Traced(NamedTuple):
     producer: tuple[int, int] = -1, -1
     details: Details = {}
     longest_wait: int = 0
-    """the ms that it lets the broker wait"""
+    """the ms that it allows the broker to wait"""
     muted: int = 0
     """the ms for which quotas had held its connection when it arrived"""
 
@@ -270,11 +270,11 @@ class Recorder:
             self.kept.keep(self.added, what, exchange.frame, parts)
 
     def _stages(self, exchange: TracedExchange) -> Stages:
-        """The stages of an exchange with their times; a broker does not measure them."""
+        """Returns the stages of an exchange with their times; a broker does not measure them."""
         return UNMEASURED
 
     def _muted(self, exchange: TracedExchange) -> int:
-        """The ms until now for which a broker has left the connection unread because of a quota, as far as responses tell."""
+        """Returns the ms for which a broker has not read the connection because of a quota, as far as responses show."""
         return 0
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
@@ -341,7 +341,7 @@ class Recorder:
         ]
 
     def events(self, *names: str) -> list[Row]:
-        """Returns the rows of these events in the ring, or of all, oldest first."""
+        """Returns the rows of these events, or of all events, in the ring, oldest first."""
         return [row for row in self.last(len(self._ring)) if not names or row.event in names]
 
     def last(self, count: int) -> list[Row]:

@@ -50,7 +50,7 @@ class ClientRow(Row):
     node: int
     """the broker that received the request"""
     connection: int
-    """number of the connection, counted from 1; 0 before its TLS handshake is over"""
+    """number of the connection, counted from 1; 0 until its TLS handshake is over"""
     client_id: str | None
     software: str
     """the client's software as it names itself in ApiVersions, "" if it does not"""
@@ -166,7 +166,7 @@ class FaultRow(Row):
     partitions: tuple[str, ...]
     """the partitions that it fired on, as topic-partition; empty if it fired on the whole request"""
     number: int
-    """how often the rule has fired, including this time"""
+    """how many times the rule has fired, including this time"""
     batch: Batch | None = None
     """the batch of a Produce that it fired on"""
     principal: str = ""
@@ -212,7 +212,7 @@ class ConnectionRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationRow(Row):
-    """A client has authenticated or failed to, or its session has ended."""
+    """A client has authenticated, has failed to authenticate, or its session has ended."""
 
     event = "authentication"
 
@@ -230,9 +230,9 @@ class AuthenticationRow(Row):
     expires_at: int
     """when the session ends, −1 for never"""
     reason: str
-    """why it failed, in the broker's own words where the broker tells it"""
+    """why the authentication failed, in the broker's own words where the broker gives a reason"""
     user: str = ""
-    """the name that the client gave, "" if it gave none or nobody could read it"""
+    """the name that the client gave, "" without a readable name"""
 
     def parts(self) -> Parts:
         what = f"{self.mechanism or 'authentication'}{' again' if self.again else ''}"
@@ -255,7 +255,7 @@ class AuthorizationRow(Row):
     resource: str
     """with what"""
     reason: str
-    """the ACL that denies it, or that none allows it"""
+    """the ACL that denies it, or the statement that no ACL allows it"""
 
     def parts(self) -> Parts:
         return f"{self.resource_type} {self.resource}", self.operation, "denied", f"{self.principal}: {self.reason}"
@@ -263,7 +263,7 @@ class AuthorizationRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRow(Row):
-    """A client has used more than its quota, and has to wait."""
+    """A client has exceeded its quota, and has to wait."""
 
     event = "throttle"
 
@@ -273,13 +273,13 @@ class ThrottleRow(Row):
     principal: str
     """who the client is, as User:name"""
     api: str
-    """the request; empty for a connection that is one too many"""
+    """the request; empty for a connection beyond a limit"""
     quota: str
-    """the quota, by Kafka's name; empty behind a proxy, because responses do not name it"""
+    """the quota, by Kafka's name; empty in a proxy's rows, because responses do not name it"""
     whose: str
-    """what the quota is set for, in words"""
+    """the entity that has the quota, in words"""
     limit: float
-    """in the quota's unit; −1 behind a proxy"""
+    """the limit in the quota's unit; −1 in a proxy's rows"""
     ms: int
     """how long the client has to wait"""
     client_host: str = ""
@@ -302,7 +302,7 @@ class RequestRow(ClientRow):
     bytes: int
     """without the four bytes of its size"""
     about: tuple[str, ...]
-    """the names in it: topic-partition, group …, transaction …"""
+    """the names in the request: topic-partition, group …, transaction …"""
 
     def parts(self) -> Parts:
         return _first(self.about), _spread(f"{self.api} v{self.version}", f"{self.bytes:,} B"), "asked", _more(self.about)
@@ -320,7 +320,7 @@ class UnsupportedRow(ClientRow):
     oldest: int
     """the oldest version that is read"""
     newest: int
-    """the newest one; −1 if there is no such API"""
+    """the newest version that is read; −1 if there is no such API"""
 
     def parts(self) -> Parts:
         what, read = f"{self.api} v{self.version}", f"only versions {self.oldest} to {self.newest} are read"
@@ -350,20 +350,21 @@ class ReplyRow(ClientRow):
     about: tuple[str, ...]
     """the names in the request"""
     proxy_us: int = -1
-    """µs that a proxy held the request and the response; −1 for a broker's rows"""
+    """µs for which a proxy held the request and the response; −1 in a broker's rows"""
     upstream_us: int = -1
     """µs until the response of the real broker began"""
     transfer_us: int = -1
-    """µs from the first byte of its response to the last"""
+    """µs from the first byte of the real broker's response to the last"""
     waited: int = 0
-    """ms of the latency for which the request let the broker wait (a Fetch for records, a JoinGroup for members), or for
-    which a quota held it back"""
+    """ms of the latency for which the request told the broker to wait (a Fetch for records, a JoinGroup for members), or for
+    which a quota held it back
+    """
     throttle_time_ms: int = 0
     """how long the response tells the client to wait because of a quota"""
     messages: tuple[str, ...] = ()
     """the messages of the errors in the response, each once"""
     producer_id: int = -1
-    """of a request that names a producer, or of a response that gives one its id"""
+    """the producer that the request names, or the id that the response gives to a producer"""
     producer_epoch: int = -1
     details: dict[str, str | int] = field(default_factory=dict)
     """further fields of request and response, by Kafka's names (`requests.details`)"""
@@ -565,8 +566,9 @@ class GroupRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ShareRow(Row):
-    """A share group's member acquired records, or gave them back, or was done with them, or its lock on them has expired; or
-    their dead letters were written."""
+    """A share group's member acquired records, released them, or finished with them; its lock on them expired; or their dead
+    letters were written.
+    """
 
     event = "share"
 
@@ -675,7 +677,7 @@ EVENTS: dict[str, type[Row]] = {
         TransactionRow, GroupRow, ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
-"""Every event, by the name that its JSON has."""
+"""Every event, by its name in JSON."""
 
 
 def row_from_json(row: Any) -> Row:

@@ -1,7 +1,7 @@
 """Rows of a saved trace of any size: an index of the file, and searches. Parts of the file are read on demand.
 
-The index keeps the position and the time of every 256th line, some 18 bytes, so that a trace of 10 GB takes a few MiB. A search
-keeps how many rows of each such block meet its filter. A row's number is the number of its line, counted from 1.
+The index keeps the position and the time of every 256th line, some 18 bytes, so the index of a trace of 10 GB takes a few MiB.
+A search keeps how many rows of each such block meet its filter. A row's number is the number of its line, counted from 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirebroker.trace.filters import Filter, needles
 from wirebroker.trace.rows import Row, row_from_line
 
 BLOCK = 256
-"""Lines between two entries of the index."""
+"""The number of lines between two entries of the index."""
 AT_ONCE = 4 << 20
 """Bytes that are read at once."""
 LONGEST_LINE = 64 << 20
@@ -39,7 +39,7 @@ class Parts:
         self._lock = Lock()
 
     def read(self, at: int, size: int) -> bytes:
-        """At most `size` bytes at a position."""
+        """Returns at most `size` bytes at a position."""
         with self._lock:
             self._file.seek(at)
             return self._file.read(size)
@@ -55,19 +55,19 @@ class SavedRows:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._parts = Parts(path)
         self.read = 0
-        """Bytes that are indexed."""
+        """The number of indexed bytes."""
         self.rows = 0
-        """Lines that are indexed."""
+        """The number of indexed lines."""
         self.blocks = 0
-        """Whole or begun blocks that are indexed."""
+        """The number of indexed blocks, including a last incomplete block."""
         self.done = False
         self.latest = 0
         """The time of the latest row, in ms since the epoch."""
         self.starts, self.times, self.troubles = array("Q"), array("q"), array("H")
-        """Of each block: where it begins, the time of its first row, and how many of its rows tell of trouble."""
+        """For each block: its position, the time of its first row, and the number of its rows that show trouble."""
 
     def index(self, growing: bool = False) -> Iterator[None]:
-        """Index the file, some MiB in each step; of a file that is `growing`, what is there now."""
+        """Index the file, some MiB in each step. Of a `growing` file, index the bytes that are there now."""
         rest = b""
         while data := self._parts.read(self.read + len(rest), AT_ONCE):
             rest += data
@@ -84,7 +84,7 @@ class SavedRows:
     def _note(self, data: bytes) -> None:
         lines = data.splitlines(keepends=True)
         at, first = self.read, -self.rows % BLOCK
-        if first:  # the last block goes on
+        if first:  # the last block continues
             self.troubles[-1] += _trouble(b"".join(lines[:first]))
             at += sum(map(len, lines[:first]))
         for start in range(first, len(lines), BLOCK):
@@ -107,7 +107,7 @@ class SavedRows:
         return self._parts.read(start, min(end - start, LONGEST_LINE))
 
     def line(self, number: int) -> bytes | None:
-        """The line of this number, or None if there is none."""
+        """Returns the line of this number, or None if there is no such line."""
         block, at = divmod(number - 1, BLOCK)
         if not 0 <= block < self.blocks:
             return None
@@ -122,7 +122,7 @@ class SavedRows:
                 continue
 
     def number_at(self, time: int) -> int:
-        """The number before the first row at or after this time, by the index: up to a block too early."""
+        """Returns the number before the first row at or after this time. The index makes it up to a block too early."""
         low, high = 0, len(self.times)
         while low < high:
             middle = (low + high) // 2
@@ -145,9 +145,9 @@ class Search:
         self._rows, self._wanted = rows, wanted
         self._needles = needles(wanted)
         self.counts = array("H")
-        """Of each searched block: how many rows meet the filter."""
+        """For each searched block: the number of rows that meet the filter."""
         self.found = 0
-        """How many rows meet the filter, as far as the file is searched."""
+        """The number of rows that meet the filter, as far as the file is searched."""
 
     @property
     def done(self) -> bool:
@@ -155,7 +155,7 @@ class Search:
         return self._rows.done and len(self.counts) == self._rows.blocks
 
     def go(self) -> bool:
-        """Search the next block; False if no whole block is left for now."""
+        """Search the next block. Returns False if no whole block remains for now."""
         number = len(self.counts)
         if number >= self._rows.blocks - (not self._rows.done):
             return False
@@ -169,7 +169,7 @@ class Search:
         return self._chosen(block) if block >= len(self.counts) or self.counts[block] else iter(())
 
     def before(self, number: int, count: int) -> int:
-        """A number before this number: some `count` rows between them meet the filter, as far as the file is searched."""
+        """Returns an earlier number. Between the two some `count` rows meet the filter, as far as the file is searched."""
         block = min(number // BLOCK, len(self.counts))
         while block > 0 and count > 0:
             block -= 1
@@ -198,7 +198,9 @@ class Search:
 def window(
     saved: SavedRows, chosen: SavedRows | Search, after: int, most: int, enough: Callable[[], bool]
 ) -> tuple[list[Numbered], int]:
-    """Rows after this number, at most `most`, and the number of the last line that was read. Stops early if it is `enough`."""
+    """Returns at most `most` rows after this number, and the number of the last line that was read. Stops early if `enough`
+    returns True.
+    """
     found: list[Numbered] = []
     reached = after
     for block in range(max(after, 0) // BLOCK, saved.blocks):

@@ -73,7 +73,7 @@ def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
 
 
 def _ending(rows: Iterable[Row], transaction: int) -> str:
-    """Returns the way in which the transaction ended. A proxy does not see aborts."""
+    """Returns how the transaction ended. A proxy does not see aborts."""
     ended = 0
     for row in rows:
         if isinstance(row, TransactionRow) and row.state == "PrepareAbort" and ended == transaction:

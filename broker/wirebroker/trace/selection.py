@@ -116,8 +116,9 @@ class Subject:
         self._traces_requests = False
 
     def learn(self, row: Row) -> None:
-        """Learn from a row which producers and exchanges belong to the subject. For a whole trace, learn every row before the
-        first question."""
+        """Learn from a row which producers and exchanges belong to the subject. Learn all rows of a trace before you call
+        `has`.
+        """
         names = self._names(row)
         self._seen.update(names)
         named = self.name in self._names(row)

@@ -22,7 +22,7 @@ WIDTH = 48
 FOLDED = 4
 """The smallest number of consecutive like batches that are drawn as one line."""
 LINES = 60
-"""The largest number of lines of one picture. If there are more, neighbours share a line."""
+"""The largest number of lines of one picture. Beyond that, neighbours share a line."""
 VERDICTS = ("accepted", "duplicate", "rejected")
 FAULT = "fault"
 """The word in place of a verdict for a batch that a fault stopped before the validator saw it."""
@@ -35,7 +35,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A sent batch, with its verdict or the faults that stopped it."""
+    """A batch that was sent, with its verdict or the faults that stopped it."""
 
     row: ProduceRow | FaultRow
     sent: ProduceRow | SentBatch
@@ -270,7 +270,7 @@ def _summary(batches: list[Batch], whole: Span | None, following: list[Sending])
 
 
 def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
-    """Tells where records may be that an epoch lacks: a client sends them again under its next epoch, from sequence 0 on."""
+    """Tells where an epoch's missing records may be: a client sends them again under its next epoch, from sequence 0 on."""
     stored = [each for each in following if _is_stored(each)]
     if not stored:
         return ""

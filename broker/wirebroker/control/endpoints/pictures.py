@@ -48,7 +48,7 @@ async def picture(controlled: Controlled, kind: str, query: Wanted) -> str:
 
 
 async def marks(controlled: Controlled, kind: str, query: Wanted) -> Drawn:
-    """Returns a picture as marks, of which a page makes elements. Names in it are text and never markup."""
+    """Returns a picture as marks, which a page turns into elements. Names in it are text and never markup."""
     return drawn_of(controlled.run, await _drawn(controlled, kind, query))
 
 

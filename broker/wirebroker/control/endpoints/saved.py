@@ -148,7 +148,7 @@ async def picture(controlled: SavedFile, kind: str, query: Wanted) -> str:
 
 
 async def marks(controlled: SavedFile, kind: str, query: Wanted) -> Drawn:
-    """Returns a picture of a part of the file as marks, of which a page makes elements. Names in it are text and never
+    """Returns a picture of a part of the file as marks, which a page turns into elements. Names in it are text and never
     markup."""
     return drawn_of(controlled.run, await _drawn(controlled, kind, query))
 

@@ -149,7 +149,7 @@ def all_producers(controlled: Controlled, query: Limited) -> AllProducers:
 
 
 def transactions(controlled: Controlled) -> Transactions:
-    """Returns every transactional id, with the state of its transaction. A proxy knows those whose requests have passed."""
+    """Returns every transactional id, with the state of its transaction. A proxy knows only ids whose requests have passed."""
     return Transactions(list(controlled.transactions().values()))
 
 
@@ -163,7 +163,7 @@ def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
 
 
 def groups(controlled: Controlled) -> Groups:
-    """Returns every group, with its members and committed offsets. A proxy knows those whose requests have passed."""
+    """Returns every group, with its members and committed offsets. A proxy knows only groups whose requests have passed."""
     return Groups(list(controlled.groups().values()))
 
 
