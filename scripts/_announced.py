@@ -51,7 +51,7 @@ NOT_OURS = {
 }  # fmt: skip
 """APIs that we do not serve, most of them between brokers."""
 BEFORE_1_1 = -1
-"""Stands for the source of a value in version 0 of DescribeConfigs, which does not return the source."""
+"""Stands for a value's source, which version 0 of DescribeConfigs does not return."""
 PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
 """A Produce of no topics, in its versions 0 to 2."""
 
@@ -128,8 +128,8 @@ def _changes(kind: str, settings: dict[str, Any]) -> Json:
 
 
 def _is_unknown(entry: Any, known: Setting | None) -> bool:
-    """Tells whether the release does not have the setting. It shows an unknown setting that was given at its start as a secret
-    without a type.
+    """Tells whether the release does not have the setting. Such a release shows an unknown setting that it was started with as
+    a secret without a type.
     """
     return known is not None and not known.sensitive and entry.is_sensitive and not entry.config_type
 

@@ -1,4 +1,4 @@
-"""The broker for the clients of a script: wirebroker, a real Kafka or any other, optionally with a proxy in front.
+"""The broker for the clients of a script: wirebroker, a real Kafka or another broker, with a proxy in front if wanted.
 
 with ExitStack() as stack:
     address = through_proxy(stack, real_kafka(stack, {"num.partitions": "2"}), "verdicts")
@@ -39,10 +39,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_proxy_flag(parser: argparse.ArgumentParser) -> None:
-    """The flag that puts a proxy before the broker."""
+    """The flag that puts a proxy in front of the broker."""
     parser.add_argument(
         "--through-proxy", nargs="?", const="verdicts", choices=LEVELS, metavar="LEVEL",
-        help="put a `wirebroker proxy` with this level of the trace (verdicts) before the broker",
+        help="put a `wirebroker proxy` with this trace level (verdicts) in front of the broker",
     )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def kafka_cluster(stack: ExitStack, settings: Mapping[str, str], brokers: int, s
 def own_cluster(
     stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security, more: Sequence[str] = ()
 ) -> Addresses:
-    """The listeners of wirebroker with as many brokers. Raises ServerFailed."""
+    """The listeners of a wirebroker with this number of brokers. Raises ServerFailed."""
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="wirebroker-")))
     security.make_certificates(folder)
     flags = ["--brokers", str(brokers), "--port", "0", "--tls-cert", str(folder / SERVER)]

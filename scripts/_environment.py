@@ -1,6 +1,6 @@
-"""The environment .venv for scripts in Python: scripts run in it, whichever Python starts them.
+"""Runs scripts in the environment .venv, whichever Python starts them.
 
-Scripts import this module first. It needs nothing but Python itself.
+Scripts import this module first. The module needs nothing but Python itself.
 """
 
 import importlib.util
@@ -25,5 +25,7 @@ def enter(*needed: str) -> None:
         problem = f"the environment .venv, which `scripts/test --collect-only` makes; {', '.join(missing)} is not there"
         print(f"scripts/{script} needs {problem}.", file=sys.stderr)
         sys.exit(2)
-    os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")  # what a script starts ends with it, also if it is killed
+    os.environ.setdefault(
+        "WIREBROKER_EXIT_WITH_PARENT", "1"
+    )  # the processes that a script starts end with it, also if it is killed
     sys.path[1:1] = SOURCES

@@ -1,4 +1,4 @@
-"""What each release of Apache Kafka needs to start: its artifacts, options of the JVM, and ZooKeeper before 3.3.
+"""The needs of each release of Apache Kafka: its artifacts, options of the JVM, and ZooKeeper before 3.3.
 
 All of them run on Java 17.
 """
@@ -24,17 +24,17 @@ RELEASES = {
 VERSION = RELEASES["4.3"]
 LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",)
 RELOAD4J = ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36")
-"""Takes the place of log4j 1.2, whose classes it has."""
+"""Replaces log4j 1.2, and has its classes."""
 LEFT_OUT = ("log4j:log4j", "org.slf4j:slf4j-log4j12")
 ZOOKEEPER = "org.apache.zookeeper:zookeeper:3.4.10"
 """For releases before 2.4: 3.4.11 to 3.4.14 cannot resolve an address on Java 14 and later."""
 JAXB = "javax.xml.bind:jaxb-api:2.3.1"
 OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
-"""Packages of java.base that releases before 4.0 reach into."""
+"""Packages of java.base to which releases before 4.0 need access."""
 LEVELS = Path(__file__).parent
 HOST = "127.0.0.1"
 PORTS = range(61_000, 65_536)
-"""Ports that no outgoing connection takes for itself, so that a broker that restarts finds its own port free."""
+"""Ports outside the range of outgoing connections, so that a restarting broker finds its own port free."""
 _given: set[int] = set()
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -53,7 +53,7 @@ class KafkaUnavailable(Exception):
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The parts of a version, to compare it."""
+    """Returns the parts of a version, for comparisons."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -70,7 +70,7 @@ def has_kraft(version: str) -> bool:
 
 
 def java_options(version: str) -> list[str]:
-    """The options with which a JVM runs this version and logs warnings."""
+    """Returns the options with which a JVM runs this version and logs warnings."""
     if numbers(version) >= (4,):
         return [f"-Dlog4j2.configurationFile={LEVELS / 'kafka-log4j2.properties'}"]
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
@@ -83,9 +83,9 @@ def java_options(version: str) -> list[str]:
 
 
 def free_port() -> int:
-    """A loopback port that is free at this moment and was not returned before. Raises KafkaUnavailable."""
+    """Returns a loopback port that is free at this moment and was not returned before. Raises KafkaUnavailable."""
     for port in random.sample(PORTS, len(PORTS)):
-        if port in _given:  # a broker that has yet to open it
+        if port in _given:  # for a broker that has not opened it yet
             continue
         with socket.socket() as probe:
             try:
@@ -98,12 +98,12 @@ def free_port() -> int:
 
 
 def jar_folder(version: str = VERSION) -> Path:
-    """Where the jars are kept."""
+    """Returns the folder that keeps the jars."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / f"kafka-{version}-log4j"
 
 
 def fetch_jars(version: str = VERSION) -> Path:
-    """The folder with Kafka's jars and their dependencies, fetched once. Raises KafkaUnavailable."""
+    """Returns the folder with Kafka's jars and their dependencies, which are fetched once. Raises KafkaUnavailable."""
     target = jar_folder(version)
     if target.is_dir():
         return target
@@ -122,7 +122,7 @@ def fetch_jars(version: str = VERSION) -> Path:
         try:
             jars.rename(target)
         except OSError:
-            if not target.is_dir():  # else somebody else was faster
+            if not target.is_dir():  # else another process was faster
                 raise
     return target
 

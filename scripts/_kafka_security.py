@@ -8,7 +8,8 @@
 Each listener takes PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 for the same users. SSL requests a client's certificate, but does not
 require it (`ssl.client.auth=requested`). Brokers talk in plaintext. Other settings, such as an authorizer
 (`authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` with `super.users=User:ANONYMOUS`) or
-`delegation.token.secret.key`, go into the settings of KafkaServer. With `oauth` they take OAUTHBEARER as well. Needs trustme.
+`delegation.token.secret.key`, go into the settings of KafkaServer. With `oauth` the listeners take OAUTHBEARER as well. Needs
+trustme.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOLS = {"MTLS": "SSL"}
-"""Protocols of listeners whose name is not one."""
+"""The protocols of listeners whose names are not protocols."""
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -29,7 +30,7 @@ SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
 
 @dataclass(frozen=True)
 class OAuth:
-    """The check of OAUTHBEARER tokens: as unsecured tokens with these options, or by the keys in a file."""
+    """How OAUTHBEARER tokens are checked: as unsecured tokens with these options, or by the keys in a file."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Path | None = None
@@ -54,10 +55,10 @@ class Security:
     ) -> None:
         self.users, self.listeners, self.oauth = dict(users or {}), listeners, oauth
         self.folder = Path()
-        """where the certificates are, once the broker was started"""
+        """the folder of the certificates, which exist once the broker has started"""
 
     def make_certificates(self, folder: Path) -> None:
-        """Write a certificate authority, a broker's key and certificate for this machine, and a client's."""
+        """Write a certificate authority, the key and certificate of a broker on this machine, and those of a client."""
         import trustme
 
         self.folder = folder
@@ -94,7 +95,7 @@ class Security:
         return [] if keys is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
 
     def format_arguments(self) -> list[str]:
-        """The arguments of `kafka-storage format` with which the users exist from the start."""
+        """The arguments of `kafka-storage format` that create the users before the first start."""
         return [
             argument
             for name, password in self.users.items()
@@ -104,7 +105,7 @@ class Security:
 
 
 def _write(path: Path, issued: object) -> None:
-    """The key, as PKCS #8, which is the only form that Java reads, and the certificates after it."""
+    """The key followed by the certificates. The key is PKCS #8, the only form that Java reads."""
     from cryptography.hazmat.primitives import serialization as form
 
     key = form.load_pem_private_key(issued.private_key_pem.bytes(), None)  # type: ignore[attr-defined]

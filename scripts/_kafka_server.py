@@ -1,4 +1,4 @@
-"""A real Apache Kafka: its jars from Maven Central, and one broker of it on a loopback port: KRaft, or ZooKeeper before 3.3.
+"""A real Apache Kafka from Maven Central, with one broker on a loopback port: KRaft, or ZooKeeper before 3.3.
 
     with KafkaServer({"producer.id.expiration.ms": "2000"}) as kafka:
         host, port = kafka.address
@@ -40,10 +40,10 @@ TELEMETRY_RECEIVER = "TelemetryReceiver"
 class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
-    `data` keeps its files (a temporary folder otherwise), in the folders that `log.dirs` names; `port` 0 takes a free port and
-    keeps it over restarts. `security` adds listeners, whose addresses `addresses` has by protocol. With `joins` it is another
-    broker of that broker's cluster, and needs its own `node.id`. Raises KafkaUnavailable if there is no Kafka or it does not
-    start.
+    `data` is the folder for its files (else a temporary folder), in the subfolders that `log.dirs` names. `port` 0 takes a free
+    port, and keeps it over restarts. `security` adds listeners; `addresses` has their addresses by protocol. With `joins` it is
+    a further broker in the cluster of `joins`, and needs a `node.id` of its own. Raises KafkaUnavailable if Kafka is not there
+    or does not start.
     """
 
     SETTINGS: Mapping[str, str] = {
@@ -108,7 +108,7 @@ class KafkaServer:
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the broker, formatting its storage the first time, and wait until it responds."""
+        """Start the broker, and wait until it responds. The first start formats its storage."""
         properties = self._folder / "server.properties"
         if not properties.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class KafkaServer:
             self._wait_until_known()
 
     def stop(self, mode: str = "clean") -> None:
-        """Stop it: "clean" as an operator does, "kill" as a power cut does."""
+        """Stop the broker: "clean" as an operator does, "kill" as a power cut does."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -140,14 +140,14 @@ class KafkaServer:
             process.wait()
 
     def restart(self, mode: str = "clean") -> None:
-        """Stop it and start it again on the same files and the same port."""
+        """Stop the broker, and start it again on the same files and the same port."""
         self.stop(mode)
         if self.zookeeper is not None and mode == "kill":
             time.sleep(SESSION_SECONDS + 1)
         self.start()
 
     def close(self) -> None:
-        """Stop it, and remove its files if they were temporary."""
+        """Stop the broker, and remove its files if they were temporary."""
         self.stop("kill" if self._temporary else "clean")
         if self.zookeeper is not None and self._joins is None:
             self.zookeeper.stop()
@@ -229,7 +229,7 @@ class KafkaServer:
             raise KafkaUnavailable(f"the storage could not be formatted: {(done.stdout + done.stderr).strip()[-800:]}")
 
     def _wait_until_known(self) -> None:
-        """Wait until clients see this broker and a controller: a ZooKeeper broker listens before."""
+        """Wait until clients see this broker and a controller, because a ZooKeeper broker listens earlier."""
         deadline, node = time.monotonic() + READY_WITHIN, int(self.settings.get("node.id", "1"))
         while time.monotonic() < deadline:
             client = WireClient(*self.address, timeout=5)

@@ -1,4 +1,4 @@
-"""Plays the recorded scenarios on another release of Kafka: chooses the broker, the repetitions, and the scenarios that the
+"""Plays the recorded scenarios on another release of Kafka. It chooses the broker, the repetitions, and the scenarios that the
 release supports.
 """
 
@@ -22,7 +22,7 @@ from wirebroker.conformance.run import Run
 from wirebroker.conformance.versions import VersionMode
 
 TIMES = 2
-"""How often a scenario is played in each mode."""
+"""The number of times that a scenario is played in each mode."""
 NEEDS_NEW_BROKER = ("cold", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
 """The groups of scenarios that leave state to the next turn."""
 APART = ("features",)
@@ -49,7 +49,7 @@ def server_for(scenario: Scenario, version: str) -> KafkaServer:
 
 
 def _translated(settings: dict[str, str], version: str) -> dict[str, str]:
-    """The settings by the names of an older release."""
+    """Returns the settings with the names of an older release."""
     if "authorizer.class.name" in settings and not has_kraft(version):
         package = "kafka.security.authorizer.Acl" if numbers(version) >= (2, 4) else "kafka.security.auth.SimpleAcl"
         settings = settings | {"authorizer.class.name": f"{package}Authorizer"}
@@ -59,7 +59,7 @@ def _translated(settings: dict[str, str], version: str) -> dict[str, str]:
 
 
 def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
-    """The reason for which a release does not support a scenario; `apis` are the APIs that it announces."""
+    """Returns why a release does not support a scenario, or "". `apis` are the APIs that the release announces."""
     release, has = numbers(version), set(apis)
     if scenario.telemetry and release < (3, 7):
         return "needs metrics of clients (KIP-714)"
@@ -80,7 +80,7 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
 
 
 def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterator[str]:
-    """Play scenarios that the release can have, and note what it responds. Yields the name of each group that is done."""
+    """Play the scenarios that the release supports, and note its responses. Yields the name of each finished group."""
     groups: dict[tuple[str, str], list[Scenario]] = defaultdict(list)
     for scenario in scenarios:
         groups[scenario.ran_on, scenario.name if scenario.ran_on in APART else ""].append(scenario)
@@ -102,7 +102,7 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterat
 
 
 def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:
-    """The observations of each scenario in each turn. Where no version is lowered, the clamped turns are the named ones."""
+    """The observations of each scenario in each turn. If no version is lowered, the clamped turns equal the named turns."""
     seen: dict[tuple[str, Turn], list[Json]] = {}
     same: set[str] = set()
 
@@ -134,7 +134,7 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
 
 @contextmanager
 def started(scenario: Scenario, version: str) -> Iterator[KafkaServer]:
-    """A broker for a scenario, as old as the recorded one was."""
+    """Returns a broker for a scenario, as old as the recorded broker was."""
     with server_for(scenario, version) as server:
         if scenario.ran_on == "expire_off_retention" and numbers(version) < (3, 8):
             time.sleep(RETENTION_AFTER)

@@ -13,12 +13,12 @@ from _kafka_releases import HOST, KafkaUnavailable, free_port
 READY_WITHIN = 30.0
 TICK_MS = 500
 SESSION_SECONDS = 4.0
-"""How long the registration of a broker that was killed remains: a new one with its id has to wait for as long."""
+"""ms for which a killed broker stays registered: a new broker with its id has to wait for as long."""
 ADMIN = "kafka.admin.ConfigCommand"
 
 
 class ZooKeeper:
-    """One server, whose files are in `folder`. `java` makes the command of a JVM from a main class and its arguments."""
+    """One server, whose files are in `folder`. `java` returns the command of a JVM for a main class and its arguments."""
 
     def __init__(self, folder: Path, java: Callable[..., list[str]]) -> None:
         self.address = f"{HOST}:{free_port()}"

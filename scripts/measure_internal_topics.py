@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much memory the coordinators' topics take: commits of one group, then transactions of one id, through the engine.
+"""Measures the memory of the coordinators' topics: commits of one group, then transactions of one id, through the engine.
 
 scripts/measure_internal_topics.py [--commits 1000000] [--transactions 100000] [--without]
 """
@@ -34,7 +34,7 @@ from wirebroker.engine.engine import Engine
 from wirebroker.requests.effects import Respond
 
 SHOWN = 10
-"""How many lines each table has."""
+"""The number of lines in each table."""
 
 
 class Session:
@@ -52,7 +52,7 @@ class Session:
         return time.time_ns() // 1_000_000
 
     def ask(self, request: Message, version: int) -> Any:
-        """The response to a request; runs one further slice after it."""
+        """Returns the response to a request, and runs one further slice after it."""
         frame = encode_request(1, "measure", request, version)[SIZE.size :]
         self.engine.receive(self._connection, memoryview(frame), self._now())
         self.engine.tick(self._now(), lambda: True)
@@ -90,7 +90,7 @@ def measure(session: Session, what: str, topic: str, count: int, act: Callable[[
 
 
 def commits(session: Session, count: int) -> None:
-    """Commits of one group on one partition."""
+    """Commit offsets of one group on one partition."""
     session.ask(FindCoordinatorRequest(key="group", key_type=0), 2)
 
     def act(number: int) -> None:
@@ -103,7 +103,7 @@ def commits(session: Session, count: int) -> None:
 
 
 def transactions(session: Session, count: int) -> None:
-    """Transactions of one id that touch one partition and write nothing."""
+    """Run transactions of one id that add one partition and write nothing."""
     session.ask(FindCoordinatorRequest(key="id", key_type=1), 2)
     begun = session.ask(InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=60_000), 3)
     who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much memory the validator's state takes: producers with a full window on one partition, each measured resident.
+"""Measures the resident memory of the validator's state: producers with a full window on one partition.
 
 scripts/measure_producer_memory.py [--producers 1000000]
 """

@@ -11,7 +11,7 @@ ROW = re.compile(r"^\| ([A-E]\d+b?) \| (.+?) \| .*\|$", re.MULTILINE)
 
 
 def tests_by_id() -> dict[str, list[str]]:
-    """The test files of each id, by the ids that test names begin with: `test_c2_c3_…` counts for C2 and C3."""
+    """Returns the test files of each id. Names of tests begin with ids: `test_c2_c3_…` counts for C2 and C3."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tests").glob("test_*.py")):
         for match in re.finditer(r"def test((?:_[a-e]\d+b?)+)_", path.read_text(encoding="utf-8")):
@@ -26,7 +26,7 @@ def promises(text: str) -> dict[str, str]:
 
 
 def with_tests(text: str) -> str:
-    """The page with the test files of each row as they are now."""
+    """Returns the page with the present test files in each row."""
     tests = tests_by_id()
 
     def row(match: re.Match[str]) -> str:

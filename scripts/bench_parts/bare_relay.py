@@ -11,7 +11,7 @@ HEADER = struct.Struct(">ihhi")
 
 
 class Side(asyncio.BufferedProtocol):
-    """One side of a connection. It reads nothing until the other side is there."""
+    """One side of a connection. It reads nothing until the other side is connected."""
 
     def __init__(self, upstream: tuple[str, int] | None, other: Side | None = None) -> None:
         self._upstream, self.other = upstream, other

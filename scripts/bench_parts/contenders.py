@@ -1,4 +1,4 @@
-"""The contenders and the load generator. A contender that cannot run is named with the reason."""
+"""The contenders and the load generator. The output names a contender that cannot run, with the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench_parts.process import Missing
 PARTS = Path(__file__).resolve().parent
 ROOT = PARTS.parent.parent
 BUILD_WITHIN = 180.0
-"""Seconds that a build may take; the first one of kfake fetches its modules."""
+"""Seconds that a build may take. The first build of kfake fetches its modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Contender:
     load: tuple[str, ...] = ()
     port_flag: str = "--port"
     data_flag: str = ""
-    """The flag with which it is given a new directory for its data."""
+    """The flag that names a new directory for its data."""
 
     def at(self, port: int, folder: str = "") -> list[str]:
-        """The command that listens on this port; it may keep its data in the folder."""
+        """Returns the command that listens on this port. It may keep its data in the folder."""
         data = [self.data_flag, f"{folder}/data"] if self.data_flag and folder else []
         return [*self.command, self.port_flag, str(port), *data]
 
@@ -44,7 +44,7 @@ class Field:
     missing: list[Missing]
 
     def named(self, *names: str) -> list[Contender]:
-        """Those of these contenders that can run, in this order."""
+        """Returns the contenders of these names that can run, in this order."""
         return [found for name in names for found in self.contenders if found.name == name]
 
 
@@ -84,7 +84,7 @@ def _python_servers(loop: str, missing: list[Missing]) -> list[Contender]:
 
 
 def go_binary(name: str) -> Path | Missing:
-    """The program `name` of the folder go/, built if it is older than its sources."""
+    """Returns the program `name` of the folder go/. It is built if it is older than its sources."""
     go = shutil.which("go")
     if go is None:
         return Missing(name, "Go is not installed")

@@ -1,4 +1,6 @@
-"""The requests whose instructions, system calls and copied bytes are counted: one at a time, always the same."""
+"""The requests whose instructions, system calls and copied bytes are counted. A row sends the same request again and again, one
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ Step = Callable[[], None]
 """One request with its response."""
 Wanted = Callable[[str], bool]
 WITHIN = 120.0
-"""Seconds that a response may take, because Valgrind is some fifty times slower."""
+"""Seconds that a response may take. Valgrind is some fifty times slower."""
 MEMBER = str(uuid.UUID(int=7))
 ACCEPT = 1
 PROXIED = ("Produce through a proxy, 160 equal records", "Produce through a proxy, 70 mixed records, zstd")
 
 
 def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
-    """The rows of a broker with a plain listener and one for TLS, each ready to be counted."""
+    """Yields the rows of a broker with a plain and a TLS listener, each ready to be counted."""
     makers = {f"Produce, {name}": _producing(address, records, codec) for name, (records, codec) in _batches().items()}
     mixed = _mixed(70)
     makers["Produce over TLS, 100 equal records"] = _producing(secured, _equal(100, 92), NONE, _tls())

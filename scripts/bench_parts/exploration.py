@@ -57,7 +57,7 @@ for _ in range(20):
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Runs a second and CPU ms of a run in one worker of pytest, and the ms that a run takes beside its command."""
+    """Returns the runs a second and the CPU ms of a run in one worker of pytest, and the ms that a run adds to its command."""
     found: dict[str, Any] = {"runs_per_s": [], "cpu_ms": [], "overhead_ms": [], "own_ms": []}
     for number in range(rounds):
         say(f"exploration: round {number + 1} of {rounds}")

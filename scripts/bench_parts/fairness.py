@@ -1,9 +1,9 @@
-"""How long a good connection waits beside a rude one: the worst response time of a client with small requests.
+"""Measures how long a good client waits while a rude client is active: the worst response time of a client with small requests.
 
-The server runs on one core and the rude client on another, where there are two. The good client has one request in
-flight: in turns Metadata of one topic and Produce of one record, `PAUSE` seconds apart. The rude client is a process of its
-own. A row lasts until the rude client has all its responses, or `LONGEST` seconds. Each row starts a fresh server with 1,000
-topics of 3 partitions. Kafka needs long to create them, so one Kafka serves all rows of a round.
+The server runs on one core and the rude client on another, where there are two. The good client has one request in flight, in
+turns Metadata of one topic and Produce of one record, `PAUSE` seconds apart. The rude client is a process of its own. A row
+lasts until the rude client has all its responses, or `LONGEST` seconds. Each row starts a fresh server with 1,000 topics of 3
+partitions. Kafka takes long to create them, so one Kafka serves all rows of a round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 
 LONGEST = 20.0
-"""Seconds after which a row is given up; the good client's wait is then reported as more than that."""
+"""Seconds after which a row is given up. The good client's wait is then reported as longer than these seconds."""
 AFTERWARDS = 0.5
 """The number of seconds for which the good client continues after the rude client has its responses."""
 PAUSE = 0.002
@@ -40,7 +40,7 @@ KAFKA_HEAP = "2g"
 def measure(
     contenders: Sequence[Contender], rows: Sequence[str], rounds: int, say: Callable[[str], None], *, kafka: bool = True
 ) -> dict[str, Any]:
-    """Row by row, for each contender: the good client's waits in ms, the server's CPU seconds and peak memory."""
+    """Measures row by row, for each contender, the good client's waits in ms, and the server's CPU seconds and peak memory."""
     chosen = [row for row in ROWS if not rows or row.name.startswith(tuple(rows))]
     found: dict[str, Any] = {"rows": {row.name: {} for row in chosen}, "failures": {}}
     for number in range(rounds):
@@ -163,9 +163,7 @@ class Good:
         return waits
 
     def ask_beside(self, rude: Rude) -> tuple[list[float], bool]:
-        """Send requests until the rude client is done. Returns all waits in seconds, and whether a response did not come in
-        time.
-        """
+        """Send requests until the rude client is done. Returns all waits in seconds, and True if a response was late."""
         waits: list[float] = []
         until = time.perf_counter() + LONGEST
         ending = False
@@ -200,7 +198,7 @@ class Good:
 
 
 def peak_bytes(pid: int) -> int:
-    """Returns the most memory that a process had resident, or 0 if it cannot be known."""
+    """Returns the peak resident memory of a process, or 0 if it is unknown."""
     with suppress(OSError):
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
         return int(found[1]) * 1024 if found else 0
@@ -208,13 +206,13 @@ def peak_bytes(pid: int) -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """Reset the peak to the resident memory of now."""
+    """Reset the peak to the present resident memory."""
     with suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def report(found: dict[str, Any]) -> str:
-    """The good client's worst waits beside each other, then what the rows took of each server."""
+    """Prints the good client's worst waits side by side, then the cost of the rows to each server."""
     titles = {row.name: row.title for row in ROWS}
     names = list(dict.fromkeys(name for runs in found["rows"].values() for name in runs))
     waits, costs = [], []

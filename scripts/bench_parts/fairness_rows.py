@@ -1,4 +1,4 @@
-"""The rows of the table of fairness: the setup that each rude client needs, and the requests it sends."""
+"""The rows of the fairness table: the setup that each rude client needs, and its requests."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def produce(topic: str, batch: bytes, version: int = 9) -> bytes:
 
 
 def small_batch() -> bytes:
-    """One record of 100 bytes, of now."""
+    """One record of 100 bytes with the present time."""
     return build_batch([Record(0, 0, None, b"v" * 100)], base_timestamp=time.time_ns() // 1_000_000)
 
 
@@ -99,13 +99,13 @@ class Row:
 
 
 def lay_out(client: WireClient) -> None:
-    """Create the thousand topics, and the one of the good client."""
+    """Create the thousand topics, and the good client's topic."""
     create_topics(client, [named(number) for number in range(TOPICS)], PARTITIONS)
     create_topics(client, [GOOD, FILLED], 1)
 
 
 def create_topics(client: WireClient, names: Sequence[str], partitions: int) -> None:
-    """Create topics, a thousand in a request. RuntimeError if one is refused."""
+    """Create topics, a thousand in a request. Raises RuntimeError if a topic is refused."""
     for at in range(0, len(names), 1000):
         topics = [
             CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
@@ -113,7 +113,7 @@ def create_topics(client: WireClient, names: Sequence[str], partitions: int) -> 
         ]
         response = client.request(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5, timeout=WITHIN)
         if codes := {topic.error_code for topic in response.topics} - {0}:
-            raise RuntimeError(f"CreateTopics was answered with errors {sorted(codes)}")
+            raise RuntimeError(f"CreateTopics returned error {sorted(codes)}")
 
 
 # Setup for some rows
@@ -127,7 +127,7 @@ def fill(client: WireClient) -> None:
 
 
 def find_coordinator(client: WireClient, group: str) -> None:
-    """Ask for a coordinator until there is one. RuntimeError if there is none in time."""
+    """Send FindCoordinator until there is a coordinator. Raises RuntimeError if it takes too long."""
     deadline = time.monotonic() + WITHIN
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     while client.request(request, 4, timeout=WITHIN).coordinators[0].error_code:
@@ -147,7 +147,7 @@ def join_large(client: WireClient) -> None:
     while (response := client.request(joining, 7, timeout=WITHIN)).error_code:
         joining.member_id = response.member_id
         if time.monotonic() > deadline:
-            raise RuntimeError(f"JoinGroup was answered with error {response.error_code}")
+            raise RuntimeError(f"JoinGroup returned error {response.error_code}")
         time.sleep(0.05)
     assignments = [SyncGroupRequestAssignment(member_id=response.member_id, assignment=b"")]
     sync = SyncGroupRequest(
@@ -155,7 +155,7 @@ def join_large(client: WireClient) -> None:
         protocol_name="range", assignments=assignments,
     )  # fmt: skip
     if code := client.request(sync, 5, timeout=WITHIN).error_code:
-        raise RuntimeError(f"SyncGroup was answered with error {code}")
+        raise RuntimeError(f"SyncGroup returned error {code}")
 
 
 def commit(group: str, partitions: Sequence[int], topics: Sequence[str] = (ANY,)) -> OffsetCommitRequest:
@@ -172,7 +172,7 @@ def many_groups(client: WireClient, count: int = 10_000) -> None:
     deadline = time.monotonic() + WITHIN
     while code := client.request(commit(COMMITTING, [0]), 8, timeout=WITHIN).topics[0].partitions[0].error_code:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"OffsetCommit was answered with error {code}")
+            raise RuntimeError(f"OffsetCommit returned error {code}")
         time.sleep(0.05)
     for at in range(0, count, 1000):
         client.send_bytes(b"".join(frame(commit(f"group-{number:05d}", [0]), 8) for number in range(at, at + 1000)))
@@ -213,7 +213,7 @@ def once(message: Message, version: int, times: int = 1) -> Attack:
 
 
 def delete_records(unknown: bool) -> Attack:
-    """300,000 partitions: 3,000 that exist and 297,000 that do not, or 3,000 that are named a hundred times each."""
+    """300,000 partitions: 3,000 that exist and 297,000 that do not exist, or 3,000 existing partitions a hundred times each."""
     topics = []
     for number in range(TOPICS):
         indexes = range(300) if unknown else [index for index in range(PARTITIONS) for _ in range(100)]
@@ -248,7 +248,7 @@ def sealed(body: bytes, count: int) -> bytes:
 
 
 def bombs() -> Attack:
-    """Twenty of them, in requests of their own."""
+    """Twenty such batches, each in a request of its own."""
     return Attack(b"".join(produce(named(number), bomb()) for number in range(20)), 20)
 
 
@@ -265,7 +265,7 @@ def waiting_fetch() -> Attack:
 
 
 def indexes(count: int) -> list[int]:
-    """Partition numbers; three of them exist."""
+    """Partition numbers, of which three exist."""
     return list(range(count))
 
 
@@ -321,7 +321,7 @@ def join_consumers() -> Attack:
 
 
 def join_sharers() -> Attack:
-    """The same of a share group."""
+    """The first member of a share group, with 20,000 topics."""
     member_id = base64.urlsafe_b64encode(bytes(range(16))).decode().rstrip("=")
     joins = ShareGroupHeartbeatRequest(
         group_id="sharers", member_id=member_id, member_epoch=0, subscribed_topic_names=MANY

@@ -1,10 +1,11 @@
-"""A server with the least work that the checks of a Produce require in Python: the yardstick of the bench.
+"""A server that does the least work that the checks of a Produce require in Python. The bench compares with it.
 
 It knows one topic-partition per request, idempotent producers, one consumer's Fetch without a session, and nothing else:
-no transactions, no retries, no faults, no trace, no second broker. A batch has its 61 header bytes read, its CRC-32C
-computed, its sequence compared with the last one in a dict, and is kept with one copy (a large one with none); with
-`--walk` the lengths of its records are walked over too. A request that has the form of the previous request on its connection
-is not parsed again. It may use every trick that keeps the checks, so a broker that comes close has little left to gain.
+no transactions, no retries, no faults, no trace, no second broker. It reads the 61 header bytes of a batch, computes the
+CRC-32C, and compares the sequence with the last sequence in a dict. It keeps the batch with one copy (a large batch without a
+copy). With `--walk` it also walks over the lengths of the records. A request that has the form of the previous request on its
+connection is not parsed again. It may use every trick that keeps the checks, so a broker that is nearly as fast has little left
+to gain.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from crc32c import crc32c
 
 PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
 SHARED = 256 * 1024
-"""Bytes that all connections receive into; a frame of more than half of it is received into its own buffer."""
+"""The size of the buffer that all connections receive into. A frame of more than half of it gets its own buffer."""
 PEEK = 4096
-"""Bytes that are received there when the last frame was large, since the next one will be moved out as well."""
+"""The bytes that are received into it after a large frame, since the next frame will be moved out as well."""
 CHUNK = 1024 * 1024
 TOPIC_ID = b"\x11" * 16
 NODE_ID = 0
@@ -48,7 +49,7 @@ class Arena:
 
     @classmethod
     def take(cls, size: int) -> memoryview:
-        """A writable piece that no other caller has."""
+        """Returns a writable piece that no other caller has."""
         if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
             return memoryview(bytearray(size))
         if size > len(cls.current):
@@ -78,7 +79,7 @@ class Log:
         self.at = 0
 
     def keep(self, chunk: memoryview) -> None:
-        """Take over a buffer as the newest chunk; what is still free in the one before stays unused."""
+        """Take over a buffer as the newest chunk. Free space in the previous chunk stays unused."""
         if self.chunks:
             self.filled[-1] = self.at
         self.chunks.append(chunk)
@@ -86,7 +87,7 @@ class Log:
         self.chunk, self.at, self.capacity = chunk, len(chunk), len(chunk)
 
     def read(self, offset: int, most: int) -> memoryview:
-        """Whole batches from `offset` on, up to the end of their chunk; at least one batch if there is any."""
+        """Returns whole batches from `offset` to the end of their chunk, at least one batch if there is any."""
         index = bisect_right(self.bases, offset) - 1
         if index < 0 or offset >= self.end:
             return memoryview(b"")
@@ -147,7 +148,7 @@ def shape_of(frame: memoryview, pos: int, version: int, at: int) -> Shape:
 
 
 def walk(frame: memoryview, pos: int, end: int, count: int) -> bool:
-    """Whether `count` records fill the bytes exactly, by their lengths alone."""
+    """Tells whether `count` records fill the bytes exactly, by their lengths alone."""
     while pos < end:
         size = frame[pos]
         pos += 1
@@ -274,7 +275,7 @@ class Floor(asyncio.BufferedProtocol):
         )
 
     def fetch(self, frame: memoryview, at: int, version: int, correlation: int, responses: list[bytes]) -> None:
-        """One partition of one topic; the records go out from where they are."""
+        """One partition of one topic; the records are sent from where they are stored, without a copy."""
         flexible = version >= 12
         at += flexible + (4 if version < 15 else 0) + 12 + 1 + 8 + (1 if flexible else 4)
         if version >= 13:

@@ -1,4 +1,4 @@
-"""The proxy beside a bare relay, Toxiproxy and Kroxylicious: CPU time for each Produce that passes."""
+"""Compares the proxy with a bare relay, Toxiproxy and Kroxylicious: CPU time for each forwarded Produce."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLASSPATH = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classp
 PARTS = Path(__file__).resolve().parent
 BARE = "bare relay"
 VERSIONS = (9, 12)
-"""Of Produce: since 10 a response may name other brokers (KIP-951)."""
+"""The version of Produce. From 10 on a response may name other brokers (KIP-951)."""
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 
@@ -50,7 +50,7 @@ def contenders(loop: str) -> tuple[list[Contender], list[Missing]]:
 
 
 def _kroxylicious() -> tuple[str, ...] | Missing:
-    """The command that starts Kroxylicious, fetched by Maven, before the broker that is appended."""
+    """The command that starts Kroxylicious, which Maven fetches; the broker's address is appended."""
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None or maven is None:
         return Missing("Kroxylicious", "Java or Maven is not installed")

@@ -1,9 +1,9 @@
-"""What compiled modules save the simulator, the fuzzers, the conformance replay and the audit, beside the same code in Python.
+"""Measures the gain from compiled modules in the simulator, the fuzzers, the conformance replay and the audit.
 
-Each load is a process of its own, once with this checkout's compiled modules and once without, in turns. The CPU time is that
-of the process after its imports; the ratios are within a round. The audit's log has batches of 200 bytes.
+Each load is a process of its own, once with this checkout's compiled modules and once without, in turns. The CPU time is the
+process's own after its imports. Ratios are within a round. The audit's log has batches of 200 bytes.
 
-    gains.py LOAD FOLDER     one load, in the Python and with the sources of whoever calls: prints its parts and seconds of CPU
+    gains.py LOAD FOLDER     one load, with the caller's Python and sources; prints its parts and seconds of CPU
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Seconds = dict[str, dict[str, list[float]]]
 
 
 def measure(only: Sequence[str], rounds: int, say: Callable[[str], None]) -> Seconds | Missing:
-    """The loads whose name begins with one of `only`, or all, round by round. Raises RuntimeError if one fails."""
+    """Plays the loads whose names begin with a word of `only`, or all loads, round by round. Raises RuntimeError if a load
+    fails.
+    """
     if not is_compiled():
         return Missing("compiled modules", "this checkout is not compiled; `scripts/compile` does that")
     found: Seconds = {name: {PURE: [], COMPILED: []} for name in LOADS if not only or name.startswith(tuple(only))}
@@ -112,7 +114,7 @@ def scan(folder: Path) -> Iterator[None]:
 
 
 def fold(folder: Path) -> Iterator[None]:
-    """The same, and fold the batches to runs."""
+    """Read the headers of a log, and fold the batches to runs."""
     from wirebroker_audit.folding.runs import folded
     from wirebroker_audit.logs.planning import find_pieces
     from wirebroker_audit.reading.reader import read_piece

@@ -1,12 +1,13 @@
-"""Instructions, system calls and copied bytes of a server for each request: the same on busy and on quiet machines.
+"""Counts a server's instructions, system calls and copied bytes for each request. The counts do not depend on the machine's
+load.
 
-Valgrind counts the instructions and the system calls of one server. `copied.c`, between another server and the C library,
-counts the bytes that it copies; that needs a C compiler. A server first handles requests that are not counted, so that it has
-loaded and compiled their code. It then handles several runs of requests; the median run counts, because timers and the garbage
-collector fall into some of them. Instructions are those of the process, not the kernel's; a count does not show waits for
-memory. The time beside another checkout shows both.
+Valgrind counts the instructions and the system calls of one server. `copied.c` lies between another server and the C library,
+and counts the copied bytes. It needs a C compiler. A server first handles requests that are not counted, so that it has loaded
+and compiled their code. It then handles several runs of requests. The median run counts, because timers and the garbage
+collector disturb some runs. Instructions are the process's own without the kernel's. A count does not show waits for memory.
+The time beside another checkout shows both.
 
-The counts depend on the interpreter, on the C library and on the processor for which they choose their code. So `budgets.json`
+The counts depend on the interpreter, the C library and the processor. So `budgets.json`
 names the interpreter, library and processor that it was made with. With any other, the script counts the commit that wrote the
 file in the same run instead.
 """
@@ -46,7 +47,7 @@ WARM, RUNS, EACH = 40, 5, 20
 LARGE, FEWER = "0.9 MB", 5
 """A row with large batches has this many times fewer requests."""
 READY_WITHIN = 120.0
-"""Seconds: Valgrind is some fifty times slower."""
+"""Seconds to wait for a response. Valgrind is some fifty times slower."""
 BUDGETS = Path(__file__).with_name("budgets.json")
 COPIES, COUNTER_OF_COPIES = Path(__file__).with_name("copied.c"), "copied.so"
 _SUM = struct.Struct("=Q")
@@ -54,9 +55,9 @@ LIMIT = 1.02
 INSTRUCTIONS, SYSTEM_CALLS, COPIED = "instructions", "system calls", "bytes copied"
 FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
-"""What is allowed above the budget if that is more: memory that the allocator takes now and then."""
+"""The least allowance above the budget, for memory that the allocator takes now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
-"""The same for large batches: the client and the system decide in how many pieces they arrive."""
+"""The least allowance for large batches: the client and the system decide in how many pieces they arrive."""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
 
@@ -127,7 +128,7 @@ def write(counted: Counted) -> None:
 
 
 def _committed(folder: Path) -> Path | None:
-    """The sources of the commit that wrote the budgets; None where the clone does not go back so far."""
+    """Returns the sources of the commit that wrote the budgets; None if the clone does not have that commit."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(ROOT), *arguments]
@@ -240,7 +241,7 @@ class CopyMeter(Meter):
 
 
 def _control(*arguments: object) -> None:
-    """Switch the counting on or off, or write down the counts since the last time and begin again at 0."""
+    """Switch the counting on or off, or write down the latest counts and start again at 0."""
     done = subprocess.run([CONTROL, *map(str, arguments)], capture_output=True, text=True, timeout=READY_WITHIN)
     if done.returncode:
         raise ServerFailed(f"{CONTROL} failed: {done.stderr.strip()[-200:]}")

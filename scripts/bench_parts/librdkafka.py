@@ -1,4 +1,4 @@
-"""librdkafka as a real load; see realLoad in go/franzgen. Arguments: mode, address, topic, file, codec, count."""
+"""Makes a real load with librdkafka; see realLoad in go/franzgen. Arguments: mode, address, topic, file, codec, count."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Case:
 
 
 def connections(client: WireClient, kept: ExitStack) -> None:
-    """1,000 connections that have asked once and stay."""
+    """1,000 connections that stay open after one request each."""
     for number in range(1000):
         client.request(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3, f"c{number}")
 
@@ -77,11 +77,11 @@ def groups(client: WireClient, kept: ExitStack) -> None:
         request = commit(name, [0])
         request.member_id, request.generation_id_or_member_epoch = member_id, generation
         if code := client.request(request, 8).topics[0].partitions[0].error_code:
-            raise RuntimeError(f"OffsetCommit was answered with error {code}")
+            raise RuntimeError(f"OffsetCommit returned error {code}")
 
 
 def join(client: WireClient, group: str) -> tuple[str, int]:
-    """A member that is assigned 100 bytes: its id and generation."""
+    """Returns the id and generation of a member with an assignment of 100 bytes."""
     joining = JoinGroupRequest(
         group_id=group, session_timeout_ms=300_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(100))],
@@ -96,7 +96,7 @@ def join(client: WireClient, group: str) -> tuple[str, int]:
         protocol_name="range", assignments=given,
     )  # fmt: skip
     if code := response.error_code or client.request(sync, 5).error_code:
-        raise RuntimeError(f"joining {group} was answered with error {code}")
+        raise RuntimeError(f"joining {group} returned error {code}")
     return response.member_id, response.generation_id
 
 
@@ -143,7 +143,7 @@ def _one(case: Case, contender: Contender, folder: str) -> dict[str, Any]:
 
 
 def look(address: tuple[str, int], pid: int) -> dict[str, Any]:
-    """The server as it is now, from outside."""
+    """Measures the server from outside."""
     used, start = cpu_ns(pid), time.perf_counter()
     time.sleep(IDLE)
     idle = (cpu_ns(pid) - used) / 1e9 / (time.perf_counter() - start)
@@ -157,14 +157,14 @@ def look(address: tuple[str, int], pid: int) -> dict[str, Any]:
 
 
 def descriptors(pid: int) -> int:
-    """Open descriptors of a process; 0 if they cannot be known."""
+    """Returns the number of open descriptors of a process; 0 if it is unknown."""
     with suppress(OSError):
         return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
     return 0
 
 
 def stop(server: Server) -> float:
-    """Seconds that a clean stop takes. ServerFailed if it takes too long."""
+    """Returns the seconds of a clean stop. Raises ServerFailed if it takes too long."""
     start = time.perf_counter()
     server.signal(signal.SIGTERM)
     try:
@@ -175,7 +175,7 @@ def stop(server: Server) -> float:
 
 
 def again(contender: Contender, folder: str) -> dict[str, Any]:
-    """The server on the same directory: seconds until it responds, and its memory then."""
+    """Starts the server on the same directory. Returns the seconds until it responds, and its memory then."""
     start = time.perf_counter()
     with Server(contender.at(0, folder), WITHIN) as server:
         with socket.create_connection(address_of(server.address), WITHIN):

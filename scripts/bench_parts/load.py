@@ -1,8 +1,7 @@
 """The load generator for a machine without Go: one connection that produces, in Python.
 
-It takes those of the Go generator's options that it can serve and prints the same line of JSON. The server waits for it
-more than it waits for the server, so the requests per second are this generator's; the server's CPU time per request
-is measured as usual.
+It takes the supported options of the Go generator, and prints the same line of JSON. The server waits for the generator most of
+the time, so the requests per second show the generator's speed. The server's CPU time per request is valid.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class Producer:
                 code, offset = ERROR_AND_OFFSET.unpack_from(self._frame(), self.code_at)
                 self.latencies.append(time.perf_counter_ns() - self.sent_at[self.answered % IN_FLIGHT])
                 if code or offset != self.answered * self.records:
-                    raise ValueError(f"request {self.answered} was answered with error {code}, base offset {offset}")
+                    raise ValueError(f"request {self.answered} returned error {code}, base offset {offset}")
                 self.answered += 1
 
 

@@ -1,4 +1,4 @@
-"""Resident memory of a server that has been sent 200,000 records of 100 bytes."""
+"""Measures the resident memory of a server after 200,000 records of 100 bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECORDS = 200_000
 VALUE = 100
 FILL_WITHIN = 90.0
 SETTLED = 0.3
-"""Seconds after the last response at which the memory is read."""
+"""The memory is read these seconds after the last response."""
 
 
 def measure(

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """CPU for each exchange with and without a reader of the page's stream, in turns before the same broker.
+    """Measures the CPU for each exchange with and without a reader of the page's stream, in turns on the same broker.
 
     Each turn with a reader is compared with the turns before and after it.
     """
@@ -84,7 +84,7 @@ def _cpu_us(pid: int, producer: load.Producer) -> float:
 
 @contextmanager
 def _reader(control: int) -> Iterator[list[int]]:
-    """A reader of `/events`, as a page is one; the bytes that it has received."""
+    """Reads `/events` as a page does, and counts the received bytes."""
     received = [0]
     with socket.create_connection(("127.0.0.1", control)) as stream:
         stream.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -104,9 +104,10 @@ def _reader(control: int) -> Iterator[list[int]]:
 
 
 def _browsed(control: int, producer: load.Producer, say: Callable[[str], None]) -> Row:
-    """The longest task of each view in Chromium while exchanges arrive, in ms of CPU; nothing without Playwright and Chromium.
+    """Measures the longest task of each view in Chromium while exchanges arrive, in ms of CPU. Returns nothing without
+    Playwright and Chromium.
 
-    A frame cannot come before a task ends. CPU is counted because the broker, the load and the browser share the cores.
+    The browser draws no frame during a task. CPU is counted because the broker, the load and the browser share the cores.
     """
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     try:
@@ -132,7 +133,7 @@ def _browsed(control: int, producer: load.Producer, say: Callable[[str], None]) 
 
 
 def _longest_task_ms(trace: bytes) -> float:
-    """The most CPU time that a task of the page's main thread took."""
+    """The CPU time of the longest task of the page's main thread."""
     events = json.loads(trace)["traceEvents"]
     main = {
         (each["pid"], each["tid"]) for each in events if each["name"] == THREAD_NAME and each["args"]["name"] == MAIN_THREAD

@@ -1,6 +1,6 @@
 """Rounds of wirebroker beside kfake and a real Kafka.
 
-One Kafka serves all rounds, so that its code is compiled when it counts; the first round warms it up and is not shown.
+One Kafka serves all rounds, so that the JVM has compiled its code. The first round warms it up, and is not shown.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from bench_parts.throughput import LOAD_WITHIN, Case, Report
 
 KAFKA, BROKER, KFAKE = "Kafka 4.3.1", "wirebroker full", "kfake"
 OPTIONS = ("-XX:+UseSerialGC",)
-"""Of Kafka's JVM: without the limit that makes it start faster and run slower."""
+"""Options of Kafka's JVM, without the limit that makes it start faster and run slower."""
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 
 def rounds(cases: Sequence[Case], one: Callable[[Case, Contender], Report], count: int, say: Callable[[str], None]) -> None:
-    """Let each contender of each case have its turn in each round."""
+    """Give each contender of each case one turn in each round."""
     for number in range(count + 1):
         for case in cases:
             say(f"round {number} of {count}: {case.title}")
@@ -39,7 +39,7 @@ def rounds(cases: Sequence[Case], one: Callable[[Case, Contender], Report], coun
 
 
 def generate(load: Sequence[str], address: str, pid: int) -> Report:
-    """Put this load on a server; what the generator measured. Raises ServerFailed."""
+    """Put this load on a server. Returns the generator's measurements. Raises ServerFailed."""
     command = [*load, "-address", address, "-pid", str(pid), "-topic", f"bench-{time.time_ns()}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_WITHIN, check=False)

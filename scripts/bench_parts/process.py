@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 READY_WITHIN = 20.0
-"""Seconds a server may take to say that it is ready."""
+"""Seconds that a server may take until it is ready."""
 _TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 
 
@@ -29,7 +29,7 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something that cannot be measured here, with the reason."""
+    """A measurement that is not possible here, with the reason."""
 
     what: str
     why: str
@@ -39,14 +39,14 @@ class Missing:
 
 
 class Server:
-    """A server process on a loopback port of its own. It leads a process group, which ends with the `with`."""
+    """A server process on a loopback port of its own. It leads a process group, which ends with the `with` block."""
 
     def __init__(self, command: Sequence[str | Path], ready_within: float = READY_WITHIN) -> None:
         self.command = [str(part) for part in command]
         self._ready_within = ready_within
         self.address = ""
         self.output = ""
-        """Its output up to the line that says ready."""
+        """The server's output up to its line "ready"."""
         self.pid = 0
 
     def __enter__(self) -> Server:
@@ -104,7 +104,7 @@ class Server:
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """Kill the process and all of the group it leads, and reap it."""
+    """Kill the process and its process group, and reap it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -118,7 +118,7 @@ def free_port() -> int:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time, user and system, that all threads of a process have used, in ns; 0 if it cannot be known."""
+    """Returns the user and system time of all threads of a process, in ns; 0 if it is unknown."""
     total = 0
     for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with suppress(OSError, ValueError, IndexError):
@@ -132,7 +132,7 @@ def cpu_ns(pid: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process; 0 if it cannot be known."""
+    """Returns the resident memory of a process; 0 if it is unknown."""
     with suppress(OSError):
         found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
         return int(found[1]) * 1024 if found else 0
@@ -140,7 +140,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def available_bytes() -> int:
-    """Memory that processes may still take; 2 GiB where the system does not say."""
+    """Returns the memory that is still available; 2 GiB if the system does not tell."""
     with suppress(OSError):
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
         if found:
@@ -149,7 +149,7 @@ def available_bytes() -> int:
 
 
 def machine() -> dict[str, Any]:
-    """The machine and versions that the figures depend on."""
+    """Describes the machine and the versions on which the figures depend."""
     model = ""
     with suppress(OSError):
         found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())

@@ -27,7 +27,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """For each case the proxy's memory, in bytes, after each tenth of the exchanges' time.
 
-    With `names` only cases like "off-1" or "verdicts" whose name begins with one of the names.
+    With `names` only the cases whose name begins with one of these, such as "off-1" or "verdicts".
     """
     rows = []
     for level, connections in CASES:

@@ -1,9 +1,9 @@
-"""Loads as people send them: JSON of mixed lengths with keys, some with headers, through three clients and every codec.
+"""Realistic loads: JSON of mixed lengths with keys, some with headers, through three clients and every codec.
 
 An idempotent producer of librdkafka, of the Java client or of franz-go, with its default settings (franz-go lingers for 5 ms),
-sends the records, and a consumer of the same library reads them back. Their clocks date the records. The CPU time is the
-server's, from the moment that the client connects until the last record is acknowledged or read. Equal records in batches of
-three sizes follow, from the load generator.
+sends the records, and a consumer of the same library reads them back. The clients' clocks set the timestamps. The CPU time is
+the server's, from the moment that the client connects until the last record is acknowledged or read. Equal records in batches
+of three sizes follow, from the load generator.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ PURE, COMPILED = "wirebroker", "wirebroker, compiled"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS = 300_000
 DISTINCT = 20_000
-"""Records of the file; the largest batch of a client holds fewer."""
+"""The number of records in the file; a client's largest batch has fewer."""
 SHORTEST, LONGEST = 80, 400
 EQUAL = {"1k": 16, "16k": 160, "1m": 8_000}
-"""Records of a batch of this size."""
+"""The number of records in a batch of this size."""
 WORDS = ("paid", "shipped", "returned", "express", "gift", "invoice", "refund", "street", "north", "south", "blue", "large")
 
 
 def measure(
     entered: Field, only: Sequence[str], chosen: Sequence[str], rounds: int, share: float, say: Callable[[str], None]
 ) -> tuple[list[Case], list[Missing]]:
-    """All cases, round by round, and what cannot run. `only` and `chosen` name rows and contenders by prefix."""
+    """Measures all cases, round by round, and lists what cannot run. `only` and `chosen` name rows and contenders by prefix."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wirebroker-bench-")))
         running = [*own(folder), *entered.named(KFAKE)]
@@ -166,7 +166,7 @@ def _command(client: Sequence[str], mode: str, address: str, topic: str, file: s
 
 
 def _run(command: Sequence[str], pid: int) -> tuple[float, int]:
-    """Run a client from its "ready" to its "done": seconds, and ns of the server's CPU. Raises ServerFailed."""
+    """Run a client from its "ready" to its "done". Returns the seconds, and ns of the server's CPU. Raises ServerFailed."""
     with tempfile.TemporaryFile() as errors:
         client = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True

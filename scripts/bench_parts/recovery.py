@@ -16,12 +16,12 @@ from bench_parts.startup import first_response
 BATCH = 16 * 1024
 GIGABYTE = 1 << 30
 HEADERS = 80
-"""Bytes of a batch that are not the record's value, about."""
+"""The approximate number of bytes in a batch besides the record's value."""
 FILL_WITHIN = 120.0
 
 
 def measure(broker: Contender, generator: Sequence[str], rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds from starting the process to its first response, each time after a kill; and the bytes that are there.
+    """Returns the seconds from the start of the process to its first response after each kill, and the stored bytes.
 
     Raises ServerFailed.
     """

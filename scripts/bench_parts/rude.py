@@ -27,17 +27,17 @@ class Attack:
     """The number of responses that it reads on each connection; 0 if it never reads."""
     connections: int = 1
     times: int = 1
-    """How often it connects, sends and reads; it closes its connections in between."""
+    """How many times it connects, sends, reads and closes its connections."""
     piece: int = 0
-    """Bytes of a piece in which it sends the payload."""
+    """The size in bytes of the pieces in which it sends the payload."""
     pause: float = 0.0
     """Seconds between two pieces."""
     silent: bool = False
-    """The client announces or sends bytes that get no response, and does not wait."""
+    """The client's bytes get no response, and it does not wait for one."""
 
 
 class Rude:
-    """The process of a rude client. `done` returns its result so far; the process ends with the `with`."""
+    """The process of a rude client. `done` returns its result so far. The process ends with the `with` block."""
 
     def __init__(self, attack: Attack, address: tuple[str, int], core: int | None, longest: float) -> None:
         context = multiprocessing.get_context("fork")
@@ -73,7 +73,7 @@ def _run(attack: Attack, address: tuple[str, int], core: int | None, longest: fl
     except OSError as broken:
         why = f"{type(broken).__name__}: {broken}"
     reports.send({"seconds": time.perf_counter() - start, "answers": answered, "why": why})
-    time.sleep(longest)  # requests that were sent and not read stay open
+    time.sleep(longest)  # connections with unread responses stay open
 
 
 def _once(attack: Attack, address: tuple[str, int], until: float) -> int:
@@ -109,7 +109,7 @@ def _send(opened: socket.socket, attack: Attack) -> None:
 
 
 def _send_unread(opened: socket.socket, payload: bytes, until: float) -> None:
-    """Send as much as the server takes, until it takes no more."""
+    """Send until the server takes no more bytes."""
     left = memoryview(payload)
     opened.settimeout(STALLED)
     with suppress(OSError):

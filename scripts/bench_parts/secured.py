@@ -19,7 +19,7 @@ from bench_parts.process import Missing, Server
 from bench_parts.throughput import Case, Report, produce_cases
 
 TLS = {BROKER: ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", "{}"), KFAKE: ("--port", "0", "--tls", "{}")}
-"""The settings that make a contender speak TLS with the key and the certificates of a file."""
+"""Returns the settings with which a contender speaks TLS with the key and the certificates of a file."""
 PLAIN = {BROKER: ("--port", "0"), KFAKE: ("--port", "0")}
 
 

@@ -1,6 +1,7 @@
-"""The start times of a server process, also with its control, of an import, and of a MockKafka in a fresh or warm process.
+"""Measures start times: of a server process with and without its control, of an import, and of a MockKafka in a fresh or warm
+process.
 
-The CPU time of a process and its children until the first response says more than the clock on a busy machine.
+On a busy machine the CPU time of a process and its children until the first response tells more than the clock.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ POLL = 0.0005
 """Seconds between attempts to connect."""
 _BODY = struct.pack(">hhih5si", 3, 1, 7, 5, b"bench", 0)
 METADATA = struct.pack(">i", len(_BODY)) + _BODY
-"""Metadata version 1 for no topics, as the oldest clients can ask for it."""
+"""Metadata version 1 for no topics, a request that the oldest clients can send."""
 
 IMPORTS = {
     "import wirebroker": "import wirebroker",

@@ -1,4 +1,4 @@
-"""Produce and Fetch: rounds in which every contender is measured once, so that changes of the machine's load affect all of
+"""Measures Produce and Fetch. Each round measures every contender once, so that changes of the machine's load affect all of
 them.
 """
 
@@ -19,7 +19,7 @@ from bench_parts.process import Server, ServerFailed, available_bytes
 LOAD_WITHIN = 60.0
 KIB, MB = 1024, 1_000_000
 SIZES = {"1k": KIB, "16k": 16 * KIB, "1m": MB}
-"""A batch's bytes. The largest is a bit below max.message.bytes, 1048588."""
+"""A batch's bytes. The largest is slightly below max.message.bytes, 1048588."""
 REQUESTS = {"1k": 40_000, "16k": 12_000, "1m": 256}
 WARM_UP = {"1k": 1_000, "16k": 200, "1m": 20}
 FETCH_FILL = 64 * 1024 * 1024
@@ -68,7 +68,7 @@ def produce_cases(
 
 
 def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], version: int, share: float) -> Iterator[Case]:
-    """Fetch of at most 1 MiB at a time, one after the other, from end to end of a partition."""
+    """Fetch a whole partition, at most 1 MiB at a time, one request after the other."""
     for count in connections:
         load = [
             "-mode", "fetch", "-fetch-version", str(version), "-bytes", str(FETCHED_BATCH),
@@ -79,7 +79,7 @@ def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], ver
 
 
 def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]) -> int:
-    """Measure all cases. Returns how many whole rounds there was time for."""
+    """Measure all cases. Returns the number of whole rounds within the time."""
     for number in range(rounds):
         for case in cases:
             if time.monotonic() > deadline:
@@ -100,7 +100,7 @@ def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: 
 
 
 def measure(contender: Contender, generator: Sequence[str], load: Sequence[str]) -> Report:
-    """A fresh server under this load; what the generator measured. Raises ServerFailed."""
+    """Put this load on a fresh server. Returns the generator's measurements. Raises ServerFailed."""
     with tempfile.TemporaryDirectory(prefix="wirebroker-bench-") as folder, Server(contender.at(0, folder)) as server:
         command = [*generator, "-address", server.address, "-pid", str(server.pid), *contender.load, *load]
         try:
@@ -115,7 +115,7 @@ def measure(contender: Contender, generator: Sequence[str], load: Sequence[str])
 
 
 def _reserve(size: int) -> int:
-    """Megabytes to have ready for a server that keeps `size` bytes, within what the machine can spare."""
+    """Returns the megabytes to reserve for a server that keeps `size` bytes, within the machine's available memory."""
     return int(min(1.5 * size + 64 * MB, available_bytes() / 4) / MB)
 
 

@@ -1,4 +1,4 @@
-"""Transactions a second: produce one batch, commit, and again, on wirebroker and on a real Apache Kafka in turns.
+"""Measures transactions a second: produce one batch, commit, repeat; on wirebroker and on a real Apache Kafka in turns.
 
 One producer speaks transaction version 2 over a raw connection: a Produce 12 that adds its partition, an EndTxn 5. It
 sends a request again at once if Kafka returns CONCURRENT_TRANSACTIONS, as a client would.
@@ -56,7 +56,7 @@ def per_second(address: tuple[str, int], number: int) -> float:
         request = EndTxnRequest(transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=True)
         response = client.request(request, 5)
         if response.error_code:
-            raise RuntimeError(f"EndTxn was answered with error {response.error_code}")
+            raise RuntimeError(f"EndTxn returned error {response.error_code}")
         producer_id, epoch = response.producer_id, response.producer_epoch
         done += 1
     client.close()
@@ -90,8 +90,8 @@ def _produce(client: WireClient, name: str, producer_id: int, epoch: int) -> Non
         response = client.request(request, 12).responses[0].partition_responses[0]
         if not response.error_code:
             return
-        if response.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # the topic may be a moment old
-            raise RuntimeError(f"Produce was answered with error {response.error_code}")
+        if response.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # the topic may have been created only just now
+            raise RuntimeError(f"Produce returned error {response.error_code}")
 
 
 def report(found: dict[str, Any]) -> str:

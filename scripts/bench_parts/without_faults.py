@@ -1,6 +1,6 @@
 """`wirebroker serve` with an engine that knows no faults, to measure their cost while no rule is loaded.
 
-Engine.receive is compiled again from its own source without the questions that it asks about faults.
+Engine.receive is compiled again from its own source without its checks for faults.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class CompiledModules(BuildHookInterface[Any]):
     _work: tempfile.TemporaryDirectory[str] | None = None
 
     def dependencies(self) -> list[str]:
-        """The compiler, as pyproject.toml pins it, where modules are compiled."""
+        """The compiler in the version that pyproject.toml pins, if modules are compiled."""
         if not self._asked:
             return []
         project = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))

@@ -1,11 +1,11 @@
 """Compile the hot modules with mypyc: in place, or into a folder with the layout of a wheel.
 
     compiling.py            beside their sources in this checkout, where Python then finds them first
-    compiling.py --clean    remove what was compiled in place, for every version of Python
+    compiling.py --clean remove compiled modules, for every version of Python
     compiling.py --into DIR
 
-pyproject.toml names the modules in `tool.wirebroker`. All of them go into one library, so that they call each other without
-Python between them. mypyc reads the same types as `mypy --strict`, and the modules stay plain Python.
+pyproject.toml names the modules in `tool.wirebroker`. All of them go into one library, so that they call each other directly.
+mypyc reads the same types as `mypy --strict`, and the modules stay plain Python.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def hot_modules() -> list[str]:
 
 
 def compile_into(folder: Path, sources: list[str], work: Path) -> list[Path]:
-    """Compile these files. Returns the compiled ones, relative to `folder`."""
+    """Compile these files. Returns the compiled files, relative to `folder`."""
     os.chdir(ROOT)
-    from setuptools import Distribution  # first, because mypyc looks which of setuptools and distutils is there
+    from setuptools import Distribution  # first, because mypyc looks for setuptools and distutils
     from setuptools.command.build_ext import build_ext
 
     from mypyc.build import mypycify  # isort: skip
@@ -49,7 +49,7 @@ def compile_into(folder: Path, sources: list[str], work: Path) -> list[Path]:
 
 
 def clean(sources: list[str]) -> None:
-    """Remove what was compiled in place."""
+    """Remove the modules that were compiled in place."""
     for source in map(Path, sources):
         beside, library = ROOT / source.parent, ROOT / source.parts[0]
         for suffix in SUFFIXES:

@@ -22,7 +22,7 @@ PAGES = {
     "broker/wirebroker/apis/skipped.md": "reference/skipped.md",
     "README.md": "index.md",
 }
-"""Where the site has each file that lies outside of docs/, by its path in the repository."""
+"""The page in the site for each file outside of docs/, by its path in the repository."""
 _LINK = re.compile(r"\[([^\]\n]*)\]\(([^)\s]+)\)")
 
 
@@ -35,7 +35,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """The page with links that the site can follow."""
+    """Returns the page with links that the site can follow."""
     uri = page.file.src_uri
     source = next((path for path, mapped in PAGES.items() if mapped == uri and uri != "index.md"), f"docs/{uri}")
 

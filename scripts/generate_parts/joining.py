@@ -1,7 +1,7 @@
-"""One definition of a message from the definitions of several releases.
+"""Makes one definition of a message from the definitions of several releases.
 
 A release that removes versions also trims the versions of the fields ("0-2" disappears, "3+" becomes "0+"). So each release
-speaks only for the versions below or from a border. A field that two releases call by different names is known by its place in
+speaks only for the versions below or from a border. A field with different names in two releases is recognised by its place in
 the versions that both have.
 """
 
@@ -54,7 +54,7 @@ def of_all_releases(older: dict[str, Json], main: dict[str, Json], newer: dict[s
 
 
 def _with_stability(found: dict[str, Json]) -> dict[str, Json]:
-    """The definitions; a response says, too, that its newest version is unstable."""
+    """Returns the definitions. A response also records that its newest version is unstable."""
     unstable = {name.removesuffix("Request") for name, each in found.items() if each.get("latestVersionUnstable")}
     return {name: {**each, "latestVersionUnstable": name.removesuffix("Request").removesuffix("Response") in unstable}
             for name, each in found.items()}  # fmt: skip

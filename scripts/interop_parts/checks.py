@@ -27,7 +27,7 @@ CHECKS = {
     "scram-sha-256": "log in by SCRAM, over TLS",
     "scram-sha-512": "log in by SCRAM",
     "oauthbearer": "log in by a token, over TLS",
-    "acl": "the refusal of a topic is named; the client goes on",
+    "acl": "the client names the refused topic, and goes on",
     "quota": "a quota slows it down",
 }
 """Each check's id and purpose; programs/ has the code for each client."""
@@ -59,11 +59,11 @@ class Outcome:
         return [check for check, found in self.results.items() if found.result == FAIL]
 
     def result(self, check: str) -> str:
-        """One of the four words."""
+        """One of the four result words."""
         return NOT_RUN if self.missing else self.results[check].result if check in self.results else NOT_RUN
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for a file."""
+        """Everything, for a file."""
         results = {
             check: {"result": found.result, "detail": found.detail, "seconds": found.seconds}
             for check, found in self.results.items()

@@ -15,7 +15,7 @@ from _kafka_releases import COPY, VERSION, KafkaUnavailable, fetch_jars, jar_fol
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
-"""Seconds that fetching what a client needs may take."""
+"""Seconds that fetching a client's dependencies may take."""
 PYSPARK = "4.0.4"
 OLD_KAFKA_PYTHON = "2.0.2"
 SPRING = "4.0.0"
@@ -63,23 +63,23 @@ def call(words: Sequence[str | Path], folder: Path, doing: str) -> str:
 
 
 def node_folder() -> Path:
-    """Where the npm packages of the lock file are."""
+    """The folder with the npm packages of the lock file."""
     lock = (PROGRAMS / "node" / "package-lock.json").read_bytes()
     return cache() / f"node-{hashlib.sha256(lock).hexdigest()[:12]}"
 
 
 def streams_folder() -> Path:
-    """Where the jars of Kafka Streams are."""
+    """The folder with the jars of Kafka Streams."""
     return cache() / f"kafka-streams-{VERSION}"
 
 
 def spring_folder() -> Path:
-    """Where the jars of Spring for Apache Kafka are."""
+    """The folder with the jars of Spring for Apache Kafka."""
     return cache() / f"spring-kafka-{SPRING}"
 
 
 def fetched(client: str) -> bool:
-    """Whether all that the client needs is in the cache, or comes with this environment."""
+    """Whether all dependencies of the client are in the cache or in this environment."""
     needed = {
         "java": jar_folder(), "kafka-streams": streams_folder(), "franz-go": cache() / "franz", "sarama": cache() / "sarama",
         "kafkajs": node_folder() / "node_modules" / "kafkajs", "kcat": Path(shutil.which("kcat") or cache() / "kcat"),
@@ -100,7 +100,7 @@ def python(module: str, program: str) -> Callable[[], Command]:
 
 
 def java() -> Command:
-    """Kafka's own client, out of the jars that a real Kafka is made of."""
+    """Kafka's own client, from the jars of a real Kafka."""
     tool("java")
     try:
         jars = fetch_jars()
@@ -193,7 +193,7 @@ def kafkajs() -> Command:
 
 
 def kcat() -> Command:
-    """kcat of this machine, else Debian's package, unpacked without being installed."""
+    """kcat of this machine, else Debian's package, which is unpacked and not installed."""
     command = Command([sys.executable, PROGRAMS / "python" / "client_kcat.py"])
     if shutil.which("kcat"):
         return command
@@ -205,7 +205,7 @@ def kcat() -> Command:
         making = cache() / f"kcat.{os.getpid()}"
         making.mkdir()
         try:
-            # The package and those of its dependencies that this machine does not have.
+            # The package, and its dependencies that this machine does not have.
             wanted = call(["apt-get", "install", "--print-uris", "-qq", "kcat"], making, "`apt-get install kcat`")
             packages = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
             call(["apt-get", "download", "-qq", *packages], making, f"`apt-get download {' '.join(packages)}`")
@@ -239,7 +239,7 @@ CLIENTS: dict[str, Callable[[], Command]] = {
     "kcat": kcat,
     "pyspark": pyspark,
 }
-"""Each makes its command, fetching what is needed, or raises Missing."""
+"""Each function fetches its client's dependencies and returns its command, or raises Missing."""
 OLD: dict[str, Callable[[], Command]] = {
     "java-0.11": old_java("0.11.0.3"),
     "java-1.1": old_java("1.1.1"),

@@ -25,7 +25,7 @@ def run(
 ) -> Outcome:  # fmt: skip
     """Run the checks of one client; `told` is called with each result at once. With `offline` nothing is fetched.
 
-    A program that dies or hangs fails the check it was at, and is started again for the remaining checks.
+    If a program dies or hangs, its current check fails, and the program is started again for the remaining checks.
     """
     outcome = Outcome(client)
     try:
@@ -48,7 +48,7 @@ def run(
 def _listen(
     command: Command, bootstrap: str, prefix: str, left: list[str], outcome: Outcome, told: Callable[[str, Result], None]
 ) -> str:
-    """Start the program for the checks `left` and take the finished ones from them; returns the problem, or an empty text."""
+    """Start the program for the checks `left`, and remove each finished check from them. Returns the problem, or ""."""
     words = [str(word) for word in command.words] + [bootstrap, prefix, *left]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

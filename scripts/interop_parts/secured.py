@@ -27,9 +27,9 @@ from wirebroker.testing.client_settings import Access, client_settings
 USERS = {"alice": "alice-secret", "bob": "bob-secret", "limited": "limited-secret"}
 LISTENERS = {"SSL": "SSL", "MTLS": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
 REFUSED = "interop-refused"
-"""A topic that bob may describe and no user may write."""
+"""A topic that bob may describe, and that no user may write to."""
 QUOTA = 10_000
-"""Bytes a second that each client of the user limited may produce."""
+"""Bytes a second that each client of the user `limited` may produce."""
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -72,7 +72,7 @@ class Secured:
     certificates: Path
 
     def access(self, check: str) -> Access:
-        """How the clients reach it for this check."""
+        """Returns how the clients reach the broker for this check."""
         way = WAYS[check]
         protocol = SecurityProtocol[LISTENERS[way.listener]]
         return Access(
@@ -116,7 +116,7 @@ def written(stack: ExitStack, secured: Secured) -> str:
 
 
 def token_of(user: str) -> str:
-    """A token that is not signed and good for an hour."""
+    """An unsigned token that is valid for an hour."""
     now = int(time.time())
     return unsecured_token({"sub": user, "iat": now, "exp": now + 3600})
 

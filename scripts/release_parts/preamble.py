@@ -1,4 +1,4 @@
-"""Runs first in the single file: compiled modules fit some versions of Python on some platforms."""
+"""Runs first in the single file, and checks that its compiled modules fit this version of Python and platform."""
 
 import sys
 

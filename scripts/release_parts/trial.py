@@ -25,7 +25,7 @@ def ask(address: str, body: object = None) -> Any:
 
 
 def produce(bootstrap: str, control: str) -> str:
-    """Store one record; returns who did it."""
+    """Store one record. Returns the name of the client that stored it."""
     try:
         from kafka import KafkaProducer
     except ImportError:

@@ -1,4 +1,4 @@
-"""Listen at ports that are fixed in tests, and forward the connections to the brokers.
+"""Listen at the ports that tests expect, and forward the connections to the brokers.
 
 forwarding.py LISTEN=HOST:PORT… [-- WORD…]     run the command, and end with its exit code
 """
@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 async def main(words: list[str]) -> int:
-    """Forward until the command ends; without one until this process is ended."""
+    """Forward until the command ends; without a command until this process is ended."""
     pairs, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     ports = {int(listen): to for listen, _, to in (pair.partition("=") for pair in pairs)}
     async with AsyncExitStack() as stack:

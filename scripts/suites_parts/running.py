@@ -16,7 +16,7 @@ from bench_parts.process import end_group
 from suites_parts.suites import WORDS, Run, Suite
 
 SILENCE = 300.0
-"""A suite that prints nothing for these seconds is ended."""
+"""A suite that prints nothing for this number of seconds is ended."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -1,8 +1,8 @@
-"""The module test.service for kafka-python's fixtures, which its sdist leaves out: services that run elsewhere."""
+"""Replaces the module test.service of kafka-python, which its sdist leaves out: services that run elsewhere."""
 
 
 class ExternalService:
-    """A broker that somebody else has started."""
+    """A broker that another process has started."""
 
     def __init__(self, host, port):
         self.host, self.port = host, port

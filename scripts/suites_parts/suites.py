@@ -112,7 +112,7 @@ def kafka_python(address: str) -> Run:
         call([*pip, "install", *needs], folder, "`pip install kafka-python`")
         shutil.copy(HERE / "service.py", folder / "source" / "test")
         (folder / "source" / "test" / "__init__.py").touch()
-        # An external broker needs nothing of it, and the fixtures still look for it.
+        # An external broker does not need it, but the fixtures look for it.
         (folder / "source" / "servers" / "4.2.0" / "kafka-bin").mkdir(parents=True)
         (folder / "complete").touch()
     options = ["--timeout", "60", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "log_level=WARNING"]
@@ -178,7 +178,7 @@ def kafka_go(address: str) -> Run:
         shutil.copytree(source, folder, copy_function=shutil.copyfile)  # writable, as its go.mod is out of date
         call(["go", "test", "-mod=mod", "-c", "-o", binary, "."], folder, "`go test -c`")
     # The tests of net.Conn are left out by the project itself: a topic is not a pipe.
-    # These call a function that they never set, and their panic would end the run.
+    # These tests call a function that they never set, and their panic would end the run.
     left_out = "^TestReaderConsumerGroup$/^(consumer_group_commits_on_close|verify_offset_committed)"
     words = [binary, "-test.v", "-test.timeout", "20m", "-test.skip", left_out]
     return Run(words, source, GO_RESULT, {"KAFKA_SKIP_NETTEST": "1"}, go_only)
@@ -195,7 +195,7 @@ def sarama(address: str) -> Run:
     files = "".join(file.read_text() for file in source.glob("functional_*_test.go"))
     names = re.findall(r"(?m)^func (Test(?!Main)\w+)", files)
     tests = [binary, "-test.v", "-test.timeout", "40m", "-test.run", f"^({'|'.join(names)})$"]
-    # These stop a broker with docker, and panic where that fails.
+    # These tests stop a broker with docker, and panic if the stop fails.
     tests += ["-test.skip", "^(TestConsumerFetchFollowerFailover|TestFuncTxnProduceWithBrokerFailure)$"]
     return Run(
         [sys.executable, HERE / "toxiproxy.py", proxy, str(SARAMA_PORT), *tests],
@@ -289,7 +289,7 @@ def confluent_kafka_javascript(address: str, protocol: str) -> Run:
         (folder / "test").rename(source / "test")
         (folder / "complete").touch()
     return Run(
-        # The project's own settings of jest measure coverage and transform TypeScript, of which there is none here.
+        # The project's own settings of jest measure coverage and transform TypeScript, which is not needed here.
         jest("--ci", "--maxWorkers=2", "--forceExit", '--config={"transform": {}, "roots": ["test/promisified"]}'),
         folder / "source",
         JEST_RESULT,
@@ -463,7 +463,7 @@ def go_only(name: str) -> Sequence[str]:
 
 
 def go_module(module: str) -> Path:
-    """Where Go keeps the source of a module, which it fetches once. Raises Missing."""
+    """The folder where Go keeps the source of a module, which it fetches once. Raises Missing."""
     found = json.loads(call([tool("go"), "mod", "download", "-json", module], cache(), f"`go mod download {module}`"))
     return Path(found["Dir"])
 
@@ -544,7 +544,7 @@ SUITES = {
                 9001: ("PLAINTEXT", 0), 9002: ("SASL_PLAINTEXT", 0),
                 **{9011 + number: ("PLAINTEXT", number) for number in range(3)},
             },
-            # The words are ours; and a quota that admin.test.ts leaves behind slows the one broker that leads all partitions 0.
+            # The words are ours. A quota that admin.test.ts does not remove slows the broker that leads every partition 0.
             not_offered=".*(describeConfigs should include documentation|fetch loop must stop when stream is paused)",
         ),
         Suite(

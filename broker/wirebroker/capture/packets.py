@@ -163,6 +163,6 @@ def _ethernet(source: IPv4Address | IPv6Address, target: IPv4Address | IPv6Addre
 
 
 def _checksum(data: bytes) -> bytes:
-    """Returns the internet checksum. It adds numbers of 16 bits modulo 65,535, so one division of a large number computes it."""
+    """Returns the internet checksum. It adds 16-bit numbers modulo 65,535, which one large division does."""
     total = int.from_bytes(data + bytes(len(data) % 2), "big") % 0xFFFF
     return struct.pack(">H", ~total & 0xFFFF)

@@ -38,7 +38,7 @@ class _Member:
 
 
 class Rejoins(Detector):
-    """Finds `rejoins`: a client leaves a group by itself and joins again on the same connection, or the group has removed it."""
+    """Finds `rejoins`: a client leaves a group and joins again on the same connection, or the group has removed it."""
 
     events = ("reply",)
 

@@ -23,7 +23,7 @@ LATEST = 400
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A requested picture: the numbers of its first and last row (0: the first and last of all), its width in px, its subject."""
+    """A requested picture: its first and last row by number (0: the first and last of all), width in px, and subject."""
 
     first: int = 0
     last: int = 0

@@ -293,7 +293,7 @@ class PassingGroups:
                         group.offsets[key[1]] = offset
 
     def fetched(self, now: int, sender: Sender, request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
-        """A member has fetched committed offsets: the response also shows offsets that were committed before the proxy started."""
+        """A member has fetched committed offsets: the response also has offsets from before the proxy's start."""
         for topic in response.topics:
             self._found(request.group_id, topic.name, topic.partitions)
         for group in response.groups:

@@ -167,7 +167,7 @@ class Proxy:
             self._reads |= {FETCH}
 
     def measure(self) -> Metrics:
-        """The metrics of passing exchanges. Exchanges are measured from the first call until `MEASURED_MS` after the last call."""
+        """The metrics of passing exchanges. Exchanges are measured until `MEASURED_MS` after the last call."""
         self._measuring.renew(self.now)
         return self._measured
 

@@ -175,7 +175,7 @@ class Shadow:
             yield topic, partition, producer_id, known.state, known.whole
 
     def issued(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker responded to InitProducerId. With epoch 0 the id is new; a higher epoch may fence batches of earlier epochs."""
+        """A broker responded to InitProducerId. Epoch 0 belongs to a new id; a higher epoch may fence earlier epochs."""
         if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied, and producer ids start again
             self._states = OrderedDict((key, known) for key, known in self._states.items() if key[2] != producer_id)
         self._latest[producer_id] = producer_epoch
@@ -286,7 +286,7 @@ def _name(verdict: Verdict) -> Predicted:
 
 
 def _outcome(known: _Known | None, verdict: Verdict | None, code: int, base_offset: int) -> Outcome:
-    """The meaning of the response. Kafka responds to a retry without an error; only the offset shows that nothing was stored."""
+    """The meaning of the response. Kafka responds to a retry without an error; only the offset differs."""
     if code:
         return "duplicate" if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else "rejected"
     if isinstance(verdict, Duplicate):

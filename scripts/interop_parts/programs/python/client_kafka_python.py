@@ -250,7 +250,7 @@ def secured(bootstrap: str, name: str) -> None:
 def acl(bootstrap: str, name: str) -> str:
     create(bootstrap, name)
     settings = client_settings("kafka-python", access(name))
-    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent one is of no use after a refusal
+    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent producer is useless after a refusal
         try:
             send(producer, REFUSED, [b"x"])
         except kafka.errors.TopicAuthorizationFailedError as error:

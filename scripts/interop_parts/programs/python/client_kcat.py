@@ -19,7 +19,7 @@ FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
 
 
 def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
-    """A call's output; AssertionError with its error output if it failed."""
+    """Returns a call's output. Raises AssertionError with its error output if it failed."""
     command = [KCAT, "-b", bootstrap, *arguments]
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
     if done.returncode:
@@ -124,7 +124,7 @@ def list_offsets(bootstrap: str, name: str) -> None:
 
 
 def flags(name: str) -> list[str]:
-    """The settings of this check, as flags; kcat gives no text for true and false as Python does."""
+    """Returns the settings of this check as flags. kcat needs true and false in small letters."""
     found = settings(name, "confluent")
     texts = {key: str(value).lower() if value is True else value for key, value in found.items() if key != "bootstrap.servers"}
     return [word for key, value in texts.items() for word in ("-X", f"{key}={value}")]
@@ -153,7 +153,9 @@ def acl(_: str, name: str) -> str:
 
 
 def quota(_: str, name: str) -> str:
-    """Two records, each in a request of its own. The first one uses up the quota for 2.5 s; kcat takes a second without it."""
+    """Two records, each in a request of its own. The first record uses up the quota for 2.5 s. Without the quota kcat takes a
+    second.
+    """
     alone = ("-X", "linger.ms=0", "-X", "batch.num.messages=1", "-X", "max.in.flight.requests.per.connection=1")
     began = time.monotonic()
     given = "x" * (OVER + 10_000) + "\nx\n"

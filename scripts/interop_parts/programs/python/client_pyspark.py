@@ -44,7 +44,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[
 
 
 def stream(bootstrap: str, source: str, target: str, checkpoint: str, isolation: str = "read_committed") -> None:
-    """All that is new in a topic, into another, by a streaming query that ends when it has caught up."""
+    """Copies all new records of a topic to another topic, by a streaming query that ends when it has caught up."""
     frame = session().readStream.format("kafka").options(**settings(bootstrap, source, isolation)).load()
     sink = {"kafka.bootstrap.servers": bootstrap, "topic": target, "checkpointLocation": checkpoint}
     query = frame.select("key", "value").writeStream.format("kafka").options(**sink).trigger(availableNow=True).start()

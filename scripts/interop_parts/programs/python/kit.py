@@ -29,7 +29,7 @@ LIMIT = 20.0
 
 
 class NotOffered(Exception):
-    """The client has no call for this; the text says what is missing."""
+    """Raised if the client has no call for this; the text names what is missing."""
 
 
 def run(client: str, version: str, checks: Mapping[str, Callable[[str, str], str | None]]) -> None:
@@ -51,7 +51,7 @@ def run(client: str, version: str, checks: Mapping[str, Callable[[str, str], str
 
 
 def access(name: str) -> Any:
-    """How the check with this name reaches a secured broker: a `wirebroker.testing.client_settings.Access`."""
+    """Returns how the check of this name reaches a secured broker, as a `wirebroker.testing.client_settings.Access`."""
     from wirebroker.security.protocols import SecurityProtocol
     from wirebroker.testing.client_settings import Access
 
@@ -62,7 +62,7 @@ def access(name: str) -> Any:
 
 
 def settings(name: str, library: str) -> dict[str, Any]:
-    """The same as a library's settings."""
+    """Returns the same as settings of a library."""
     found: dict[str, Any] = _forms(name)[library]
     return found
 
@@ -91,7 +91,7 @@ def until(condition: Callable[[], bool], what: str, limit: float = LIMIT) -> Non
 
 
 def waited_since(began: float, least: float = WAITS) -> str:
-    """Says how long a client waited that had used up its quota; AssertionError if that is not long enough."""
+    """Returns in words how long a client waited after it used up its quota. Raises AssertionError if the wait is too short."""
     waited = time.monotonic() - began
     if waited < least:
         raise AssertionError(f"the next acknowledgement came after {waited:.2f} s, not as late as {least:.0f} s")

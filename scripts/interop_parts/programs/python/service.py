@@ -1,4 +1,6 @@
-"""A service that lives on while its broker is reset: LIBRARY BOOTSTRAP. It returns a result for each order, and commits."""
+"""A service that keeps running while its broker is reset. Arguments: LIBRARY BOOTSTRAP. It returns a result for each order, and
+commits.
+"""
 
 from __future__ import annotations
 
