@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 RECORDS_LIMIT = 1_000_000
 """A topic with more records is compared batch by batch, unless a journal names records."""
 OPEN_LIMIT = 10_000
-"""How many open transactions are joined with their coordinators' state."""
+"""The largest number of open transactions that are joined with their coordinators' state."""
 SAID = 20
-"""How many problems are listed. All are counted."""
+"""The largest number of listed problems. All are counted."""
 SUMMARY = "summary.json"
 SIGNED = ("SHA256SUMS", "SHA256SUMS.minisig", "SHA256SUMS.asc", "SHA256SUMS.sigstore.json")
 """The digests of a report's files, and signatures that other programs have added."""
@@ -104,7 +104,7 @@ class Request:
     together: bool = True
     """whether the driver may read a small log"""
     fail_on: str | None = None
-    """the least severity that fails the audit; None: the policy's, by default likely"""
+    """the least severity that fails the audit; None: the severity in the policy, by default likely"""
 
     since: Path | None = None
     """an earlier report that this audit continues"""
@@ -193,7 +193,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """2 if something could not be read, else 1 if a finding fails the audit by the policy of its topic, else 0."""
+        """Returns 2 if something could not be read, else 1 if a finding fails the audit by its topic's policy, else 0."""
         return int(self.summary["failing"] > 0) if self.summary["complete"] else 2
 
 
@@ -416,7 +416,7 @@ class _Audit:
         return findings, groups.summary_of(seen, known, consumers.outputs(self.spark, batches, seen))
 
     def _with_findings(self, findings: DataFrame) -> DataFrame:
-        """Append findings to the table, by the policies of their topics; returns the whole table."""
+        """Append findings to the table, by the policies of their topics. Returns the whole table."""
         chosen = self.policies.severities({topic for topic, *_ in self.origin.bounds})
         if chosen:
             rules = local_rows(self.spark, chosen, _RULES)
@@ -467,7 +467,9 @@ class _Audit:
         return totals
 
     def _ranges(self, by_partition: Mapping[tuple[str, int], Row]) -> list[dict[str, Any]]:
-        """The offsets of each partition that were read, from `first` up to `end`; and which of several replicas."""
+        """Returns the offsets of each partition that were read, from `first` up to `end`, and which of several replicas was
+        read.
+        """
         ends = {where: row["last"] + 1 for where, row in by_partition.items()}
         return [
             {"topic": topic, "partition": partition, "first": first, "end": ends.get((topic, partition), first)}
@@ -479,7 +481,7 @@ class _Audit:
         self, batches: DataFrame, bounds: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]],
         intended: DataFrame | None,
     ) -> Iterator[DataFrame]:  # fmt: skip
-        """Findings by the content of records, or of batches if there are too many records."""
+        """Finds duplicates by the content of records, or of batches if there are too many records."""
         limit = self.request.records_limit
         large = [name for name, each in totals.items() if each["records"] > limit and name not in INTERNAL_TOPICS]
         if intended is not None or self.table is not None:
@@ -517,7 +519,7 @@ class _Audit:
         yield from self._stored_again(contents.without_tombstones(came.unnamed), found, came.beyond)
 
     def _against_table(self, table: DataFrame, units: DataFrame) -> DataFrame:
-        """Findings about rows of the application's table without a record; writes the counts over time."""
+        """Finds rows of the application's table without a record, and writes the counts over time."""
         self.stage("comparing with the application's table")
         described, now = self.request.table, against_table.milliseconds(self.began)
         assert described is not None
@@ -535,7 +537,7 @@ class _Audit:
     def _by_batch(
         self, batches: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]], large: list[str]
     ) -> Iterator[DataFrame]:  # fmt: skip
-        """Findings by the content of batches, in topics with too many records."""
+        """Finds duplicates by the content of batches, in topics with too many records."""
         self.stage("comparing the contents of batches")
         limit = f"more than {self.request.records_limit:,} records, so contents were compared batch by batch"
         more = f" and {len(large) - SAID:,} more topics" if len(large) > SAID else ""
@@ -556,7 +558,7 @@ class _Audit:
     def _stored_again(
         self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None
     ) -> Iterator[DataFrame]:
-        """Returns the findings about repeated units. `among` has all units of a topic if `units` has only some."""
+        """Returns the findings about repeated units. `among` has all units of a topic if `units` has only a part of them."""
         alike = settled(contents.repeated(units))
         again = None if alike.isEmpty() else contents.copies(self._meaningful(units if among is None else among, alike))
         if beyond is not None:

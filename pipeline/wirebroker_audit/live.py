@@ -1,13 +1,13 @@
-"""The audit of a log that grows: Structured Streaming over the same sources keeps the findings current.
+"""Audits a growing log: Structured Streaming over the same sources keeps the findings current.
 
 Each micro-batch writes its batches and their runs under its own number. Then it runs the checks again over the runs of all
-micro-batches and the batches of suspicious producers, so its findings are those of an audit of the whole. After a crash a
+micro-batches and the batches of suspicious producers, so its findings equal the findings of a whole audit. After a crash a
 micro-batch is repeated with the same number and the same batches, and writes the same files: nothing is lost or doubled.
 
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
-Folders of earlier micro-batches are joined from time to time, see `micro_batches`, and with them the runs that go on, see
-`folding.runs`. So each segment has about as many runs as producers, however old the stream is. Rows below the log start no
+Folders of earlier micro-batches are joined from time to time (see `micro_batches`), and so are runs that continue (see
+`folding.runs`). So a segment has about as many runs as producers, even in an old stream. Rows below the log start no
 longer count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic
 was deleted and created again, its earlier batches are left out. A full audit would not see such rows and batches either.
 """
@@ -284,6 +284,6 @@ class _Shown:
 
 
 def _words(current: dict[str, Any]) -> list[str]:
-    """The current notices, and the number of findings of each kind."""
+    """Show the current notices, and the number of findings of each kind."""
     counts = ", ".join(f"{kind} {count:,}" for kind, count in current["counts"].items())
     return [*(f"note: {notice}" for notice in current.get("notices", [])), counts or "no finding"]

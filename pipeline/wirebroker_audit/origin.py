@@ -55,7 +55,7 @@ class Origin(ABC):
     elections_ms: int = -1
     """unclean elections since this time are known, once the replicas are compared; −1 if none are, as in a live cluster"""
     unsure: frozenset[str] = frozenset()
-    """topics that may be compacted because nothing says otherwise, so that compaction may explain missing offsets"""
+    """topics that may be compacted because no file or broker says otherwise, so compaction may explain missing offsets"""
     is_small: bool = False
     """whether the driver can read the log as fast as the executors; known once the origin is pinned"""
     durability: Mapping[str, Durability]
@@ -102,8 +102,9 @@ class Origin(ABC):
         """The id of the topic of this partition, "" if it is not known."""
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
-        """Returns, for the report, the replica that is read (`read`), the reason (`why`) and the `others`; nothing if there
-        was no choice."""
+        """Returns for the report the replica that is read (`read`), the reason (`why`) and the other replicas (`others`). Empty
+        if there was no choice.
+        """
         return {}
 
     @abstractmethod
@@ -112,8 +113,9 @@ class Origin(ABC):
 
     @abstractmethod
     def pieces_of(self, topic: str) -> list[list[Piece]]:
-        """Returns a list of pieces for each partition of an internal topic, audited or not; no list if the topic is not
-        here."""
+        """Returns a list of pieces for each partition of an internal topic, even if it is not audited; empty if the topic does
+        not exist.
+        """
 
     def between_replicas(self) -> DataFrame | None:
         """Returns the findings about replicas and elections, or None if there is nothing to compare."""
@@ -247,7 +249,7 @@ class Cluster(Origin):
         client = Client(self.name, self._access)
         try:
             return live_coordinators(client, opened, int(time.time() * 1000))
-        except BrokerError:  # a broker that does not tell its transactions can be audited all the same
+        except BrokerError:  # a broker that does not list its transactions can be audited all the same
             return Coordinators((), ())
         finally:
             client.close()

@@ -1,6 +1,6 @@
 """A small synchronous client of a live broker: metadata, offsets, one topic setting, and Fetch of whole batches.
 
-It reads what is stored, not what a consumer would be given: uncommitted and aborted batches and markers included.
+It reads all stored batches, also those that a consumer would not get: uncommitted and aborted batches, and markers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import TIMEOUT_MS, Access
 
 ATTEMPTS, PAUSE = 8, 0.5
-"""The attempts for a request while the broker says that it may succeed later, and the seconds in between."""
+"""The attempts for a request that the broker refuses with a retriable error, and the seconds between them."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
-"""Seconds to wait before the next request to a broker that throttles, and in all without a result."""
+"""Seconds to wait before the next request to a broker that throttles, and seconds to wait in all without a result."""
 EARLIEST, LATEST = -2, -1
 NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4, 60: 0, 61: 0, 65: 0, 66: 0}
 """The newest version that the client sends, by API key; Produce 13 and Fetch 13 name topics by id."""

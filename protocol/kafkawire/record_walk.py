@@ -16,7 +16,7 @@ from kafkawire.record_columns import Lengths, Shape, Walked, latest_runs, rememb
 from kafkawire.varints import read_varint
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64  # an int that compiled code keeps in a register; it is not there when this runs as Python
+    from mypy_extensions import i64  # an int that compiled code keeps in a register; pure Python does not have this type
 
 _ONE_BY_ONE = 32
 """How many records are walked one by one in Python before a run is looked for."""

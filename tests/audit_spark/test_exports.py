@@ -231,7 +231,7 @@ def test_file_addresses_are_paths() -> None:
     ("flags", "words"),
     [
         (["--junit", "."], ": this is a directory"),
-        (["--junit", "file/x.xml"], "file/x.xml: it should lie in a directory, and its parent is a file"),
+        (["--junit", "file/x.xml"], "file/x.xml: its parent is a file and not a directory"),
         (["--intended", "empty"], "--intended empty: the directory holds no file"),
         (["--path", "ftp://host/logs"], "--path ftp://host/logs: the audit cannot open ftp: addresses"),
         (["--path", "s3a://bucket/logs", "--follow", "1"], "--follow reads paths of this machine, not s3a:"),

@@ -1,1 +1,1 @@
-"""The checks: from runs, batches and records to findings."""
+"""The checks turn runs, batches and records into findings."""

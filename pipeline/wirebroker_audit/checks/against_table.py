@@ -1,9 +1,9 @@
-"""The application's own table as the journal: which of its rows have no record, and how late the others' records are.
+"""Uses the application's own table as the journal: which rows have no record, and how late are the records of the others?
 
-A TOML file describes the table; see docs/how-to/audit-spark/inputs.md. Its rows and the records are matched by topic, key and,
-if the table has it, value. A pair is a row and its record. If a key has as many rows as records, the first row belongs to the
-first record, the second row to the second record, and so on. For any other key, a record belongs to the latest earlier row
-without a record.
+A TOML file describes the table; see docs/how-to/audit-spark/inputs.md. Rows and records are matched by topic, key and, if the
+table has it, value. A pair is a row and its record. If a key has as many rows as records, the first row belongs to the first
+record, the second row to the second record, and so on. For any other key, a record belongs to the latest earlier row without a
+record.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Description:
     jars: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     grace_ms: int = 60_000
-    """the record of a younger row may still be sent"""
+    """the record of a row younger than this may still be sent"""
 
     @property
     def settings(self) -> dict[str, str]:
@@ -82,7 +82,7 @@ class Description:
 
 
 def is_description(path: str | None) -> bool:
-    """Whether the file describes a table, and is not a journal itself."""
+    """Tells whether the file describes a table, and is not itself a journal."""
     return path is not None and path.endswith(".toml")
 
 
@@ -164,7 +164,7 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
     numbered = (
         both.withColumn("rows", sf.sum(1 - ROW.side).over(name))
         .withColumn("records", sf.sum("side").over(name))
-        .withColumn("level", depth + ROW.side)  # a record closes the level that the latest row without one has opened
+        .withColumn("level", depth + ROW.side)  # a record closes the level that the latest row without a record has opened
         .withColumn("turn", sf.row_number().over(Window.partitionBy(*NAME, "level").orderBy(*order)))
         .withColumn("rank", sf.row_number().over(Window.partitionBy(*NAME, "side").orderBy(*order)))
     )
@@ -177,8 +177,9 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
 
 
 def facts_of(units: DataFrame, bounds: list[tuple[str, int, int, int]]) -> DataFrame:
-    """Returns a row for each topic. `begins` is the time from which all its partitions hold records, null if nothing was
-    removed at their beginning; `ends` is the time of its latest record; `compacted` says whether it was compacted."""
+    """Returns a row for each topic. `begins` is the time from which all partitions of the topic have records, null if nothing
+    was removed at their beginning. `ends` is the time of its latest record. `compacted` tells whether it was compacted.
+    """
     times = units.groupBy("topic", "partition").agg(sf.min("timestamp").alias("first"), sf.max("timestamp").alias("last"))
     seen = {(row["topic"], row["partition"]): row for row in times.collect()}
     facts: dict[str, tuple[int | None, int, int]] = {}

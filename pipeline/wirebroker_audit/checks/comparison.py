@@ -1,4 +1,4 @@
-"""The replicas of a partition, batch by batch, as `kafka-replica-verification` compares them, for logs at rest.
+"""Compares the replicas of a partition batch by batch, like `kafka-replica-verification`, but for logs at rest.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
 checksums. A task compares one segment of another replica with the same offsets of the audited replica. Memory does not grow
@@ -30,7 +30,7 @@ _SAME = np.dtype([("base", "i8"), ("last", "i8"), ("crc", "i8")])
 
 
 def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
-    """Reports each replica that ends before a high watermark that a broker wrote down."""
+    """Reports each replica that ends before the high watermark in its broker's checkpoint."""
     read = folder if folder.others else folder.with_tail(tail_of(folder.path))
     for each in (read, *read.others):
         if 0 <= each.tail.end < each.high_watermark:
@@ -69,7 +69,7 @@ class Pair:
     first: int
     """the segment's base offset"""
     stop: int
-    """the next segment's, or the end of the log"""
+    """the base offset of the next segment, or the end of the log"""
 
 
 def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:

@@ -36,7 +36,7 @@ def commits(spark: SparkSession, work: list[list[Piece]], topics: frozenset[str]
 
 
 def outputs(spark: SparkSession, batches: DataFrame, seen: Seen) -> Mapping[int, tuple[int, int]]:
-    """For each producer that commits offsets in transactions: how many records it committed and how many it aborted."""
+    """Counts the committed and the aborted records of each producer that commits offsets in transactions."""
     producers = [(each,) for pipeline in seen.pipelines.values() for each in pipeline.producers]
     if not producers:
         return {}

@@ -1,4 +1,4 @@
-"""Records that are stored twice, by their content; in a log with too many records, whole batches.
+"""Finds records that are stored twice, by their content. In a log with too many records it compares whole batches.
 
 A *unit* is a record, or all records of a batch. The rules are those of `wirebroker.audit.reconcile`: units are compared within
 their topic, and only if a read_committed consumer sees them.
@@ -196,7 +196,7 @@ def checksums(file: str, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> DataFrame:
-    """`pack` of all batches. Python reads their files itself: through the JVM that costs several times as much."""
+    """`pack` of all batches. Python reads their files itself, because reading through the JVM costs several times as much."""
     if not (files := data.inputFiles()):
         return mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
 
@@ -221,7 +221,7 @@ def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> D
 
 
 def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
-    """How often the contents of each topic repeat. `alike` are the repeated units."""
+    """Counts how often the contents of each topic repeat. `alike` are the repeated units."""
     counted = alike.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies"))
     many = sf.col("copies") > MANY
     among = counted.groupBy("topic").agg(
@@ -235,7 +235,7 @@ def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
 
 
 def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
-    """The repeated units whose contents can identify duplicates."""
+    """Keeps the repeated units whose contents can identify duplicates."""
     vague = [topic for topic, each in repeats.items() if each.vague]
     left = alike.where(~sf.col("topic").isin(*vague)) if vague else alike
     if not any(each.many for each in repeats.values()):
@@ -276,7 +276,7 @@ def untold(again: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def stored_again(again: DataFrame) -> DataFrame:
-    """Makes one finding for each stretch of copies that are adjacent in both places and have the same producers and epochs."""
+    """Makes one finding for each stretch of copies that are adjacent in both places and have equal producers and epochs."""
     likeness = (
         "topic", "partition", "kind", "severity", "producer_id", "producer_epoch", "first_partition", "first_producer_id",
         "first_producer_epoch",

@@ -1,4 +1,4 @@
-"""Open transactions joined with the state of their coordinators, `__transaction_state`: which of them hang (KIP-664)?
+"""Joins open transactions with the state of their coordinators in `__transaction_state`: which of them hang (KIP-664)?
 
 A transaction hangs if its coordinator no longer knows the transaction. Then the coordinator never writes the marker, and
 read_committed consumers wait forever. `kafka-transactions.sh abort` ends the transaction. No Spark here.
@@ -41,7 +41,7 @@ class Open(NamedTuple):
     producer_epoch: int
     first_offset: int
     open_ms: int = 0
-    """how long the log continues after it"""
+    """ms for which the log continues after it"""
 
     @property
     def command(self) -> str:
@@ -66,7 +66,7 @@ class Told(NamedTuple):
 class Coordinators:
     """The latest states that the coordinators have for some producers.
 
-    The coordinators have written these states into `folders`. `of_cluster` has the states that they told.
+    The coordinators have written these states into `folders`. `of_cluster` has the states that the coordinators returned.
     """
 
     def __init__(self, folders: Sequence[PartitionFolder], producers: Iterable[int]) -> None:

@@ -24,7 +24,7 @@ from wirebroker_audit.reading.scan import Chunk
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
-"""The largest number of commits below an earlier commit that a task lists. It counts also the others."""
+"""The largest number of commits below an earlier commit that a task lists. The task only counts the others."""
 LISTED = 1000
 """Groups' partitions, and consume-transform-produce groups, that the summary lists."""
 Key = tuple[str, int]
@@ -62,7 +62,7 @@ class Pipeline:
     inputs: int = 0
     """offsets that committed transactions have passed"""
     again: int = 0
-    """how many offsets later commits went back: inputs that were transformed twice"""
+    """the number of offsets by which later commits went back; these inputs were transformed twice"""
     open: int = 0
     """transactions without a marker"""
 

@@ -1,4 +1,6 @@
-"""Open transactions of a live cluster: which of them have ended since, and the state that their coordinators have (KIP-664)."""
+"""Looks up a live cluster's open transactions: which of them have ended since, and what do their coordinators know
+(KIP-664)?
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _ADMINISTRATES = 1 << 7 | 1 << 9
 def live_coordinators(client: Client, opened: Sequence[Open], now_ms: int) -> Coordinators:
     """Asks the leaders which of the transactions are still open, and the coordinators for their states. Raises BrokerError.
 
-    A coordinator leaves out the transactional ids that the client may not describe. So what it does not list is unknown to it
-    only if the client administrates the cluster.
+    A coordinator leaves out transactional ids that the client may not describe. So it knows no other id only if the client may
+    administrate the cluster.
     """
     running = {(topic, partition, producer): start for topic, partition, producer, start in _running(client, opened)}
     ended = [each for each in opened if not 0 <= running.get(_key(each), -1) <= each.first_offset]
@@ -46,7 +48,7 @@ def _key(opened: Open) -> tuple[str, int, int]:
 
 
 def _running(client: Client, opened: Sequence[Open]) -> Iterator[tuple[str, int, int, int]]:
-    """Yields topic, partition, producer id and first offset of each open transaction, as the partition's leader has it now. A
+    """Yields topic, partition, producer id and first offset of each open transaction, from the partition's present leader. A
     transaction counts as open on a partition that does not report its state.
     """
     partitions: dict[tuple[str, int], list[Open]] = {}

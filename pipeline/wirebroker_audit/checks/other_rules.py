@@ -1,4 +1,4 @@
-"""What if the broker had other rules? The arrivals of a trace, judged again; see `wirebroker.audit.other_rules`."""
+"""Judges the arrivals of a trace again: what if the broker had other rules? See `wirebroker.audit.other_rules`."""
 
 from __future__ import annotations
 

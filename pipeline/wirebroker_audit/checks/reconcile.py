@@ -1,7 +1,7 @@
-"""The stored records against the application's journal: lost records, further copies, and records whose sending failed.
+"""Compares the stored records with the application's journal: lost records, further copies, and records whose sending failed.
 
-A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. One shuffle of two
-64-bit hashes a row finds these names; only the rows of other names are read again, and only names that occur on both sides are
+A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. One shuffle with two
+64-bit hashes for each row finds these names. Only the rows of other names are read again, and only names on both sides are
 matched one by one.
 """
 
@@ -57,13 +57,16 @@ def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted:
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
-    """Adds a hash of each row's name. `check` and, for the odd ones, the `name` itself tell apart names with the same hash."""
+    """Adds a hash of each row's name. `check` tells names with the same hash apart; for the other names the `name`
+    itself does.
+    """
     return rows.withColumn("hash", sf.xxhash64(*NAME))
 
 
 def _odd(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """Returns the hashes of names that do not occur once in the journal and once in the log, on a matching partition and
-    without a failure of sending; with the numbers of rows that are `stored` and `wanted`."""
+    """Returns the hashes of the other names: of all names except those that occur once in the journal and once in the log, on a
+    matching partition and without a failure of sending. Each has the numbers of rows `stored` and `wanted`.
+    """
     names = ("hash", "check", "partition", "acknowledged", "stored")
     check = sf.xxhash64("value_hash", "topic", "key", sf.lit(1))
     there = stored.withColumns({"check": check, "acknowledged": sf.lit(True), "stored": sf.lit(1)}).select(*names)
@@ -143,8 +146,8 @@ def _unacknowledged(matched: DataFrame) -> DataFrame:
 
 
 def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
-    """Records that are missing in the log. If at most as many records are missing as offsets were deleted, the deletion may
-    explain all of them.
+    """Records that are missing in the log. If no more records are missing than offsets were deleted, the deletion may explain
+    all missing records.
     """
     place = sf.coalesce("partition", sf.lit(-1))
     near = hidden.groupBy("name").agg(

@@ -60,7 +60,7 @@ def finding(
 ) -> DataFrame:  # fmt: skip
     """Findings about the batches or records in the rows. `kind` and `severity` are names or columns.
 
-    The severity is that of the kind if it is not given; then the kind must be a name.
+    The default severity is the kind's own; then `kind` must be a name.
     """
     if severity is None:
         assert isinstance(kind, str)
@@ -74,7 +74,9 @@ def finding(
     columns = []
     for field in FINDINGS.fields:
         value = values[field.name] if field.name in values else sf.col(field.name)
-        columns.append(value.cast(field.dataType.simpleString()).alias(field.name))  # of a DataType, PySpark asks the JVM often
+        columns.append(
+            value.cast(field.dataType.simpleString()).alias(field.name)
+        )  # for a DataType PySpark calls the JVM often
     return rows.select(*columns)
 
 

@@ -1,8 +1,7 @@
-"""Epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
+"""Checks epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
 
-The checks do not look at every batch. `suspects` finds the producers whose runs have gaps or overlaps. `examined`
-returns only their suspicious epochs: as whole runs where runs do not overlap, otherwise as parts of runs, and where parts
-overlap, as batches.
+The checks do not look at every batch. `suspects` finds the producers whose runs have gaps or overlaps. `examined` returns only
+their suspicious epochs: as whole runs if these do not overlap, else as parts of runs, and as batches if the parts overlap.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ batches."""
 OVERLAPS = 500
 """How many sets of overlapping batches are examined together."""
 FEW = 200_000
-"""This many rows fit into every executor."""
+"""Their rows fit into every executor."""
 _STRETCH = (*ABOUT, "life", "run", "tail", "before")
 
 

@@ -1,1 +1,1 @@
-"""From batches to runs; how an audit goes on from an earlier report."""
+"""Folds batches into runs; continues an audit from an earlier report."""

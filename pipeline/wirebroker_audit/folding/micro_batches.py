@@ -4,7 +4,8 @@
 
 A folder is named after the micro-batches that it holds. Adjacent folders of similar size are joined, so each row is rewritten
 only a few times, and few files remain to read. The joined folder is written elsewhere and then renamed. From then on, folders
-within its range no longer count, deleted or not. The process may end at any moment: no batch is lost or counted twice.
+within its range no longer count, whether they are deleted or not. The process may end at any moment: no batch is lost or
+counted twice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BREADTH = 8
-"""How many adjacent folders are joined."""
+"""The number of adjacent folders that are joined."""
 _NAME = re.compile(r"micro=(\d+)(?:-(\d+))?")
 
 
@@ -30,7 +31,7 @@ class Folder(NamedTuple):
 
     @property
     def level(self) -> int:
-        """About how often its rows were written again."""
+        """The approximate number of times that its rows were rewritten."""
         level, breadth = 0, self.last - self.first + 1
         while breadth >= BREADTH:
             level, breadth = level + 1, breadth // BREADTH

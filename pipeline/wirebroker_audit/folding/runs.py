@@ -1,4 +1,4 @@
-"""The fold: from batches to runs. Whole audits, audits since a report and streams fold the pieces that they read in this way.
+"""Folds batches into runs. Whole audits, audits since a report, and streams all fold their pieces in this way.
 
 A table of runs is the state of the fold. `merged` adds runs up; it is commutative and associative, so parts of a log may be
 folded in any order and grouping, anywhere. `folded` does it chunk by chunk in the workers, so Spark gets a few rows and not
@@ -58,7 +58,9 @@ _REPEATING = ["topic", "segment", "problem", "detail"]
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
-    """Merges runs: those in `order` from one of the `starts` up to the next become one. A group begins with its first run."""
+    """Merges the runs in `order`: all runs from one of the `starts` up to the next become one run. A group begins with its
+    first run.
+    """
     at, sizes = np.arange(len(order)), np.diff(np.append(starts, len(order)))
 
     def numbers(name: str) -> Array:

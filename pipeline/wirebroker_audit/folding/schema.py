@@ -33,4 +33,4 @@ BOUNDS = StructType(
         StructField("policy_known", BooleanType()),
     ]
 )  # fmt: skip
-"""The bounds of each partition. `policy_known`: whether it is known if the topic is compacted."""
+"""The bounds of each partition. `policy_known`: whether a file tells if the topic is compacted."""

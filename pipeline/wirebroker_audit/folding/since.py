@@ -1,6 +1,6 @@
 """Continues where an earlier audit ended (`--since`): its marks, the remaining pieces, and its rows that still count.
 
-A report keeps how far it read each partition (`covered.json`) beside its batches and runs. The next audit reads only the later
+Beside its batches and runs a report keeps how far it read each partition (`covered.json`). The next audit reads only the later
 batches and checks them together with the earlier batches, so it has the same findings as an audit of the whole log. If a log
 restarted, because its topic was recreated or because it was truncated, its earlier rows no longer count.
 """
@@ -102,7 +102,7 @@ class Onward:
     """the partitions whose earlier rows count, with the mark where reading continues"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """the segment's base offset for each segment name in rows that differs from the file's name"""
+    """for each segment name in rows that differs from the file's name: the segment's base offset"""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
@@ -156,12 +156,12 @@ def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onwar
 
 
 def another(offset: int) -> str:
-    """Returns why a log restarted, if the place of the last read batch now has another batch."""
+    """Returns why the log restarted, if another batch is now at the place of the last read batch."""
     return f"the batch before offset {offset} has changed, so the log was truncated; it is read from its beginning"
 
 
 def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
-    """Why the last read batch has changed; "" if it is the same, or if the cleaner may have changed it."""
+    """Returns why the last read batch has changed; "" if it is the same, or if the cleaner may have changed it."""
     path = next((each.path for each in pieces if each.begin.segment == mark.segment and each.file), None)
     if mark.crc < 0 or path is None or mark.last < 0 or folder.cleaned_until >= 0:
         return ""

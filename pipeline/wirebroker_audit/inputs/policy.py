@@ -1,4 +1,4 @@
-"""Policies for topics, from a TOML file: which findings count, how grave they are, and which of them fail the audit.
+"""Reads policies for topics from a TOML file: which findings count, how grave they are, and which of them fail the audit.
 
     fail_on = "certain"
 
@@ -13,7 +13,7 @@
     [topics."scratch.*"]
     ignore = true
 
-A topic has the first table whose name matches it; `*`, `?` and `[…]` are those of a shell.
+A topic has the first table whose name matches it; `*`, `?` and `[…]` match as in a shell.
 """
 
 from __future__ import annotations

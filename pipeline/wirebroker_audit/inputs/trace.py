@@ -1,4 +1,4 @@
-"""The trace of a broker (JSON lines, `wirebroker serve --trace FILE.jsonl`): the arrivals, in order."""
+"""Reads the arrivals in order from the trace of a broker (JSON lines, `wirebroker serve --trace FILE.jsonl`)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where logs are: directories of brokers, their replicas, remote file systems."""
+"""Finds logs: directories of brokers, their replicas, remote file systems."""

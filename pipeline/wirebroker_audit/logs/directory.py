@@ -1,8 +1,9 @@
 """A Kafka log directory: its partitions, where each log starts, and how far compaction got.
 
-The directory may be a broker's (`log.dirs`), or contain several of those, or be a single partition's folder. If several
-brokers hold a partition, `replicas` chooses the replica that is read. The audit leaves out what Kafka does not count as part
-of a log: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and `__cluster_metadata`.
+The directory may be a broker's (`log.dirs`), contain several brokers' directories, or be a single partition's folder. If
+several brokers hold a partition, `replicas` chooses the replica that is read. The audit leaves out what Kafka does not count as
+part of a log: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and
+`__cluster_metadata`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})"
 _TIERED = re.compile(r"[0-9]{20}-[A-Za-z0-9_-]{22}\.log")
 """A segment of tiered storage: its base offset and the id of the remote segment."""
 LOST_AND_FOUND = "lost+found"
-"""A file system keeps this folder at its root, and only root may read it."""
+"""A file system has this folder at its root, and only the user root may read it."""
 
 
 class NotALogDirectory(Exception):
@@ -133,7 +134,7 @@ def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
 
 
 def _log_dir_below(folder: Path, depth: int = 3) -> Path | None:
-    """Returns the first folder below that holds partitions, as far down as `depth`."""
+    """Returns the first folder with partitions below this one, down to `depth`."""
     with suppress(OSError):
         for each in sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()):
             if _folders_in(each):
@@ -144,8 +145,7 @@ def _log_dir_below(folder: Path, depth: int = 3) -> Path | None:
 
 
 def _dangling(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
-    """Returns a sentence for each link to a partition's folder, or to a log directory, that leads nowhere: its disk is not
-    mounted."""
+    """Returns a sentence for each broken link to a partition's folder or a log directory. Its disk is probably not mounted."""
     if is_remote(log_dir):
         return []
     lost = sorted(each for each in log_dir.iterdir() if each.is_symlink() and not each.exists())

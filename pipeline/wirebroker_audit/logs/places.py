@@ -1,4 +1,4 @@
-"""The paths that the command takes: plain ones, and `file:` addresses."""
+"""Reads the paths that the command takes: plain paths and `file:` addresses."""
 
 from __future__ import annotations
 

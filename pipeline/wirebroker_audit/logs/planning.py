@@ -1,4 +1,4 @@
-"""The pieces of a whole log, divided so that tasks of about the same size read them."""
+"""Divides a whole log into pieces, so that tasks of about the same size read them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ SMALL_BYTES = 8 * 1024 * 1024
 
 
 def is_small(folders: Iterable[PartitionFolder]) -> bool:
-    """Whether the driver reads the logs in these folders as fast as executors would. It stops looking as soon as the log is
-    too large."""
+    """Tells whether the driver reads the logs in these folders as fast as executors would. It stops looking as soon as the log
+    is too large.
+    """
     total = 0
     for folder in folders:
         with suppress(OSError):  # the reader of the pieces reports it

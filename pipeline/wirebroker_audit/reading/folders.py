@@ -1,4 +1,4 @@
-"""A partition's folder, and what is known of it before its batches are read. No Spark here."""
+"""A partition's folder, and the facts about it that are known before its batches are read. No Spark here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PartitionFolder:
     topic_id: bytes | None = None
     """None without partition.metadata"""
     high_watermark: int = -1
-    """the high watermark that the broker wrote down last; −1 without a checkpoint"""
+    """the high watermark in the broker's checkpoint; −1 without a checkpoint"""
     was_stopped: bool = False
     """whether the broker was shut down in order"""
     policy_known: bool = True
@@ -53,7 +53,7 @@ class PartitionFolder:
     others: tuple[PartitionFolder, ...] = ()
     """the other replicas of the same topic"""
     why: str = ""
-    """why this replica is read and no other"""
+    """why this replica is read"""
 
     @property
     def begins_at(self) -> int:

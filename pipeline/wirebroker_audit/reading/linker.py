@@ -29,7 +29,7 @@ EVENT = np.dtype(
 of the last batch that is not a marker · `is_closed`: whether the last batch is a marker that ended a transaction."""
 DAMAGED = 1 << 16
 REMEMBERED = 200_000
-"""The number of runs that a `Linker` keeps because they may continue. A run that it no longer keeps ends."""
+"""The number of runs that a `Linker` keeps because they may continue. A run ends when the linker no longer keeps it."""
 NO_RUN = 0xFFFF_FFFF
 """The low 32 bits of `run` for batches that have no sequence."""
 
@@ -49,8 +49,8 @@ def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | N
     """Tells for each event whether it continues the run of the event before it. Events are ordered by producer, then by the
     log.
 
-    `numbered`: whether sequences mean something in this topic · `together`: numbers of stretches of the log; no run crosses
-    from one stretch into another.
+    `numbered`: whether sequences mean something in this topic · `together`: the number of the event's stretch of the log; no
+    run crosses from one stretch into another.
     """
     result = np.zeros(len(seen), bool)
     if len(seen) < 2:
@@ -117,7 +117,7 @@ class Linker:
         self._last_offset = offset - 1
 
     def damaged(self, producer_id: int) -> None:
-        """No batch can be read at this place; the remains of its header may name a producer, −1 if not."""
+        """No batch can be read at this place. The remains of its header may name a producer, else −1."""
         self._after_damage = True
         self._known = self._known[self._known["producer_id"] != producer_id]
 

@@ -1,4 +1,4 @@
-"""The log of a live partition, fetched batch by batch: what `segments` is for files."""
+"""Reads the log of a live partition by fetching batch by batch, as `segments` reads files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Reader:
             self.offset = max(last.last_offset, self.offset) + 1
 
     def _is_over(self) -> bool:
-        """Tells whether a response without batches means that no more follow, because compaction removed the last batches."""
+        """Tells whether a response without batches means the end, because compaction removed the last batches."""
         self.empty += 1
         if self.empty < EMPTY_RESPONSES:
             return False

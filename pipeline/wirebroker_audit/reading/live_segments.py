@@ -1,4 +1,4 @@
-"""A partition's folder while a broker works in it: how far the folder was read, and the batches after that place. No Spark
+"""Reads a partition's folder while a broker writes to it: how far it was read, and the batches after that place. No Spark
 here.
 
 Segments change. Retention deletes segments, the cleaner rewrites and joins segments, and a topic can be deleted and created
@@ -30,7 +30,7 @@ from wirebroker_audit.reading.scan import Chunk, damage_row, headers_at, looks_l
 from wirebroker_audit.reading.segments import read_opened, whole_batches
 
 LOOKS = 20
-"""How often a folder is listed again while it changes."""
+"""The number of times that a folder is listed again while it changes."""
 _NUMBER = 0x7FFF_FFFF
 
 

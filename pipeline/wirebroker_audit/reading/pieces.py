@@ -1,4 +1,4 @@
-"""How far a partition was read (`Mark`), and what is read next (`Piece`). No Spark here.
+"""A `Mark` records how far a partition was read; a `Piece` is read next. No Spark here.
 
 Every audit reads pieces. A whole audit reads the pieces from the log's start to its end; an audit that continues a report
 (`--since`), the pieces after the report's marks; each micro-batch of a stream (`--follow`), the pieces after the marks of the
@@ -137,5 +137,5 @@ def packed(pieces: Iterable[Piece], room: int) -> list[list[Piece]]:
 
 
 def deleted_before_read(begin: int, end: int) -> str:
-    """A clause about these offsets, without the one at the end."""
+    """Returns a clause about these offsets; `end` is excluded."""
     return f"offsets {begin} to {end - 1} were deleted before they were read"

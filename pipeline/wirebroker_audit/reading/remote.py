@@ -27,9 +27,9 @@ from kafkawire.extras import how_to_install
 S3, HDFS, AZURE = ("s3", "s3a"), ("hdfs", "viewfs"), ("abfs", "abfss")
 SCHEMES = (*S3, *HDFS, *AZURE)
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Environment variables with the address of an S3 that is not Amazon's."""
+"""Environment variables with the address of an S3 service other than Amazon's."""
 AZURE_ENDPOINT = "AZURE_STORAGE_ENDPOINT"
-"""Environment variable with the address of an Azure Blob Storage that is not Microsoft's, such as Azurite's."""
+"""Environment variable with the address of an Azure Blob Storage other than Microsoft's, such as Azurite."""
 HDFS_SETTINGS = {"dfs.client.failover.max.attempts": "3"}
 """A connection to an absent NameNode fails after 10 s; by default it takes three minutes."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)", re.IGNORECASE)
@@ -199,5 +199,5 @@ def _hadoop(address: str) -> fs.FileSystem:
 
 
 def size_of(file: BinaryIO) -> int:
-    """The bytes of an open file, as it is now."""
+    """The present size of an open file in bytes."""
     return file.seek(0, os.SEEK_END)

@@ -1,4 +1,6 @@
-"""From bytes to rows: the headers of batches as Arrow columns, with CRC, damage, and the producers' runs. No Spark or I/O."""
+"""Turns bytes into rows: the headers of batches as Arrow columns, with CRC, damage, and the producers' runs. No
+Spark or I/O.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ class Chunk(NamedTuple):
     begin: int
     """the view's position in its segment; −1 for rows about damage without batches"""
     places: dict[int, int] | None = None
-    """the place in the view of each `position`, if it is not the distance from `begin`"""
+    """the place in the view of each `position`, if it differs from the distance to `begin`"""
 
 
 def headers_at(view: Buffer, positions: Array) -> Array:
@@ -212,7 +214,7 @@ def _words(texts: Array, absent: Array) -> pa.Array:
 
 
 def _markers(view: memoryview, positions: Array, control: Array) -> Array:
-    """1 for a commit, 0 for an abort, −1 for anything else."""
+    """Returns 1 for a commit, 0 for an abort, −1 for anything else."""
     result = np.full(len(positions), -1, np.int8)
     for index in np.flatnonzero(control).tolist():
         result[index] = marker_of(view, int(positions[index]))

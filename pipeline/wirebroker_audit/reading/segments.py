@@ -110,7 +110,7 @@ class _FileReader:
                 yield row
 
     def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
-        """The end of the walk: before its last batch if its CRC does not match and no batch begins after it.
+        """Returns the end of the walk. The last batch is excluded if its CRC does not match and no batch begins after it.
 
         Then the length of that batch is wrong, or its end was never written.
         """
@@ -128,7 +128,9 @@ class _FileReader:
         begin, size = self.position, self._size
         head = bytes(view[:HEADER_SIZE])
         unwritten = is_zero(_pieces(file, begin, size))
-        if _read_at(file, begin, len(head)) != head or self._has_grown(file):  # it was being written and is complete now
+        if _read_at(file, begin, len(head)) != head or self._has_grown(
+            file
+        ):  # the batch was being written, and is complete now
             return None, begin
         if unwritten:
             if self.piece.is_active and size % PREALLOCATED == 0:
@@ -220,7 +222,7 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
 def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
     """Yields each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
 
-    It ends before a batch that is still being written, that is, a batch that reaches beyond the file and is the last.
+    It ends before a batch that is still being written: the last batch, if it reaches beyond the end of the file.
     """
     wanted = 2 * CHUNK
     while position < size:

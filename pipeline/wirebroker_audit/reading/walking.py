@@ -27,7 +27,7 @@ class Walk(NamedTuple):
     positions: list[int]
     crcs: list[int]
     contents: list[int]
-    """XXH3 of each body, 64 bits, unsigned; tells contents apart"""
+    """XXH3 of each body, 64 bits, unsigned; it identifies contents"""
     end: int
     """the first byte that was not walked"""
 
@@ -47,7 +47,7 @@ class Walk(NamedTuple):
 
 def walk(view: memoryview, pos: int, stop: int) -> Walk:
     """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
-    crc_of: Any = crc32c  # compiled code passes an object on, and would look into an int
+    crc_of: Any = crc32c  # compiled code only passes an object on, but would unpack an int
     hash_of: Any = xxh3_64_intdigest
     unpack: Any = _LENGTH_MAGIC.unpack_from
     positions: list[int] = []

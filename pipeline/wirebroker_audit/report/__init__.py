@@ -1,4 +1,4 @@
-"""The report: what is shown of findings and batches, as one HTML page that needs nothing else."""
+"""The report: findings and batches on one HTML page that needs no other file."""
 
 from wirebroker_audit.report.page import write_report
 

@@ -38,7 +38,7 @@ class FindingsTable(NamedTuple):
             spark.catalog.tableExists(self.name)
 
     def append(self, spark: SparkSession, summary: Mapping[str, Any], findings: Path) -> None:
-        """Append the findings of a report; the table is made if it is not there. Raises PySparkException."""
+        """Append the findings of a report; the table is created if it does not exist. Raises PySparkException."""
         about = [sf.lit(summary[key]).alias(name) for key, name in ABOUT.items()]
         rows = spark.read.schema(schema.REPORTED).parquet(findings.resolve().as_uri())
         writer = rows.select(*about, "*").write.mode("append")

@@ -1,4 +1,4 @@
-"""The findings since an earlier report: which are new, which are still there, and which are gone. Compared by their `id`."""
+"""Compares findings with an earlier report by `id`: which are new, which are still there, and which are gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirebroker_audit.spark.tables import collected, settled, stored
 FINDINGS, SUMMARY = "findings", "summary.json"
 STATES = ("new", "still", "gone")
 LISTED = 20
-"""The number of findings that are gone and that the report lists. All are counted."""
+"""The largest number of gone findings that the report lists. All are counted."""
 
 
 def since(findings: DataFrame, report: Path) -> dict[str, Any] | None:
@@ -47,7 +47,7 @@ def since(findings: DataFrame, report: Path) -> dict[str, Any] | None:
 
 
 def new_ones(shown: Sequence[dict[str, Any]], report: Path) -> frozenset[str]:
-    """The `id` of each of these findings that an earlier report, which has an `id` for each finding, does not have."""
+    """Returns the `id` of each finding that the earlier report lacks. The earlier report has an `id` for each finding."""
     ids = [each["id"] for each in shown]
     known = ds.dataset(report / FINDINGS, format="parquet").to_table(columns=["id"], filter=ds.field("id").isin(ids))
     return frozenset(ids) - frozenset(known.column("id").to_pylist())

@@ -1,4 +1,4 @@
-"""What an audit has proven: the topics, offsets and times that it read, and how it compared their contents.
+"""States what an audit has proven: the topics, offsets and times that it read, and how it compared their contents.
 
 Digests compare two audits, and show that a report is unchanged.
 """
@@ -26,7 +26,7 @@ _READ_BYTES = 1 << 20
 def coverage(
     ranges: Sequence[Mapping[str, Any]], batches: DataFrame, compared: Mapping[str, Compared], against: str | None
 ) -> dict[str, Any]:  # fmt: skip
-    """States what was read of each topic, and the digest of all that was read.
+    """Returns the part of each topic that was read, and the digest of all read batches.
 
     `ranges` are the partitions' offsets as they were read, `compared` tells how contents were compared, and `against` names the
     journal, if there is one. The digest depends on the batches alone: not on segments, machines or the time of the audit.

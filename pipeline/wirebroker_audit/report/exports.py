@@ -47,7 +47,7 @@ class Exports:
             if path.is_dir():
                 raise IsADirectoryError(21, "this is a directory", str(path))
             if any(each.exists() and not each.is_dir() for each in path.parents):
-                raise NotADirectoryError(20, "it should lie in a directory, and its parent is a file", str(path))
+                raise NotADirectoryError(20, "its parent is a file and not a directory", str(path))
             path.parent.mkdir(parents=True, exist_ok=True)
         if self.topic is not None:
             address, topic = _parts(self.topic)

@@ -24,7 +24,7 @@ POINTS_PER_INCH = 72
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The room that a picture has; the page shows each point of it as about one pixel, or more."""
+    """The size of a picture; the page shows each point as one pixel or more."""
 
     name: str
     """the class of its element in the page"""

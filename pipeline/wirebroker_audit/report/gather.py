@@ -1,4 +1,4 @@
-"""The data of the pictures: small tables, however large the log is."""
+"""Gathers the data of the pictures: small tables, even for a large log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audits whose reports had the same place, and their numbers. A new report continues the list of the report that it
+"""The earlier audits whose reports had the same place, and their numbers. A new report continues the list of the report that it
 replaces."""
 
 from __future__ import annotations

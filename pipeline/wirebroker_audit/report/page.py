@@ -122,7 +122,7 @@ def _against_table(table: Mapping[str, Any] | None) -> Iterable[str]:
 
 
 def _coverage(coverage: Mapping[str, Any]) -> Iterable[str]:
-    """Yields what was proven of each topic, and the digest of all that was read."""
+    """Yields what was proven for each topic, and the digest of all read batches."""
     yield "<h2>What was proven</h2>"
     rows = []
     for topic, each in coverage["topics"].items():

@@ -78,7 +78,7 @@ def heat_map(cells: Sequence[Row]) -> str:
 
 
 def _most_wrong(cells: Sequence[Row], most: int) -> list[int]:
-    """The producers with the most findings, then those with the most records; by their ids."""
+    """Chooses the producers with the most findings, then the producers with the most records, and orders them by id."""
     sums: dict[int, tuple[int, int]] = {}
     for each in cells:
         wrong, records = sums.get(each["producer_id"], (0, 0))
@@ -87,7 +87,7 @@ def _most_wrong(cells: Sequence[Row], most: int) -> list[int]:
 
 
 def _shade(figure: Figure, axes: Axes, size: Size, grid: Sequence[Sequence[float]]) -> None:
-    """Colour the cells by their numbers, with whole numbers between the shades."""
+    """Colour the cells by their numbers; the shades change at whole numbers."""
     most = max(number for row in grid for number in row if not math.isnan(number))
     bounds = MaxNLocator(SHADES, integer=True, min_n_ticks=1).tick_values(0, max(most, 1))
     steps = len(bounds) - 1
@@ -102,7 +102,9 @@ def _shade(figure: Figure, axes: Axes, size: Size, grid: Sequence[Sequence[float
 
 
 def timeline(line: Timeline) -> str:
-    """Sequences over offsets: a producer in order goes up steadily. Both copies of a batch that is stored twice are marked."""
+    """Draws sequences over offsets: the line of a producer in order rises steadily. Both copies of a batch that is stored twice
+    are marked.
+    """
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:
         batches = [Stretch.of(each, "base_offset", "last_offset", "base_sequence", "last_sequence") for each in line.batches]
@@ -207,7 +209,7 @@ def ribbon(log: Ribbon) -> str:
 
 
 def trend(history: Sequence[Row]) -> str:
-    """The certain and the likely findings of the latest audits, one beside the other."""
+    """Draws the certain and the likely findings of the latest audits side by side."""
     audits = history[-AUDITS:]
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:
@@ -228,7 +230,7 @@ def trend(history: Sequence[Row]) -> str:
 
 
 def what_if(outcomes: Sequence[Row]) -> str:
-    """Retries that windows of other sizes recognise or store again; beside them the other profiles."""
+    """Draws the retries that windows of other sizes recognise or store again, and beside them the other profiles."""
     windows = [each for each in outcomes if each["variant"].startswith("window")]
     others = [each for each in outcomes if not each["variant"].startswith("window")]
     places = range(len(windows) + len(others))

@@ -1,4 +1,4 @@
-"""Logs as streams for Spark (`--follow`): each micro-batch holds the batches stored since the one before it.
+"""Logs as streams for Spark (`--follow`): each micro-batch has the batches that were stored since the previous micro-batch.
 
     spark.dataSource.register(SegmentSource)
     spark.readStream.format("kafka-segments").option("path", DIR).load()
@@ -68,13 +68,13 @@ class _StreamReader(DataSourceStreamReader):
                 yield chunk.rows
 
     def _tasks(self, pieces: list[Piece], least: int) -> list[InputPartition]:
-        """Divides the work into tasks of about the same size, and no more tasks than are worthwhile."""
+        """Divides the work into tasks of about the same size, which have a least size."""
         room = max(sum(each.size for each in pieces) // self._parallelism, least)
         return [Task(each) for each in packed(pieces, room)]
 
 
 class BrokerStream(_StreamReader):
-    """A live cluster, up to the offsets that it has at each moment."""
+    """Streams a live cluster, up to the offsets that it has at each moment."""
 
     def latestOffset(self) -> Position:  # noqa: N802 - Spark's name
         client = Client(self._options["bootstrap"], Access.of(self._options))
@@ -102,7 +102,7 @@ class BrokerStream(_StreamReader):
         known = mark_from(text)
         if known.is_of_another(each.topic_id) or each.end < known.offset:
             return fresh._replace(life=known.life + 1)
-        # if it was deleted up to here, the reader reports that
+        # if it was deleted up to here, the reader reports the deletion
         return known._replace(compacted=fresh.compacted, topic_id=each.topic_id or known.topic_id)
 
     def partitions(self, start: Position, end: Position) -> list[InputPartition]:

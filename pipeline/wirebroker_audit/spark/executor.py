@@ -28,7 +28,7 @@ AHEAD = 2
 allocation grows.
 """
 MOST = 4096
-"""Tasks under way at most; each has a thread of the driver, which waits."""
+"""The most tasks at once. Each has a thread of the driver, which waits."""
 
 REASON = re.compile(r"(ModuleNotFoundError|ImportError|AttributeError|\w*\.?PicklingError|SyntaxError)\b.*: ")
 """The error of an executor that lacks the driver's packages."""
@@ -39,7 +39,7 @@ cloudpickle: Any = untyped
 
 
 class LostTask(RuntimeError):
-    """Spark gave a task up; the message is a sentence."""
+    """Raised if Spark gave a task up; the message is a sentence."""
 
 
 class SparkExecutor(Executor):
@@ -64,7 +64,7 @@ class SparkExecutor(Executor):
             self._context.addPyFile(str(_zipped(source, Path(self._folder.name, f"modules-{number}.zip"))))
 
     def width(self) -> int:
-        """How many calls to submit at once."""
+        """The number of calls to submit at once."""
         return min(AHEAD * self._context.defaultParallelism, MOST)
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
@@ -103,7 +103,7 @@ class SparkExecutor(Executor):
 
 
 def _zipped(folder: Path, target: Path) -> Path:
-    """The modules of a folder, and its folders, as a package without `__init__` is one."""
+    """Yields the modules and packages of a folder; a package may lack `__init__`."""
     with ZipFile(target, "w") as made:
         for path in folder.rglob("*"):
             if path.suffix == ".py" or (path.is_dir() and path.name.isidentifier() and path.name != "__pycache__"):

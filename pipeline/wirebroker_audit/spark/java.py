@@ -25,7 +25,7 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """There is no Java; the text says how to get one."""
+    """Raised if there is no Java; the text tells how to install it."""
 
 
 def provide_java() -> None:

@@ -1,7 +1,7 @@
 """Intermediate tables: on Spark's executors, or in the driver if the log is small.
 
-The work for a small log is less than Spark's tasks, shuffles, generated code and Python workers cost. So `together` lets one
-session do the same queries in another way: the driver runs what is Python, and every intermediate table is a local relation
+For a small log, Spark's tasks, shuffles, generated code and Python workers cost more than the work itself. So `together` lets
+one session do the same queries in another way: the driver runs what is Python, and every intermediate table is a local relation
 of one partition, so that no query shuffles and queries about empty tables vanish in the optimizer. The queries stay the same.
 """
 
@@ -73,7 +73,7 @@ def settled(rows: DataFrame) -> DataFrame:
     become a local relation.
     """
     spark = rows.sparkSession
-    java = rows._jdf  # rows that do not leave the JVM: Python has no name for that
+    java = rows._jdf  # rows that stay in the JVM, for which PySpark has no function
     if is_together(spark):
         return _relation(spark, java.collectAsList(), java.schema()).coalesce(1)
     if is_light(limited := rows.limit(FEW + 1)):
@@ -81,7 +81,7 @@ def settled(rows: DataFrame) -> DataFrame:
             few = limited._jdf.collectAsList()
         if few.size() <= FEW:
             return _relation(spark, few, java.schema())
-    held = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)  # in the heap, a few million rows are its end
+    held = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)  # a few million rows would fill the heap
     few = held._jdf.takeAsList(FEW + 1)
     return held if few.size() > FEW else _relation(spark, few, java.schema())
 
@@ -101,7 +101,7 @@ def collected(rows: DataFrame) -> list[Row]:
 
 
 def _relation(spark: SparkSession, rows: Any, schema: Any) -> DataFrame:
-    """Rows of the JVM as a local relation."""
+    """Returns rows of the JVM as a local relation."""
     return DataFrame(spark._jsparkSession.createDataFrame(rows, schema), spark)
 
 
@@ -131,7 +131,7 @@ def stored(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
 
 
 def added(rows: DataFrame, folder: Path) -> DataFrame:
-    """The rows in a folder of Parquet files, after these were added to it."""
+    """Adds the rows to a folder of Parquet files. Returns all rows in the folder."""
     spark, schema = rows.sparkSession, rows.schema
     if not is_together(spark) and not is_light(rows):
         rows.write.mode("append").parquet(folder.resolve().as_uri())
