@@ -1,1 +1,1 @@
-"""kafkawire: the Kafka wire protocol, pure: framing, messages of every API and version, record batches."""
+"""kafkawire: the Kafka wire protocol without I/O: frames, messages of every API and version, record batches."""

@@ -4,7 +4,7 @@
     base timestamp 8 · max timestamp 8 · producer id 8 · producer epoch 2 · base sequence 4 · record count 4 | records
 
 The CRC covers the bytes after the first bar, so a broker can write base offset and leader epoch into a batch without touching
-the rest. Only headers are parsed on the way into a log; records are parsed on request.
+the rest. A log's append parses only headers; records are parsed on request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CRC_START: Final = 21
 """The first byte that the CRC covers."""
 LENGTH_START: Final = 8
 LOG_OVERHEAD: Final = 12
-"""The position of the length field, and the number of bytes that it does not count."""
+"""The position of the length field, and the number of leading bytes that the length does not count."""
 _CRC_AT = 17
 MAGIC_AT = 16
 """The position of the magic, in a batch and in an entry of a message set (`message_sets`)."""
@@ -150,7 +150,7 @@ def iter_batches(buffer: Buffer) -> Iterator[memoryview]:
 
 
 def next_batch_size(view: memoryview, pos: int) -> int | None:
-    """Returns the size of the batch at `pos`, or None if too few bytes are there to tell. Raises CorruptBatch
+    """Returns the size of the batch at `pos`, or None if too few bytes are there. Raises CorruptBatch
     (ByteBufferLogInputStream)."""
     left = len(view) - pos
     if left < LOG_OVERHEAD:
@@ -256,10 +256,10 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 
 
 def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
-    """Whether compaction can be the reason that a batch with a matching CRC has fewer records than offsets.
+    """Tells whether compaction can explain that a batch with a matching CRC has fewer records than offsets.
 
     No broker accepts such a batch from a producer. The cleaner keeps records with keys, and rising offsets within the batch; a
-    header with a wrong count lacks these properties. True if this process cannot decompress the records.
+    header with a wrong count lacks these properties. Returns True if this process cannot decompress the records.
     """
     header = read_header(batch)
     try:
@@ -275,7 +275,7 @@ def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
 
 
 def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_LIMIT, room: Room | None = None) -> memoryview:
-    """The batch's records as bytes, decompressed up to `limit` bytes, for `room` see `decompress`. Raises ProtocolError."""
+    """The batch's records as bytes, decompressed up to `limit` bytes. For `room` see `decompress`. Raises ProtocolError."""
     body = memoryview(batch)[HEADER_SIZE : header.size]
     return memoryview(decompress(header.compression, body, limit, room)) if header.compression else body
 

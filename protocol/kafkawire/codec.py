@@ -1,4 +1,4 @@
-"""Messages from bytes and into bytes.
+"""Reads messages from bytes, and writes them to bytes.
 
 The version fixes a message's wire form. A reader and a writer are compiled for each class and version on first use (`reading`,
 `writing`); adjacent fields of fixed size share one `struct` call. `decode` raises only `ProtocolError`, for bytes that Kafka
@@ -7,8 +7,8 @@ refuses; `encode` raises only `EncodeError`, for values that the version cannot 
 Records are not copied: a `records` field is a `memoryview` of the buffer it was read from.
 
 The cost of reading has a limit. A count is compared with the remaining bytes before any object is made. All arrays of a message
-together may have MAX_ELEMENTS elements, tagged fields included (eight numbers or ids count as one element, and up to seven are
-free). The objects of a message take at most MOST_OBJECTS bytes for each byte read, and never more than about half a gigabyte,
+together, with the tagged fields, may have MAX_ELEMENTS elements. Eight numbers or ids count as one element, and up to seven are
+free. The objects of a message take at most MOST_OBJECTS bytes for each byte read, and never more than about half a gigabyte,
 without the contents of strings and bytes.
 """
 
@@ -33,7 +33,9 @@ M = TypeVar("M", bound=Message)
 MAX_ELEMENTS = 1 << 19
 """The most elements of all arrays of a message; the metadata of 100,000 partitions has at most 200,000."""
 MOST_OBJECTS = 64
-"""The most bytes of objects for each byte of a message of many small elements; the largest measured value is 54."""
+"""The most bytes of objects for each byte of a message. The largest measured value, of a message with many small elements, is
+54.
+"""
 
 _WRONG = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 _readers: dict[tuple[type[Message], int], Reader] = {}

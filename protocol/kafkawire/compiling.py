@@ -74,7 +74,7 @@ class Source:
         self.indent = 1
 
     def put(self, *lines: str) -> None:
-        """Append lines at the present indentation."""
+        """Append lines with the current indentation."""
         self.lines += ["    " * self.indent + line for line in lines]
 
     def name(self, value: Any, stem: str) -> str:

@@ -2,7 +2,7 @@
 
 The standard library has gzip, and from Python 3.14 on zstd; snappy, lz4 and zstd come with the extra codecs. The formats are
 Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy raw or in the blocks of the Java library,
-and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked ones).
+and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked blocks).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TooLarge(ProtocolError):
 
 
 class Room:
-    """A buffer into which batches are decompressed in turn: reusing written memory costs a fraction of new memory."""
+    """A buffer into which batches are decompressed in turn. Reused memory costs a fraction of new memory."""
 
     __slots__ = ("buffer",)
 
@@ -65,7 +65,7 @@ class Room:
         self.buffer = memoryview(bytearray())
 
     def at_least(self, size: int, used: int = 0) -> memoryview:
-        """The buffer, with at least `size` bytes, of which the first `used` keep their content."""
+        """Returns the buffer with at least `size` bytes. The first `used` bytes keep their content."""
         if size > len(self.buffer):
             grown = memoryview(_zeroes(max(size, 2 * used)))
             grown[:used] = self.buffer[:used]
@@ -81,8 +81,8 @@ class Room:
 def decompress(codec: int, data: Buffer, limit: int, room: Room | None = None, *, any_checksum: bool = False) -> Buffer:
     """The decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing.
 
-    With a `room` the data may be a part of its buffer, which is written again when the room is used again. With
-    `any_checksum` the checksum of an lz4 header is not compared: that of message sets of magic 0 is wrong.
+    With a `room` the data may be a part of the room's buffer, which the next use of the room overwrites. With `any_checksum`
+    the checksum of an lz4 header is not compared, because message sets of magic 0 have a wrong checksum.
     """
     if codec == GZIP:
         return _gunzip(data, limit)
@@ -134,7 +134,7 @@ def _stdlib_zstd() -> Any:
 
 
 def _gunzip(data: Buffer, limit: int) -> bytes:
-    """All members of gzip data. Other bytes after them are ignored (Java's GZIPInputStream)."""
+    """All members of gzip data. Later bytes are ignored (Java's GZIPInputStream)."""
     parts: list[bytes] = []
     left = limit
     while True:

@@ -32,7 +32,7 @@ class Field:
     nullable_until: int
     tag: int | None
     default: Any
-    """The value, or for arrays and structs its factory: `list`, or the class."""
+    """The default value; for arrays and structs its factory: `list`, or the class."""
     entity: str = ""
     """The kind of entity that the value identifies, Kafka's `entityType`: topicName, groupId …; "" for other values."""
     name: str = ""

@@ -208,7 +208,7 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""The codes that a client is expected to try again after."""
+"""The codes after which a client should try again."""
 
 _NAMES = {int(code): code.name for code in ErrorCode}
 

@@ -1,7 +1,7 @@
 """Messages field by field, with the position of each field in the bytes.
 
-`codec` reads a message quickly and says only that it cannot be read. This module reads the same forms slowly and knows at
-every byte which field it belongs to, for people who look at bytes, and for code that replaces a field in bytes.
+`codec` reads a message quickly, and reports only that a message cannot be read. This module reads the same forms slowly and
+knows at every byte which field it belongs to, for people who look at bytes, and for code that replaces a field in them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN_TAG = "unknown tag "
 
 
 class FieldDamage(ProtocolError):
-    """Raised if a field cannot be read. `position` is that of its first byte in the buffer."""
+    """Raised if a field cannot be read. `position` is the position of the field's first byte in the buffer."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(f"{path} at byte {position}: {reason}" if path else f"byte {position}: {reason}")
@@ -70,7 +70,7 @@ class _Walk:
     def __init__(self, view: memoryview, pos: int, version: int, flexible: bool) -> None:
         self.view, self.pos, self.version, self.flexible = view, pos, version, flexible
         self.began = pos
-        """Where the current field begins."""
+        """The position where the current field begins."""
         self._elements = MAX_ELEMENTS
         self._names: list[str | int] = []
 

@@ -28,7 +28,7 @@ def frame_end(data: Buffer, pos: int = 0) -> int:
 
 
 class FrameReader:
-    """Cuts one direction of a connection into frames, whatever pieces its bytes arrive in.
+    """Cuts the bytes of one direction of a connection into frames. The bytes may arrive in any pieces.
 
     Two ways to use it: `feed` and `next` give whole frames of `least` to `most` bytes. `taken`, `keep` and `passed` are for
     callers that read the beginning of a frame and forward the rest of the frame as it arrives.
@@ -39,11 +39,11 @@ class FrameReader:
     def __init__(self, most: int = 2**31 - 1, least: int = 0) -> None:
         self._least, self._most = least, most
         self.tail = bytearray()
-        """The bytes that have arrived and were neither returned nor passed."""
+        """The bytes that have arrived, and were neither returned nor passed on."""
         self.needed = 0
-        """How many bytes of `tail` a decision needs."""
+        """The number of bytes of `tail` that a decision needs."""
         self.passing = 0
-        """How many bytes of the current frame are still to arrive, and pass as they arrive."""
+        """The number of bytes of the current frame that have not arrived yet, and pass as they arrive."""
 
     def feed(self, data: Buffer) -> None:
         """Add received bytes."""
@@ -64,7 +64,7 @@ class FrameReader:
 
     @property
     def lacking(self) -> int:
-        """How many bytes an incomplete frame needs before it can pass whole; 0 without such a frame."""
+        """The number of bytes that an incomplete frame needs before it can pass whole; 0 without such a frame."""
         return self.needed if 0 < len(self.tail) < self.needed else 0
 
     def taken(self, data: memoryview) -> memoryview | None:
@@ -78,11 +78,11 @@ class FrameReader:
         return memoryview(whole)
 
     def keep(self, data: Buffer, needed: int = 0) -> None:
-        """Keep these bytes, none of which can pass before there are `needed`."""
+        """Keep these bytes. None of them can pass before `needed` bytes have arrived."""
         self.tail, self.needed = bytearray(data), needed
 
     def passed(self, count: int) -> int:
-        """How many of the next `count` bytes belong to the frame that passes as it arrives."""
+        """Returns how many of the next `count` bytes belong to the frame that passes as it arrives."""
         passed = min(self.passing, count)
         self.passing -= passed
         return passed
@@ -99,7 +99,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
-    """The part of the header that every version of every request begins with. Raises ProtocolError."""
+    """The part of the header with which every version of every request begins. Raises ProtocolError."""
     if len(frame) < KEY_VERSION_CORRELATION.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
     return KEY_VERSION_CORRELATION.unpack_from(frame)
@@ -196,7 +196,7 @@ def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, in
 
 
 def written_version(frame: Buffer, key: int, version: int) -> int:
-    """The version in which a response without its size is written, to a request of this version.
+    """Returns the version in which the response (without its size) to a request of this version is written.
 
     A broker that does not know the version of an ApiVersions request responds in version 0 (KIP-511).
     """

@@ -40,7 +40,7 @@ _ENTRY = struct.Struct(">qiIbb")
 _OFFSET_SIZE = struct.Struct(">qi")
 _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
 _CRC_START = 16
-"""The first byte that the CRC covers: the magic."""
+"""The first byte that the CRC covers: the magic byte."""
 NO_TIMESTAMP = -1
 
 
@@ -105,7 +105,7 @@ def _read_bytes(entry: memoryview, pos: int) -> tuple[bytes | None, int]:
 
 
 def messages_in(wrapper: LegacyRecord, limit: int = DECOMPRESSED_LIMIT) -> list[LegacyRecord]:
-    """The messages inside a wrapper, with absolute offsets and, if it says so, with its time of the append.
+    """The messages inside a wrapper, with absolute offsets and, if the wrapper says so, with the wrapper's time of the append.
 
     Raises InvalidSet for a set that Kafka refuses, CorruptBatch for a damaged message inside, ProtocolError for damaged
     compression, CodecMissing.
@@ -157,7 +157,7 @@ def _inner(entry: memoryview, wrapper: LegacyRecord) -> LegacyRecord:
     return message
 
 
-# Up: from message sets to batches
+# Conversion from message sets to batches
 
 
 def as_batch(messages: Iterable[LegacyRecord], codec: int) -> bytes:
@@ -176,7 +176,7 @@ def as_batch(messages: Iterable[LegacyRecord], codec: int) -> bytes:
     return seal(header, compress(codec, body) if codec else body)
 
 
-# Down: from batches to message sets
+# Conversion from batches to message sets
 
 
 def down_converted(batch: memoryview, magic: int, fetch_offset: int) -> bytes:

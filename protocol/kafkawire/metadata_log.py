@@ -25,7 +25,7 @@ class Transactions:
         self._pending: list[Message] | None = None
 
     def take(self, kind: int, record: Message | None) -> list[Message]:
-        """The records that take effect with this record, which came from `read_metadata`."""
+        """Returns the records that take effect with this record. The record came from `read_metadata`."""
         if kind == BEGIN_TRANSACTION:
             self._pending = []
         elif kind in (END_TRANSACTION, ABORT_TRANSACTION):

@@ -21,7 +21,7 @@ def as_json(letter: str) -> str:
 
 
 def as_toml(letter: str) -> str:
-    """The same for TOML, which has no surrogates."""
+    """Returns the character as TOML writes it, which has no surrogates."""
     return as_json(letter) if ord(letter) <= 0xFFFF else f"\\U{ord(letter):08x}"
 
 
@@ -33,5 +33,5 @@ def printable(text: str, write: Callable[[str], str] = as_json) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text with wirebroker's own line ends."""
+    """Returns the same for a text of several lines, and keeps wirebroker's own line ends."""
     return "\n".join(map(printable, text.split("\n")))

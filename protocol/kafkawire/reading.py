@@ -1,10 +1,10 @@
-"""Compiling the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
+"""Compiles the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
 
-It accepts everything that Kafka's generated readers accept, more than the protocol's text allows: any negative length is null,
-tagged fields may come in any order and repeatedly (the last one counts), the announced size of a known tag is not compared with
-its value, and invalid UTF-8 becomes U+FFFD.
+A reader accepts everything that Kafka's generated readers accept, which is more than the protocol's text allows: any negative
+length is null, tagged fields may come in any order and repeatedly (the last one counts), the announced size of a known tag is
+not compared with its value, and invalid UTF-8 becomes U+FFFD.
 
-`budget` is a list with one number: how many more elements the message may have. Kafka has no such limit.
+`budget` is a list with one number: the elements that the message may still have. Kafka has no such limit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _ReaderSource(Source):
         }  # fmt: skip
 
     def compile(self) -> Reader:
-        begun = False  # whether the length or the number of tags was read with the field before it
+        begun = False  # whether the previous field's read also covered the length or the number of tags
         for step, after in pairwise([*self.steps(), []]):
             field = step[0]
             if is_fixed(field.spec):

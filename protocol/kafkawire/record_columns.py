@@ -1,8 +1,8 @@
-"""Runs of records of one shape, for a walk in Python.
+"""Finds runs of records of one shape, for a walk in Python.
 
-Producers mostly send records of one shape, with the same lengths. In a run of such records the bytes at one place of each
-record are a column, a slice whose step is the size of a record. Python cuts and compares a whole column in the time in which it
-reads three varints. So a run is checked by its columns; the other records are walked.
+Producers mostly send records of one shape, with the same lengths. In a run of such records the bytes at the same place of each
+record are a column: a slice whose step is the size of a record. Python compares a whole column in the time of reading three
+varints. So the walk checks a run by its columns, and reads the other records one by one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kafkawire.varints import read_varint, write_varint
 
 _ODD = bytes(range(1, 256, 2))
 _LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
-"""The bytes that end a varint, and those that do not."""
+"""The bytes that end a varint, and the bytes that continue a varint."""
 _ONE_BYTE = bytes(number << 1 for number in range(1 << 6))
 """The varints of the numbers that take one byte, by number."""
 _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
-"""The first bytes of the numbers' varints in two bytes, by number."""
+"""The first bytes of the varints of two bytes, by number."""
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
 """The columns of the offset deltas 0, 1, 2 …, by the size of their varints."""
@@ -32,11 +32,11 @@ Lengths = tuple[int, int, int, int, int]
 Found = tuple[int, int, int, bool]
 """A run: its number of records, their smallest and largest timestamp delta, and whether they are numbered in order."""
 Columns = Sequence[tuple[slice, bytes]]
-"""Columns of a run, each with the bytes that belong there."""
+"""Columns of a run, each with its expected bytes."""
 
 
 class Walked(NamedTuple):
-    """The result of a walk: the largest and smallest timestamp delta, in ms, and whether some record has no key."""
+    """The result of a walk: the largest and smallest timestamp delta, in ms, and whether a record has no key."""
 
     max_delta: int
     min_delta: int
@@ -44,14 +44,14 @@ class Walked(NamedTuple):
 
 
 class Shape:
-    """What records with the same lengths have in common."""
+    """The common form of records with the same lengths."""
 
     __slots__ = (
         "_delta_at", "_delta_size", "_expected", "_fixed", "_number_at", "_number_size", "null_key", "size",
     )  # fmt: skip
 
     def __init__(self, lengths: Lengths) -> None:
-        """Raises ValueError if a length of such a record is not written as short as it can be."""
+        """Raises ValueError if a length takes more bytes than it needs."""
         self.size, self._delta_size, self._number_size, key, value = lengths
         self.null_key = key < 0
         keys, values = _varint(key), _varint(value)
@@ -68,12 +68,12 @@ class Shape:
         self._expected: tuple[tuple[int, int, int], Columns, slice, bytes, tuple[int, int]] = (
             (0, 0, 0), (), slice(0), b"", (0, 0)
         )  # fmt: skip
-        """The place of the last run, its columns, and its timestamp deltas: the next run is likely to have the same."""
+        """The place of the last run, its columns, and its timestamp deltas. The next run is likely to have the same ones."""
 
     def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
-        """Returns the run of at most `most` records from `start` on, the first of which should have the number `first`.
+        """Returns the run of at most `most` records from `start` on. Its first record should have the number `first`.
 
-        Returns None if no record of this shape begins there. `raw` has that many bytes.
+        Returns None if no record of this shape begins there. `raw` has the bytes of `most` such records.
         """
         numbered = min(most, max(_LARGEST.get(self._number_size, 0) + 1 - first, 1))  # a larger number would take another byte
         deltas = self.whole_run(raw, start, numbered, first)
@@ -98,12 +98,12 @@ class Shape:
         if column == deltas_before and self._delta_size == 1:
             return deltas
         found = self._deltas(raw, start, start + records * self.size)
-        if found is not None:  # in one step, because several threads may walk at the same time
+        if found is not None:  # in one step, because several threads may walk at once
             self._expected = (start, records, first), columns, deltas_at, column, found
         return found
 
     def _columns(self, start: int, records: int, first: int) -> tuple[Columns, slice]:
-        """Where the columns of this run are, with the bytes that belong there, and where that of the timestamp deltas is."""
+        """Returns the places of this run's columns with their expected bytes, and the place of the timestamp deltas' column."""
         numbers = enumerate(_NUMBERS.get(self._number_size, (b"",)), self._number_at)
         columns = [(at, byte * records) for at, byte in self._fixed]
         columns += [(at, column[first : first + records]) for at, column in numbers]
@@ -113,7 +113,7 @@ class Shape:
         )
 
     def _matching(self, raw: bytes, start: int, records: int) -> int:
-        """Returns how many records of this shape follow each other, at most `records`."""
+        """Returns the number of consecutive records of this shape, at most `records`."""
         size = self.size
         varints = *_varint_places(self._delta_at, self._delta_size), *_varint_places(self._number_at, self._number_size)
         for at, allowed in (*self._fixed, *varints):
@@ -124,7 +124,7 @@ class Shape:
         return records
 
     def _deltas(self, raw: bytes, start: int, stop: int) -> tuple[int, int] | None:
-        """The smallest and largest timestamp delta, or None if they do not take as many bytes as in this shape."""
+        """Returns the smallest and largest timestamp delta, or None if the deltas have another size than in this shape."""
         at, size = start + self._delta_at, self.size
         if self._delta_size == 1:
             column = raw[at:stop:size]
@@ -150,8 +150,9 @@ class Shape:
 
 
 class _Latest(NamedTuple):
-    """The runs of the body that was walked last: those in `head`, each with its number of records, and the rest, which begins
-    at `start` with record `first`. `still` is the result if all timestamps are the base timestamp."""
+    """The runs of the body that was walked last. `head` has runs, each with its number of records; the last run begins at
+    `start` with record `first`. `still` is the result if all timestamps equal the base timestamp.
+    """
 
     head: tuple[tuple[Shape, int], ...]
     start: int
@@ -165,7 +166,7 @@ _latest: list[_Latest | None] = [None]
 
 
 def shape_of(lengths: Lengths) -> Shape | None:
-    """The shape of records with these lengths; None if one of the lengths is not written as short as it can be."""
+    """Returns the shape of records with these lengths; None if a length takes more bytes than it needs."""
     try:
         return _shapes[lengths]
     except KeyError:
@@ -181,7 +182,7 @@ def shape_of(lengths: Lengths) -> Shape | None:
 
 
 def remember(runs: Sequence[tuple[Shape, int]]) -> None:
-    """The records of a body are these runs, and the next body is likely to have the same."""
+    """Remember these runs of a body, because the next body is likely to have the same runs."""
     if len(runs) <= _MOST_RUNS:
         *head, (last, _) = runs
         start, first = sum(shape.size * records for shape, records in head), sum(records for _, records in head)
@@ -189,7 +190,7 @@ def remember(runs: Sequence[tuple[Shape, int]]) -> None:
 
 
 def latest_runs(body: memoryview, count: int) -> Walked | None:
-    """Walks all records if they have the shapes of the body that was walked last; otherwise returns None.
+    """Walks all records if they have the shapes of the body that was walked last; else returns None.
 
     Records of one length need two shapes if there are more than 64 of them: a larger offset delta takes a second byte.
     """
@@ -223,5 +224,5 @@ def _varint(number: int) -> bytes:
 
 
 def _varint_places(at: int, size: int) -> list[tuple[int, bytes]]:
-    """The places in a record of a varint of this size, with the bytes that may be there."""
+    """Returns the places of a varint of this size in a record, with the bytes that may be there."""
     return [*((at + i, _NOT_LAST) for i in range(size - 1)), (at + size - 1, _LAST)]

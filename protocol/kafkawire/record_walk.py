@@ -1,9 +1,9 @@
-"""Walks over a batch's records without making objects of them: are they well formed, and what is the latest timestamp?
+"""Walks over a batch's records without making objects, to see whether they are well formed, and to find the latest timestamp.
 
 Compiled to machine code, a walk looks at each record in some ten nanoseconds. In Python it takes nearly a microsecond, so there
 `record_columns` first looks for runs of records of one shape, and checks a whole run at once.
 
-A large body is copied in pieces: a piece stays in the processor's cache, and a copy keeps all other threads waiting.
+A large body is copied in pieces, because a piece stays in the processor's cache, and a copy makes all other threads wait.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from mypy_extensions import i64  # an int that compiled code keeps in a register; pure Python does not have this type
 
 _ONE_BY_ONE = 32
-"""How many records are walked one by one in Python before a run is looked for."""
+"""In Python this number of records is walked one by one before the walk looks for a run."""
 _SHORT_RUN = 8
-"""After a run of fewer records, the next ones are walked one by one."""
+"""After a run of fewer records, the next records are walked one by one."""
 _WINDOW = 1 << 16
-"""Bytes of the body that are copied at once: so few stay in the processor's cache."""
+"""The number of bytes of the body that are copied at once. They fit into the processor's cache."""
 _new: Final[Any] = tuple.__new__
 
 
@@ -83,7 +83,7 @@ class _Walk:
                 self.passed(stop, 1, delta, delta, keyless, number == self._walked)
 
     def run(self, shape: Shape, most: int) -> int:
-        """Walk the next records at once, at most `most`, as far as they have this shape. Returns how many there were."""
+        """Walk at most `most` of the next records at once, as far as they have this shape. Returns their number."""
         passed, size = 0, shape.size
         while passed < most:
             if (self._base + len(self._raw) - self.pos) // size < min(most - passed, 2):
@@ -105,7 +105,7 @@ class _Walk:
         self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
-        """Note that these records, which end at `stop`, have been walked in another way."""
+        """Note that these records, up to `stop`, have been walked in another way."""
         self.pos = stop
         self._walked += records
         self.ordered = self.ordered and ordered
@@ -168,8 +168,9 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
 ) -> tuple[i64, i64, i64, i64, bool, bool]:
     """Walk the records with the numbers from `first` on and below `until`, as far as they are sound and whole in `raw`.
 
-    Returns the number of the first record that is not walked, where it begins, the smallest and largest delta of the others,
-    whether one of them has no key, and whether they are numbered in order. A varint of more than nine bytes is not read here.
+    Returns the number and the place of the first record that is not walked. For the walked records, returns the smallest and
+    largest delta, whether a record has no key, and whether they are numbered in order. A varint of more than nine bytes is not
+    read here.
     """
     pos: i64 = start
     end: i64 = len(raw)
@@ -229,7 +230,9 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
 
 
 def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
-    """An undecoded varint of several bytes (the second is at `pos`), and the position after it; IndexError beyond 63 bits."""
+    """Returns an undecoded varint of several bytes (the second is at `pos`), and the position after it. Raises IndexError
+    beyond 63 bits.
+    """
     byte: i64 = raw[pos]
     number: i64 = first & 127 | (byte & 127) << 7
     shift: i64 = 14
@@ -269,7 +272,9 @@ def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
 
 
 def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int, int, bool, int]:
-    """One record: its lengths (None with headers), where it stops, its timestamp delta, if it has no key, its number."""
+    """Reads one record. Returns its lengths (None with headers), its end, its timestamp delta, whether it has no key, and its
+    number.
+    """
     size, at = read_varint(body, start)
     stop = at + size
     if size < 0 or stop > end:

@@ -1,4 +1,4 @@
-"""Compiling the writer of a struct: a function `(object, out, splices)` that appends to `out`."""
+"""Compiles the writer of a struct: a function `(object, out, splices)` that appends to `out`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Splice = tuple[int, Buffer]
 Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 
 MOST_BYTES = 128 * 1024 * 1024
-"""After this many bytes of a message, no further array is written, and no large value that ends later.
+"""Beyond this number of bytes of a message no further array and no large value is written.
 
 Record data does not count: its readers have their own limits.
 """
@@ -60,7 +60,7 @@ class _WriterSource(Source):
         return self.made("o, out, splices")  # type: ignore[no-any-return]
 
     def _fixed(self, run: list[Field], with_tags: bool) -> None:
-        """Neighbours of fixed size; at the end of a struct without tags their number, 0, is written with them."""
+        """Writes neighbours of fixed size. At the end of a struct without tags, the number of tags (0) is written with them."""
         for field in run:
             if field.spec == "uuid":
                 self._check_uuid(f"o.{field.name}")
@@ -119,7 +119,7 @@ class _WriterSource(Source):
         self.put("elif isinstance(raw, buffers): splices.append((len(out), raw))", "else: raise TypeError('no bytes')")
 
     def _array(self, value: str, spec: Any) -> None:
-        if spec == "string":  # a single string would pass for the array of its letters
+        if spec == "string":  # a single string would be taken for the array of its letters
             self.put(f"if isinstance({value}, str): raise TypeError('a string where an array belongs')")
         self.put(f"if len(out) > {MOST_BYTES}: raise too_large()", f"n = len({value})")
         self._length(">i")
@@ -153,7 +153,9 @@ class _WriterSource(Source):
         self.put("if tagged: put_tagged(out, tagged)", "else: out.append(0)")
 
     def _differs(self, value: str, default: Any) -> str:
-        """The condition under which a tagged field is written; for a struct field by field, which is faster than !=."""
+        """Returns the condition under which a tagged field is written. A struct is compared field by field, which is faster
+        than !=.
+        """
         if isinstance(default, type) and issubclass(default, Struct):
             parts = [self._differs(f"{value}.{field.name}", field.default) for field in default.__wire__]
             return " or ".join([f"{value} is None", *parts])

@@ -62,7 +62,7 @@ OPERATIONS = {
 }  # fmt: skip
 """The operations that responses list as allowed."""
 WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
-"""The same for groups in releases in which groups have no settings."""
+"""The same operations for groups, in releases in which groups have no settings."""
 
 
 def operations_on(kind: ResourceType, behaviour: Behaviour) -> tuple[Operation, ...]:
@@ -75,7 +75,9 @@ IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
-"""Operations that an ACL for these operations allows, too. An ACL that denies an operation denies no other operation."""
+"""For each operation: an ACL that allows it also allows these operations. An ACL that denies an operation denies no other
+operation.
+"""
 
 
 class Acl(AclImage):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 ShareEvent = Literal["acquired", "released", "settled", "lock_expired", "buried"]
-"""What happens to records of a share group; `buried`: their dead letters are written."""
+"""Kinds of changes of a share group's records; `buried` means that their dead letters are written."""
 
 
 class TopicChange(NamedTuple):

@@ -45,7 +45,7 @@ SETTINGS_OF = {
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
-"""How many new partitions one slice creates. With a data directory each partition takes about a millisecond."""
+"""The number of new partitions that one slice creates. With a data directory each partition takes about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Tells whether this is a coordinators' topic, to which clients must not write."""
+        """Tells whether this is a coordinators' topic. Clients must not write to such a topic."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
@@ -108,7 +108,9 @@ class Topic:
 
 
 class StoredPartition(NamedTuple):
-    """A partition from before the broker started: its replicas' directories by broker, and its leader epoch then."""
+    """A partition that existed before the broker started: its replicas' directories by broker, and its leader epoch at that
+    time.
+    """
 
     dirs: Mapping[int, str]
     leader_epoch: int
@@ -168,7 +170,7 @@ class Cluster:
         self.loading_ms = 0
         """The longest time for which a new topic's coordinators load; 0: until the first request for a coordinator."""
         self.auto_creation_ms = 0
-        """The time in ms for which a topic stays unknown after a client's Metadata has asked the broker to create it."""
+        """The time in ms between a client's Metadata for an unknown topic and the topic's creation."""
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
         self._due: dict[str, int] = {}
@@ -210,8 +212,9 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Returns the reason, in Kafka's words, for which new partitions cannot have this many replicas; "" if they can
-        (StripedReplicaPlacer.place)."""
+        """Returns why new partitions cannot have this many replicas, in Kafka's words; "" if they can
+        (StripedReplicaPlacer.place).
+        """
         usable = self.usable_brokers
         if not any(broker.alive for broker in usable.values()):
             return "All brokers are currently fenced, or have all their log directories cordoned."

@@ -501,7 +501,7 @@ class TopicConfigs(Configs):
 
     @property
     def behaviour(self) -> Behaviour:
-        """What the broker does in its release."""
+        """The behaviour of the broker's release."""
         return self.broker.release.behaviour
 
     @property

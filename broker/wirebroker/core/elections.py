@@ -64,7 +64,7 @@ class Registration(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """The conditions of an election besides the partition's own state."""
+    """The conditions of an election that do not belong to the partition's own state."""
 
     alive: Callable[[int], bool]
     min_in_sync: int

@@ -29,7 +29,7 @@ REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
 
 
 class Update(NamedTuple):
-    """A requested new level of a feature; `kind` is an UpgradeType."""
+    """A request to change the level of a feature; `kind` is an UpgradeType."""
 
     feature: str
     level: int
@@ -60,7 +60,7 @@ def unsupported(features: Mapping[str, Feature], levels: Mapping[str, int]) -> s
 def refusal(
     updates: Sequence[Update], supported: Mapping[int, Mapping[str, Feature]], levels: Mapping[str, int], controller: int
 ) -> str:
-    """Returns the first reason, in Kafka's words, for which Kafka refuses these updates; empty if Kafka accepts them.
+    """Returns the first reason, in Kafka's words, why Kafka refuses these updates; empty if Kafka accepts them.
 
     `supported` are the features of each broker that is up, by its id. The controller looks at its own first.
     """

@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, and its responses name only partitions
 with news.
 
-A session belongs to the broker, not to a connection. `open` chooses the partitions of a request; `FetchContext.response`
-chooses those that the response names.
+A session belongs to the broker, not to a connection. `open` chooses the partitions of a request. `FetchContext.response`
+chooses the partitions in the response.
 """
 
 from __future__ import annotations

@@ -38,8 +38,9 @@ class Decisions:
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def write_with(self, write: Write) -> None:
-        """Use this function, which raises OSError, to write down changes. A broker in memory has no such function and writes
-        nothing."""
+        """Set the function that writes changes down. The function raises OSError. A broker in memory has no such function and
+        writes nothing.
+        """
         self._write = write
         self._written = self._given_up = None
         self._waiting = False

@@ -2,7 +2,7 @@ r"""Regular expressions that clients send: to subscribe to topics (KIP-848), and
 
 Kafka matches these expressions with RE2/J. RE2, which this module uses, accepts the same expressions and also needs only
 linear time, even for `(a+)+`. Where RE2 and RE2/J differ, this module follows RE2/J: it has no `\C`, and refuses two groups
-with the same name. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, and
+with the same name. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but
 fails or crashes on some of them.
 """
 

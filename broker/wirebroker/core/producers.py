@@ -44,7 +44,7 @@ _OPEN = 2
 """A transaction of the producer is open on this partition."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""A sequence that is less than this distance before another sequence, modulo 2³¹, is older; every other sequence is ahead."""
+"""A sequence that is less than this distance before another sequence, modulo 2³¹, is older. Every other sequence is ahead."""
 
 
 class Origin(Enum):

@@ -54,7 +54,7 @@ def entity_hash(entity: QuotaEntity) -> int:
 
 
 def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str | None:
-    """Returns the reason, in Kafka's words, for which such an entity is invalid, or None if it is valid. `order` is the order
+    """Returns why such an entity is invalid, in Kafka's words, or None if it is valid. `order` is the order
     in which the types are checked."""
     if not names:
         return "Invalid empty client quota entity"
@@ -83,7 +83,7 @@ def _is_address(text: str) -> bool:
 
 
 def value_error(names: Mapping[str, str | None], key: str, value: float, behaviour: Behaviour) -> str | None:
-    """Returns the reason, in Kafka's words, for which an entity of these names cannot have this limit; else None."""
+    """Returns why an entity of these names cannot have this limit, in Kafka's words; else None."""
     if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
         return f"Invalid configuration key {key}"
     if behaviour.finite_quotas and not math.isfinite(value):
@@ -100,7 +100,7 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, behavio
 
 
 def _cast_error(key: str, value: float, behaviour: Behaviour) -> str | None:
-    """Returns the reason for which a limit is not a whole number, in releases that only cast the limit to its type."""
+    """Returns why a limit is refused as not being a whole number, in releases that only cast the limit to its type."""
     if key not in LARGEST or math.isnan(value):
         return None
     largest = LARGEST[PRODUCE if behaviour.strict_quotas else key]

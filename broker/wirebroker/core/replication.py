@@ -3,8 +3,8 @@
 A follower normally has a record as soon as the leader has it. So only the leader's log exists, and nothing is copied. A
 replica that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the
 producers' state and transactions at that offset. If such a replica becomes the leader, the log is truncated to the replica's
-end, and the replica's state takes effect. The election loses the records that only the former leader had, not its later
-return.
+end, and the replica's state takes effect. Records that only the former leader had are lost by the election, and not by the
+former leader's later return.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Prefix:
 
 
 class Replicated(Protocol):
-    """The interface of a partition for its replication, which decides which replicas follow and up to which offset."""
+    """The interface of a partition for its replication. The replication decides which replicas follow, and up to
+    which offset.
+    """
 
     configs: TopicConfigs
     rules: Rules
@@ -105,7 +107,7 @@ class Replication:
         self.become_release()
 
     def become_release(self) -> None:
-        """Do as the release does that the brokers run now."""
+        """Follow the rules of the release that the brokers run now."""
         self.uncapped = not self._partition.configs.behaviour.caps_min_in_sync
 
     # State

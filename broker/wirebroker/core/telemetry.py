@@ -73,7 +73,9 @@ class Pushes:
 def push_of(
     request: PushTelemetryRequest, time: int, node: int, client_id: str | None, software: tuple[str, str], limit: int
 ) -> Push:
-    """Returns the metrics that a request pushes. Raises WireError if that cannot be decompressed to at most `limit` bytes."""
+    """Returns the metrics that a request pushes. Raises WireError if the metrics cannot be decompressed to at most `limit`
+    bytes.
+    """
     codec, metrics = request.compression_type, request.metrics
     plain = bytes(metrics if codec == NONE else decompress(codec, metrics, limit))
     return Push(time, node, client_id, request.client_instance_id, software, request.terminating, plain)

@@ -88,7 +88,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
     """The leader epochs as a checkpoint.
 
-    Kafka's format has no CRC. Here blanks and tabs at the end of the last line are the bits of a CRC; Kafka skips them.
+    Kafka's format has no CRC. The blanks and tabs at the end of the last line are the bits of a CRC here. Kafka skips them.
     """
     return _file(_signed([f"{epoch} {start}" for epoch, start in epochs]))
 

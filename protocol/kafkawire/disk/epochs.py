@@ -18,7 +18,7 @@ from kafkawire.disk.damage import DamagedFile
 class LeaderEpochs:
     """The epochs of a partition's folder, each with its first offset. Raises DamagedFile.
 
-    The batches come in order; some may be skipped. It takes an epoch from them if the checkpoint is empty, or if the
+    The batches come in order; some may be skipped. It takes an epoch from the batches if the checkpoint is empty, or if the
     broker may have crashed before it wrote the checkpoint.
     """
 
@@ -30,7 +30,7 @@ class LeaderEpochs:
         """The epochs in the checkpoint."""
         self.known = list(self.written)
         self.are_lost = not self.known
-        """Whether only the batches have the epochs."""
+        """Whether the epochs come from the batches alone."""
         if clean and self.known:
             self._largest: float = self.known[-1][0]
         else:

@@ -1,7 +1,7 @@
-"""The controller's knowledge as a value, the image (topics, settings, ACLs, features and so on), and the difference of two
-images.
+"""The image is the controller's knowledge as a value: topics, settings, ACLs, features and so on. This module also has the
+difference of two images.
 
-An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images
+An image is read from the records of `__cluster_metadata`, or made from a running cluster. The difference of two images
 gives the records to write, so a change needs no announcement.
 """
 
@@ -135,7 +135,7 @@ class Image:
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     tokens: dict[str, TokenImage] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
-    """The levels of the cluster's features; of a Kafka, those above 0."""
+    """The levels of the cluster's features. A Kafka writes only levels above 0."""
 
     def apply(self, record: Message) -> None:
         """Apply the record. Raises KeyError if it names an unknown topic or partition."""
@@ -315,7 +315,7 @@ def _partition_records(
         if moved or moves or base.isr is not None:
             yield base, 1
         return
-    # Each record with a leader begins an epoch, so that it takes as many as there were epochs.
+    # Each record with a leader begins an epoch, so there is a record for each epoch.
     for left in range(max(new.leader_epoch - old.leader_epoch, 1), 0, -1):
         base.leader = new.leader if left == 1 else NO_LEADER
         yield base, 1

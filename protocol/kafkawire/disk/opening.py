@@ -43,7 +43,7 @@ def open_plain(path: Path | str, flags: int, mode: int = 0o644) -> int:
 def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
     """The file, opened to be read. Raises DamagedFile if it is not a plain file, FileNotFoundError and other OSErrors.
 
-    A place in an object store has plain files only, and opens them itself.
+    An object store has only plain files, and `path` opens them itself.
     """
     if not isinstance(path, Path):
         return path.open("rb")

@@ -1,4 +1,4 @@
-"""Walking over the batches of a .log file, and distinguishing a torn tail from damage.
+"""Walks over the batches of a .log file, and distinguishes a torn tail from damage.
 
 An interrupted write leaves half a batch at the end of the file. Its producer did not get an acknowledgement, so it may be cut
 off. Any other fault in the bytes, with sound batches after it, is damage: cutting would lose those batches.
@@ -21,13 +21,13 @@ from kafkawire.primitives import Buffer
 WINDOW = 8 * 1024 * 1024
 """The read size in bytes; a larger batch is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
-"""How many bytes after damage are searched for sound batches."""
+"""The number of bytes after damage that are searched for sound batches."""
 SEARCH_WORK = 16 * SEARCH_LIMIT
-"""How many bytes the search may verify by CRC."""
+"""The number of bytes that the search may verify by CRC."""
 ANYWHERE = 1 << 63
 """An offset above all others: gaps below it are allowed."""
 LAST_OFFSET = 1 << 62
-"""The last offset that a file can have, so that later offsets still fit into 64 bits."""
+"""The largest offset that a file may have, so that later offsets still fit into 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
 _LEAST = HEADER_SIZE - LOG_OVERHEAD
 

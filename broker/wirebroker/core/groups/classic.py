@@ -330,8 +330,8 @@ class Group(AnyGroup):
     def replace_static(self, requested: Member, joiner: Joiner, skips: bool, now: int) -> None:
         """Gives a returned static member (`requested`) its new id, and fences a client that still uses the old id.
 
-        While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether a returning
-        leader can be told to skip the assignment (JoinGroup 9).
+        While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether the response may
+        let a returning leader skip the assignment (JoinGroup 9).
         """
         assert requested.instance_id is not None
         former_leader = self.leader

@@ -100,7 +100,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     @staticmethod
     def same_target(one: Partitions, other: Partitions) -> bool:
-        """Tells whether two targets have the same partitions, whatever their order."""
+        """Tells whether two targets have the same partitions in any order."""
         return one == other or (
             one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items())
         )  # fmt: skip

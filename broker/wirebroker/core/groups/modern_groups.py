@@ -115,7 +115,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     @property
     def behaviour(self) -> Behaviour:
-        """What the broker's release does."""
+        """The behaviour of the broker's release."""
         return self._cluster.configs.release.behaviour
 
     def setting(self, group_id: str, name: str) -> int:

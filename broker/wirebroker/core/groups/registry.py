@@ -54,7 +54,7 @@ class Registry:
         return group
 
     def report(self, group: AnyGroup) -> None:
-        """Tell the watchers of the cluster that the group has changed."""
+        """Report the group's change to the watchers of the cluster."""
         change = GroupChange(group.group_id, group.state_name, group.generation_or_epoch, len(group.members))
         self.cluster.report(change)
 

@@ -60,11 +60,11 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return False
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns an error, because nobody commits offsets for a share group."""
+        """Returns an error, because no client may commit offsets for a share group."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Returns no error: everybody may see that a share group has no offsets."""
+        """Returns no error: any client may see that a share group has no offsets."""
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:

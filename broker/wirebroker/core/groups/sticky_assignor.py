@@ -17,7 +17,9 @@ from wirebroker.core.names import java_hash
 
 
 class Assignable(NamedTuple):
-    """A member that may get tasks; `had` is its last target, since Kafka 4.4 its present tasks. `offsets` are those it told."""
+    """A member that may get tasks; `had` is its last target, since Kafka 4.4 its present tasks. `offsets` are the offsets that
+    the member sent.
+    """
 
     member_id: str
     process_id: str
@@ -113,7 +115,7 @@ class _Assignment:
                 if task not in had.standby:
                     candidates.setdefault(task, []).append((True, -offset, member_id))
             self.given[member_id] = ({}, {})
-        for task, found in candidates.items():  # first those that had the standby task, then those with the largest offset
+        for task, found in candidates.items():  # first members that had the standby task, then members with the largest offset
             self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
     def _by_load(self) -> JavaHeap[_Process]:

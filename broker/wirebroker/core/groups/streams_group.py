@@ -22,13 +22,13 @@ NOT_READY = "NotReady"
 
 
 ASK_AGAIN_MS, ASK_AT_LEAST_MS = 30_000, 3_600_000
-"""How long the group waits for a description of its topology before it asks again: at first, and at most."""
+"""The time for which the group waits for a description of its topology before it asks again: at first, and at most."""
 TaskOffsets = tuple[Some, Some]
 """The offsets of a member's tasks, and the ends of their changelogs."""
 
 
 class Asked(NamedTuple):
-    """The last time that a member was asked to describe the topology of this epoch."""
+    """The latest time at which the broker asked a member to describe the topology of this epoch."""
 
     epoch: int
     times: int
@@ -64,7 +64,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.static_members: dict[str, str] = {}
         """The ids of the static members, by group.instance.id."""
         self.offsets: dict[str, TaskOffsets] = {}
-        """The offsets that members told of their tasks."""
+        """The offsets of their tasks that members have sent."""
         self.description: tuple[int, Any] | None = None
         """The epoch of the topology that a member described, and its description."""
         self._asked = NEVER
@@ -123,7 +123,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def wants_description(self, now: int) -> bool:
         """Tells whether a member is to describe the topology, and counts this as asking.
 
-        Another member is asked after half a minute, a minute and so on up to an hour; Kafka varies these times by a fifth.
+        The broker asks another member after half a minute, a minute and so on, up to an hour. Kafka varies these times by a
+        fifth.
         """
         epoch = self.topology.epoch if self.topology is not None else -1
         if epoch < 0 or (self.description is not None and self.description[0] == epoch):

@@ -81,7 +81,7 @@ class StreamsHeartbeatResult(NamedTuple):
     offset_interval: int = 0
     """The interval in which members send the offsets of their tasks, in ms."""
     lag: int = -1
-    """How many records a task may lag and still count as caught up."""
+    """The number of records by which a task may lag and still count as caught up."""
     wants_description: bool = False
     """Whether the member is to send a description of the topology."""
 

@@ -45,7 +45,7 @@ class Told(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """The error of a topology that no topics would make valid. Where Kafka does not check, its failure has no message."""
+    """The error of a topology that is invalid with any topics. Where Kafka does not check, its failure has no message."""
 
     code: ErrorCode
     message: str | None = None
@@ -75,7 +75,9 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """A topology, configured as far as the cluster's topics allow. The topology is ready if `told` is empty."""
+    """A topology, configured as far as the cluster's topics allow. The topology is ready if `told`, the statuses for clients,
+    is empty.
+    """
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
     """The subtopologies by id, in their order; None if the topics do not fit."""

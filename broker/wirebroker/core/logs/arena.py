@@ -3,7 +3,7 @@
 The first write to a page of memory costs more than copying records into it. Records go into large private mappings, which take
 no memory before the first write; the system frees a mapping with the end of its last `memoryview`.
 
-The pages are those that the system prefers. Huge pages would cost a sixth where the system has them at hand. But a virtual
+The system chooses the size of the pages. Huge pages would cost a sixth where the system has free ones. But a virtual
 machine may have returned its free blocks of that size to its host, and then each huge page has to come back from there, at four
 times the cost of small pages.
 """

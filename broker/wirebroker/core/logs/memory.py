@@ -30,8 +30,9 @@ INDEX_INTERVAL = 4096
 """The number of bytes between two entries of Kafka's index of offsets."""
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
-"""The number of bytes after which a segment of an internal topic is closed, so that compaction can begin. Kafka has 100 MiB
-on its disk."""
+"""The number of bytes after which a segment of an internal topic is closed, so that compaction can begin. Kafka uses 100 MiB on
+its disk.
+"""
 _START = struct.Struct(">qii")
 
 
@@ -141,7 +142,7 @@ class Segment:
 
 
 class CleanedSegment(Segment):
-    """A segment after compaction, in which offsets may be missing between two batches."""
+    """A segment after compaction, which may lack offsets between two batches."""
 
     __slots__ = ("lasts",)
 

@@ -2,7 +2,7 @@
 default settings.
 
 Each release is a file beside this module, which scripts/record-oracle wrote when it asked a real broker. A process reads only
-the files of the releases that it uses. What a release does otherwise is in `wirebroker.core.releases.changes`.
+the files of the releases that it uses. `wirebroker.core.releases.changes` has the differences in behaviour between releases.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Behaviour:
     telemetry: bool = True
     """Clients can push their metrics, if the broker has a receiver for them."""
     forgives_clients: bool = True
-    """A client whose metrics were refused for its subscription or its codec may ask for its subscription again at once."""
+    """A client may ask for its subscription again at once after its metrics were refused for the subscription or the codec."""
     reads_metrics: bool = True
     """Clients' metrics that cannot be decompressed are refused."""
     limits_metrics: bool = True
@@ -34,29 +34,29 @@ class Behaviour:
     shows_client_metrics: bool = True
     """DescribeConfigs shows every setting of client metrics, with type, default and synonyms."""
     tells_own_versions: bool = True
-    """ApiVersions in an unknown version is answered with the versions of ApiVersions."""
+    """The response to ApiVersions in an unknown version has the versions of ApiVersions."""
     explains_producers: bool = True
     """An error of DescribeProducers has a message, and a topic's name is checked."""
     no_operations: int = -(2**31)
-    """The allowed operations in a description of groups that did not ask for them."""
+    """The value of allowed operations in DescribeGroups if the request did not ask for them."""
     empty_messages: bool = True
     """CreateAcls without an error has an empty message, and not null."""
     verifies_epochs: bool = True
     """A leader compares the epochs before it asks the coordinator about a transactional batch."""
     responds_to_cut_records: bool = True
-    """Produce with record data that ends early or has an unknown magic is answered, and does not close the connection."""
+    """Produce with record data that ends early or has an unknown magic gets an error, and does not close the connection."""
     responds_to_wrong_records: bool = True
-    """Produce with several batches, or with messages of an old magic, is answered, and does not close the connection."""
+    """Produce with several batches, or with messages of an old magic, gets an error, and does not close the connection."""
     explains_records: bool = True
-    """Refused records have an error of their own, INVALID_RECORD, and the response names each of them."""
+    """Refused records have the error INVALID_RECORD, and the response names each refused record."""
     names_records: bool = True
-    """The response to refused records names each of them with its error, and not only the first one."""
+    """The response to refused records names each refused record with its error, and not only the first."""
     compares_counts: bool = True
     """A batch must have as many records as its last offset delta says."""
     keeps_batches: bool = True
-    """A producer's batches are recognised as retries also after its transaction has ended."""
+    """A producer's retries are recognised also after its transaction has ended."""
     finds_topics_first: bool = True
-    """Fetch looks for the topic before it looks whether the client can read its codec."""
+    """Fetch checks that the topic exists before it checks that the client can read the topic's codec."""
     fences_newer_epochs: bool = True
     """EndTxn with a newer epoch than the producer's changes nothing."""
     tells_last_stable_offset: bool = True
@@ -84,25 +84,27 @@ class Behaviour:
     explains_fencing: bool = False
     """A transactional batch of a fenced producer, or with another producer's id, is refused with a message."""
     foresees_null_records: bool = True
-    """Null record data is not answered at all, and not with UNKNOWN_SERVER_ERROR."""
+    """Null record data gets no response at all, instead of UNKNOWN_SERVER_ERROR."""
     verifies_offset_commits: bool = True
-    """TxnOffsetCommit asks the coordinator whether the group's partition belongs to the transaction."""
+    """TxnOffsetCommit verifies with the coordinator that the group's partition belongs to the transaction."""
     clean_restart_epochs: int = 2
     """The number by which a leader epoch rises when the partition's only broker is restarted cleanly, in KRaft."""
     caps_min_in_sync: bool = True
-    """No more in-sync replicas are required than a partition has replicas."""
+    """min.insync.replicas counts at most as the partition's number of replicas."""
     verifies_transactions: bool = True
     """A leader asks the coordinator whether a transactional batch belongs to an open transaction."""
     refuses_append_time: bool = False
     """A client's batch with the timestamp type LogAppendTime is refused."""
     stand_ins: int = -(2**63)
-    """The lowest time in ListOffsets that stands for an offset; lower ones are times."""
+    """The lowest time in ListOffsets that stands for an offset; lower values are times."""
     lists_aborted: bool = True
     """An error in Fetch carries an empty list of aborted transactions, and not null."""
     cuts_first_batch: bool = False
     """A Fetch before version 3 with a limit below the size of the first batch gets the beginning of that batch."""
     fills_converted: bool = True
-    """Records that Fetch converts for an old version take as many bytes as before; a message that is cut off fills the rest."""
+    """Records that Fetch converts for an old version take as many bytes as before the conversion; a truncated message fills the
+    rest.
+    """
     takes_many_batches: bool = False
     """A Produce before version 3 may hold several compressed messages, and messages of both magics."""
     hosts_are_networks: bool = True
@@ -135,28 +137,31 @@ class Behaviour:
     positive_quotas: bool = True
     """A quota is greater than 0, and not greater than the number that holds it."""
     strict_quotas: bool = True
-    """An entity or a quota that is named twice is refused, and so is a filter that contradicts itself; the quota of mutations
-    also counts what is only validated."""
+    """An entity or a quota that is named twice is refused, and so is a filter that contradicts itself. The quota of mutations
+    also counts requests that only validate.
+    """
     limits_mutations: bool = True
     """Quotas of mutations take effect."""
     strict_tokens: bool = True
-    """The renewal of a delegation token by 0 ms is one by the default, and a refusal tells the time 0 instead of −1."""
+    """A delegation token that is renewed by 0 ms is renewed by the default period, and a refusal has the time 0
+    instead of −1.
+    """
     removes_expired_tokens: bool = True
     """An expired delegation token can be removed before the broker removes it."""
     tells_removal: bool = True
-    """The removal of a delegation token tells the time of the removal, and not the requested period."""
+    """The response to the removal of a delegation token has the time of the removal, and not the requested period."""
     one_credential: bool = True
     """AlterUserScramCredentials names a user once, and not once for each mechanism."""
     has_quorum_loggers: bool = True
     """The loggers of the quorum's controller exist."""
     strict_loggers: bool = True
-    """A logger or a level that does not exist is INVALID_CONFIG, and changes of loggers name their broker."""
+    """An unknown logger or level gets INVALID_CONFIG, and changes of loggers name their broker."""
     ends_sessions: bool = True
     """A session ends with its credential also if connections.max.reauth.ms is 0."""
     checks_nonces: bool = True
     """The final message of SCRAM must repeat the nonces."""
     responds_to_deleted_topics: bool = True
-    """ShareFetch of a topic that was deleted since the session began is answered, and does not fail."""
+    """ShareFetch of a topic that was deleted since the session began gets a response, and does not fail."""
     finite_quotas: bool = True
     """A quota is a finite number."""
 
@@ -191,7 +196,11 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "responds_to_deleted_topics", False, "seen", "ShareFetch of a deleted topic has error 3 for each partition"),
     Change("4.4", "finite_quotas", False, "seen", "a quota that is not a finite number is refused"),
     Change(
-        "4.3", "shows_group_synonyms", False, "seen", "DescribeConfigs shows the broker's setting behind the setting of a group"
+        "4.3",
+        "shows_group_synonyms",
+        False,
+        "seen",
+        "DescribeConfigs also shows the broker's setting that a group's setting overrides",
     ),
     Change("4.3", "first_epoch", 0, "seen", "a new group of the newer types begins with the epoch 1"),
     Change("4.3", "assigns_once", False, "seen", "a share group's epoch does not rise twice before an assignment"),
@@ -211,25 +220,31 @@ CHANGES: tuple[Change, ...] = (
     Change("4.0", "types_client_metrics", False, "seen", "a setting of client metrics that cannot be read is refused with 40"),
     Change("4.0", "forgives_clients", False, "seen", "after errors 76 and 117 a client may ask for its subscription at once"),
     Change("3.8", "reads_metrics", False, "seen", "metrics of clients that cannot be decompressed are refused with 87"),
-    Change("3.8", "foresees_null_records", False, "seen", "Produce without record data is not answered"),
+    Change("3.8", "foresees_null_records", False, "seen", "Produce without record data gets no response"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
     Change("3.7", "newest_resource", 8, "KIP-714", "client metrics have settings"),
     Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
     Change("3.7", "caps_min_in_sync", False, "KIP-966", "min.insync.replicas counts up to the number of replicas"),
     Change("3.7", "explains_fencing", True, "KIP-890", "the errors 47 and 49 of a transactional batch have no message"),
     Change("3.7", "removes_expired_tokens", False, "seen", "an expired delegation token can still be removed"),
-    Change("3.7", "tells_removal", False, "seen", "the removal of a delegation token tells the time"),
+    Change(
+        "3.7", "tells_removal", False, "seen", "the response to the removal of a delegation token has the time of the removal"
+    ),
     Change("3.7", "names_unknown_operations", True, "seen", "an unknown operation on a logger is refused with −1"),
     Change("3.7", "checks_nonces", False, "CVE-2024-56128", "the last message of a client in SCRAM must repeat the nonces"),
     Change("3.6", "explains_fencing", False, "KIP-890", "the errors 47 and 49 of a transactional batch have a message"),
     Change("3.6", "verifies_transactions", False, "KIP-890", "transactional batches are verified: errors 47, 48 and 49"),
     Change(
-        "3.6", "strict_tokens", False, "KAFKA-15219", "a delegation token that is renewed by 0 ms lives for the default time"
+        "3.6",
+        "strict_tokens",
+        False,
+        "KAFKA-15219",
+        "a delegation token that is renewed by 0 ms is renewed by the default period",
     ),
-    Change("3.6", "tells_removal", True, "seen", "the removal of a delegation token repeats the requested period"),
+    Change("3.6", "tells_removal", True, "seen", "the response to the removal of a delegation token has the requested period"),
     Change("3.6", "clean_restart_epochs", 3, "KAFKA-15021", "a clean restart raises the leader epoch by 2 instead of 3"),
-    Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is taken"),
-    Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
+    Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is accepted"),
+    Change("3.5", "stand_ins", -3, "KIP-405", "the times from −4 down in ListOffsets stand for offsets, or are refused"),
     Change("3.5", "positive_quotas", False, "seen", "a quota of 0, or too large for its type, is refused"),
     Change("3.5", "limits_mutations", False, "KAFKA-14351", "quotas of mutations take effect in KRaft"),
     Change("3.3", "limits_mutations", True, "KIP-833", "quotas of mutations have no effect in KRaft"),
@@ -238,18 +253,18 @@ CHANGES: tuple[Change, ...] = (
     Change("3.3", "strict_loggers", False, "KIP-833", "unknown loggers and levels are refused with 40 instead of 42"),
     Change("3.3", "has_quorum_loggers", False, "KIP-833", "brokers have the loggers of the quorum's controller"),
     Change("3.3", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with 42"),
-    Change("3.3", "ends_sessions", False, "seen", "a session ends with its credential, whatever connections.max.reauth.ms is"),
+    Change("3.3", "ends_sessions", False, "seen", "a session ends with its credential, with any connections.max.reauth.ms"),
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
     Change("3.0", "explains_producers", False, "seen", "errors of DescribeProducers have a message"),
     Change("3.0", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
-    Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early is answered"),
+    Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early gets a response"),
     Change("2.7", "repeats_unknown_kinds", False, "seen", "responses about settings repeat a kind of resource that is unknown"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response names each refused record with its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change("2.4", "takes_many_batches", True, "seen", "a Produce before version 3 with two compressed messages is refused"),
-    Change("2.4", "tells_own_versions", False, "KIP-511", "ApiVersions in an unknown version is answered with known versions"),
+    Change("2.4", "tells_own_versions", False, "KIP-511", "ApiVersions in an unknown version gets the known versions"),
     Change("2.4", "newest_resource", 4, "KIP-412", "a broker's loggers have levels"),
     Change(
         "2.4", "no_operations", 0, "seen", "DescribeGroups shows the operations −2³¹ instead of 0 if they were not asked for"
@@ -261,19 +276,19 @@ CHANGES: tuple[Change, ...] = (
     Change("2.1", "finds_topics_first", True, "KIP-110", "Fetch before version 10 of an unknown topic is 76"),
     Change("2.1", "newest_codec", 3, "KIP-110", "zstd is known"),
     Change("2.0", "fills_converted", False, "KIP-283", "records converted for a Fetch before version 4 end with a cut message"),
-    Change("2.0", "responds_to_wrong_records", False, "seen", "Produce with several batches or old messages is answered"),
-    Change("2.0", "tells_last_stable_offset", False, "seen", "Fetch tells the last stable offset to every reader"),
+    Change("2.0", "responds_to_wrong_records", False, "seen", "Produce with several batches or old messages gets a response"),
+    Change("2.0", "tells_last_stable_offset", False, "seen", "Fetch returns the last stable offset to every reader"),
     Change("2.0", "needs_transactional_id", False, "seen", "a transactional batch needs a transactional id, else 53"),
     Change("2.0", "finds_wrong_settings", False, "seen", "a setting that cannot be read is refused with 40 instead of −1"),
     Change("2.0", "finds_partitions", False, "seen", "AddPartitionsToTxn refuses unknown partitions of a known topic"),
     Change("1.1", "compares_counts", False, "seen", "a batch's number of records must agree with its last offset delta"),
     Change("1.0", "refuses_deletion", False, "seen", "with delete.topic.enable=false DeleteTopics is refused at once"),
     Change("1.0", "keeps_batches", False, "KAFKA-5494", "a retry is recognised also after its transaction has ended"),
-    Change("1.0", "finds_partitions", True, "seen", "AddPartitionsToTxn takes unknown partitions of a known topic"),
+    Change("1.0", "finds_partitions", True, "seen", "AddPartitionsToTxn accepts unknown partitions of a known topic"),
     Change("1.0", "first_sequence", "zero_or_45", "KIP-192", "a first sequence other than zero has an error of its own, 59"),
-    Change("1.0", "window", 1, "KAFKA-5494", "the retries of the last five batches are recognised, not of the last one"),
+    Change("1.0", "window", 1, "KAFKA-5494", "retries of the last five batches are recognised, and not only of the last batch"),
 )
-"""Newest first; of two rows for one rule the older one holds for the releases before it."""
+"""Newest first. If a rule has two rows, the older row holds for the releases before it."""
 
 
 def number(release: str) -> tuple[int, ...]:
@@ -282,17 +297,17 @@ def number(release: str) -> tuple[int, ...]:
 
 
 def before(release: str) -> dict[str, Any]:
-    """Returns what a release does otherwise than the newest one: fields of `Behaviour` and of the validator's `Rules`."""
+    """Returns a release's differences from the newest release: fields of `Behaviour` and of the validator's `Rules`."""
     return {change.rule: change.before for change in CHANGES if number(release) < number(change.release)}
 
 
 def behaviour_of(release: str) -> Behaviour:
-    """Returns what a broker of this release does."""
+    """Returns the behaviour of a broker of this release."""
     return Behaviour(**{rule: value for rule, value in before(release).items() if rule in _FIELDS})
 
 
 def rules_of(release: str) -> dict[str, Any]:
-    """Returns the fields of the validator's `Rules` in which a release differs from the newest one."""
+    """Returns the fields of the validator's `Rules` in which a release differs from the newest release."""
     return {rule: value for rule, value in before(release).items() if rule not in _FIELDS}
 
 

@@ -1,7 +1,7 @@
 """Dead letters of share groups (KIP-1191, ShareGroupDLQStateManager).
 
 A record that a member has rejected, or that was delivered too often, gets a dead letter: a record in the topic that the
-group's errors.deadletterqueue.topic.name names. Its headers say which record it was and why. It has the key and the value of
+group's errors.deadletterqueue.topic.name names. Its headers name the record and the reason. It has the key and the value of
 the record if the group wants copies. A dead letter that cannot be written is lost, and the record is archived anyway.
 """
 
@@ -27,7 +27,7 @@ ENABLED = "errors.deadletterqueue.group.enable"
 OVERRIDES = {ENABLED: "true", "message.timestamp.type": "CreateTime"}
 """The settings of a topic that the broker creates for dead letters."""
 ATTEMPTS, FIRST_PAUSE_MS = 5, 2000
-"""How often the broker tries to find the leader, and the pause after the first attempt; each further pause is twice as long."""
+"""The number of attempts to find the leader, and the pause after the first attempt. Each further pause is twice as long."""
 READ_BYTES = 1 << 20
 """The number of bytes that are read from the log at once."""
 
@@ -35,8 +35,8 @@ READ_BYTES = 1 << 20
 class Letters(NamedTuple):
     """The dead letters of consecutive records of `partition`, from offset `first` to `last`.
 
-    `held` tells whether the leader still has the share partition; `done` gets the reason why no letter was written ("" if all
-    were) and the time.
+    `held` tells whether the leader still has the share partition. `done` gets the reason why no letter was written ("" if all
+    were written), and the time.
     """
 
     settings: ShareSettings
@@ -157,9 +157,9 @@ Copies = dict[int, tuple[bytes | None, bytes | None]]
 
 
 def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
-    """Returns the copies of records from offset `first` on whose sizes sum up to at most `most` bytes, and the offset up to
-    which records were looked for. Larger records, and compressed batches that are larger, have no copy
-    (ShareGroupDLQRecordFetcher)."""
+    """Returns copies of records from offset `first` on, of at most `most` bytes in all, and the offset where the copying
+    stopped. Larger records, and compressed batches that are larger, have no copy (ShareGroupDLQRecordFetcher).
+    """
     copies: Copies = {}
     if not letters.settings.copies_dead_letters:
         return copies, letters.last

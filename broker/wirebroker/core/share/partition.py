@@ -67,8 +67,9 @@ class Stored(Protocol):
         """Write down these changes. Returns the reason for a refusal, or None."""
 
     def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
-        """Write the dead letters of these records, then call `buried`. Members have rejected the records, or had them too
-        often."""
+        """Write the dead letters of these records, then call `buried`. Members have rejected the records, or the records were
+        delivered too often.
+        """
 
 
 class Broken(Exception):
@@ -396,7 +397,7 @@ class SharePartition:
                 self._bury(StateBatch(first, last, record.state, record.delivery_count), rejected, now)
 
     def buried(self, records: StateBatch, why: str, now: int) -> None:
-        """Archive records after their dead letters; `why` says where those are, or why there are none."""
+        """Archive records after their dead letters; `why` is the reason if no dead letter was written."""
         floor = self.batches.floor(records.first)
         for batch in self.batches.between(floor.first if floor is not None else records.first, records.last):
             for first, last, record in batch.states():

@@ -72,7 +72,7 @@ class TransactionCoordinator:
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
-        """The transactions that continue when a partition changes, which may replicate their markers."""
+        """The transactions that continue when a partition changes, because the change may have replicated their markers."""
         self._retrying: set[Transaction] = set()
         """The transactions that continue at a set time."""
         self._runs: dict[Transaction, object] = {}
@@ -129,7 +129,7 @@ class TransactionCoordinator:
 
     @property
     def _level(self) -> int:
-        """The level of transaction.version. The level holds for the coordinator's own decisions."""
+        """The level of transaction.version. The level applies to the coordinator's own decisions."""
         return self._cluster.configs.features[TRANSACTION]
 
     def _log_error(self, transactional_id: str) -> ErrorCode:
@@ -240,8 +240,9 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Check that each partition is part of the producer's transaction. The error of a partition that is not is
-        TRANSACTION_ABORTABLE."""
+        """Check that each partition is part of the producer's transaction. A partition that is not a part of the transaction
+        gets TRANSACTION_ABORTABLE.
+        """
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
             return dict.fromkeys(partitions, error)
@@ -293,7 +294,9 @@ class TransactionCoordinator:
             after.producer_epoch, after.last_producer_epoch = requested.producer_epoch, NO_EPOCH
         if error := self._change(transaction, after, now):
             return ProducerResult(error)
-        if not fences and requested.producer_epoch != transaction.producer_epoch:  # noticed too late, and never ended
+        if (
+            not fences and requested.producer_epoch != transaction.producer_epoch
+        ):  # the transaction was noticed too late, and never ended
             return ProducerResult(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._finish(transaction, now)
         if not bumps:
@@ -348,7 +351,7 @@ class TransactionCoordinator:
                 self._await_change(transaction, where)
 
     def _retry(self, transaction: Transaction, when: int) -> None:
-        """Continue the end of a transaction at `when`, unless that is already set."""
+        """Continue the end of a transaction at `when`, unless a time is already set."""
         if transaction not in self._retrying:
             self._retrying.add(transaction)
 
@@ -372,7 +375,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if partition.high_watermark >= end else ErrorCode.REQUEST_TIMED_OUT
 
     def _await_change(self, transaction: Transaction, where: TopicPartition) -> None:
-        """Continue when the partition has another leader or other in-sync replicas."""
+        """Continue the end when the partition has another leader or other in-sync replicas."""
         partition = self._cluster.partition(*where)
         if partition is None or (transaction, partition) in self._awaiting:
             return

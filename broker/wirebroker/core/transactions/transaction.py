@@ -41,7 +41,7 @@ class Transaction:
     client_version: int = 0
     """The client's transaction version, as its requests show it."""
     is_stuck: bool = False
-    """Tells whether Kafka would wait for a record that transaction.version 0 cannot have, until the coordinator moves."""
+    """Tells whether Kafka would wait, until the coordinator moves, for a record that transaction.version 0 cannot have."""
 
     def copy(self) -> Transaction:
         """Returns a copy. The caller changes the copy, and writes it down before it takes effect (TxnTransitMetadata)."""

@@ -1,7 +1,8 @@
 """The coordinator's verification of a transactional batch before it is stored (KIP-890).
 
-Old clients add partitions to the transaction themselves, and the partition's leader verifies that. For clients of transaction
-version 2, the leader adds the partitions. The rules come from AddPartitionsToTxnManager and ReplicaManager in Kafka 4.3.1.
+Old clients add partitions to the transaction themselves, and the partition's leader verifies that they did. For clients of
+transaction version 2, the leader adds the partitions. The rules come from AddPartitionsToTxnManager and ReplicaManager in Kafka
+4.3.1.
 """
 
 from __future__ import annotations
