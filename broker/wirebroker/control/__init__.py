@@ -1,6 +1,6 @@
 """The control offers the functions of MockKafka over HTTP, for tests in any language.
 
-    table       every endpoint, in one table
+    table all endpoints, in one table
     endpoints/  their handlers, and the forms of requests and responses
     forms       msgspec structs from JSON, to JSON, and as JSON schemas
     app         one request on its way through the table; every error is a problem document (RFC 9457)

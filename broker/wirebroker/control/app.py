@@ -47,7 +47,7 @@ MOST_TOML_BYTES = 64 * 1024
 """The largest size of a fault file in bytes. A larger file is refused with 413, because reading a file keeps the broker's
 loop busy for a microsecond per byte."""
 MOST_OPENED = 16
-"""The largest number of files that were dropped on the page."""
+"""The largest number of files that people have dropped on the page."""
 LONGEST_NAME = 200
 SPARE_BYTES = 1 << 30
 """The bytes that a dropped file must leave free on the disk."""
@@ -139,7 +139,7 @@ async def _live_file(request: Request) -> Response:
 
 
 async def _open(request: Request) -> Response:
-    """Takes a trace or a capture of any size as the body, and shows the file on a page of its own."""
+    """The body is a trace or a capture of any size. The control shows the file on a page of its own."""
     try:
         _check_sender(request)
         where = await _opened(request)
@@ -280,7 +280,7 @@ class _Slowly(json.JSONDecoder):
 
     def __init__(self, **hooks: Any) -> None:
         super().__init__(**hooks)
-        decoder: Any = json.decoder  # whose parts in Python have no documentation, and the same names since 2.6
+        decoder: Any = json.decoder  # these parts of Python have no documentation, but the same names since 2.6
         scanner: Any = json.scanner
         self.parse_object, self.parse_array = decoder.JSONObject, decoder.JSONArray
         self.scan_once = scanner.py_make_scanner(self)

@@ -35,7 +35,7 @@ MOST_SNAPSHOTS = 16
 
 
 class Readable:
-    """What has rows to show: a running broker or proxy, or a file, by its `kind`."""
+    """A source of rows: a running broker or proxy, or a file; `kind` tells which."""
 
     kind: ClassVar[Literal["broker", "proxy", "file"]]
 
@@ -72,9 +72,9 @@ class Controlled(Readable):
         super().__init__()
         self._of = host
         self.follower: Follower | None = None
-        """Follows the trace from the first question what is wrong."""
+        """Follows the trace from the first call of `/explain` on."""
         self.drawable = KeptRows()
-        """The rows for pictures."""
+        """The rows that are kept for pictures."""
         self._readers = 0
         self._began = time.time_ns()
         self._traces = 0
@@ -84,7 +84,7 @@ class Controlled(Readable):
 
     @property
     def machine(self) -> Machine:
-        """The machine, with its faults and its trace."""
+        """The engine or the proxy, with its faults and its trace."""
         raise NotImplementedError
 
     @property
@@ -107,7 +107,7 @@ class Controlled(Readable):
 
     @property
     def problem(self) -> str:
-        """Why it cannot serve clients now, "" if it can."""
+        """The reason why it cannot serve clients now, "" if it can."""
         return ""
 
     @property
@@ -129,7 +129,7 @@ class Controlled(Readable):
         raise NotImplementedError
 
     def families(self) -> Iterable[Family]:
-        """Metrics for Prometheus beside those that brokers and proxies share."""
+        """Metrics for Prometheus that only a broker, or only a proxy, has."""
         return ()
 
     @property
@@ -152,7 +152,7 @@ class Controlled(Readable):
             self.keep_frames()
 
     def keep_frames(self) -> None:
-        """Keep the bytes of exchanges if there is a reader or a capture, else none."""
+        """Keep the bytes of exchanges while there is a reader or a capture."""
         trace = self.machine.trace
         trace.kept = (trace.kept or KeptFrames()) if self._readers or self.capture_path else None
 

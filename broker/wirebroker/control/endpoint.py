@@ -49,7 +49,7 @@ class Endpoint:
 
     @property
     def of_brokers(self) -> bool:
-        """Tells whether a broker has the endpoint and a proxy does not."""
+        """Tells whether only a broker, and no proxy, has the endpoint."""
         return self.hints["controlled"] is ControlledBroker
 
     @property

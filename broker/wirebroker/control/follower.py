@@ -1,4 +1,6 @@
-"""What is wrong at a running broker or proxy. Its trace keeps only the latest rows, so somebody has to follow it."""
+"""Finds what is wrong at a running broker or proxy. Its trace keeps only the latest rows, so a follower reads them as they
+come.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ PAUSE_S = 1.0
 
 
 class Followed(Protocol):
-    """The broker or the proxy as its follower sees it."""
+    """The interface of a broker or a proxy for its follower."""
 
     at_close: list[Callable[[], None]]
 
     @property
     def machine(self) -> Machine:
-        """The machine with its trace."""
+        """The engine or the proxy with its trace."""
 
     @property
     def run(self) -> str:
-        """The name of this run. A reset begins another one."""
+        """The name of this run. A reset begins another run."""
 
     @property
     def now(self) -> int:
@@ -39,7 +41,7 @@ class Follower:
         self._followed = followed
         self._run = ""
         self._number = 0
-        """The rows of the run that were read or missed."""
+        """The number of rows of the run that were read or missed."""
         self._lock = asyncio.Lock()
         self.explanation = Explanation()
         self._task = asyncio.create_task(self._follow())
@@ -55,7 +57,7 @@ class Follower:
                 await self._catch_up()
 
     async def findings(self) -> list[Finding]:
-        """What is wrong now."""
+        """Returns the present findings."""
         async with self._lock:
             await self._catch_up()
             return await asyncio.to_thread(self.explanation.findings, self._followed.now)

@@ -56,7 +56,7 @@ def _operation(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(endpoint: Endpoint) -> str:
-    """`getTopicsRecords`: its name in generated clients."""
+    """Returns the operation's name in generated clients, such as `getTopicsRecords`."""
     words = endpoint.shown_path.replace(".", "/").replace("-", "/").split("/")
     return endpoint.method.lower() + "".join(
         f"By{word[1:-1].title().replace('_', '')}" if word.startswith("{") else word.title() for word in words
@@ -124,8 +124,8 @@ def _problem_schema() -> dict[str, Any]:
         "type": {"type": "string", "const": "about:blank"},
         "title": {"type": "string", "description": "the status in words"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "what happened, where, and what to do about it"},
-        "field": {"type": "string", "description": "the field of the request that is wrong, if it is one"},
+        "detail": {"type": "string", "description": "what happened, where, and what to do next"},
+        "field": {"type": "string", "description": "the wrong field of the request, if a field is wrong"},
     }
     return {
         "type": "object", "description": "Problem details (RFC 9457).", "properties": words,

@@ -1,4 +1,4 @@
-"""A saved trace or capture behind the live page: a thread indexes and searches it, and windows are read on demand.
+"""A saved trace or capture for the live page. A thread indexes and searches the file, and windows are read on demand.
 
 Memory: the index (`trace.saved`), the counts of the latest searches, and the windows that pages ask for.
 """
@@ -23,22 +23,23 @@ from wirebroker.trace.kept_frames import KeptExchange
 from wirebroker.trace.saved import BLOCK, Numbered, Parts, SavedRows, Search, window
 
 SLICE_S = 0.05
-"""Seconds for which the thread indexes before it searches, and the other way round."""
+"""The thread indexes for these seconds, then searches for these seconds, and so on."""
 IDLE_S = 0.05
 EXPLAINED_S = 0.5
 MOST_DRAWN = 50_000
 """The largest number of rows around a picture."""
 PACKETS = 500
-"""Packets of a capture between two looks at the rows."""
+"""The number of packets of a capture that are read between two looks at the rows."""
 MOST_SEARCHES = 4
 BARS = 240
-"""Parts of the time that the page draws."""
+"""The number of parts into which the page divides the time."""
 NEAR = 80
-"""Blocks on either side in which the other rows of an exchange are looked for."""
+"""The number of blocks on each side that are searched for the other rows of an exchange."""
 
 
 class SavedFile(Readable):
-    """A saved trace or capture. `path` is the file, `name` its name for people. Raises OSError, ValueError for an empty file.
+    """A saved trace or capture. `path` is the file, `name` its name for people. Raises OSError, and ValueError for an empty
+    file.
 
     `begin` starts the thread. With `temporary` the file is deleted in the end.
     """
@@ -65,7 +66,7 @@ class SavedFile(Readable):
         """Sentences about parts that could not be read."""
         self._searches: OrderedDict[str, Search] = OrderedDict()
         self.explanation = Explanation()
-        """What is wrong in the rows that `explain_on` has read."""
+        """The findings in the rows that `explain_on` has read."""
         self._explained, self._explaining = 0, Lock()
         self._stopped = Event()
         self._thread = Thread(target=self._work, name="wirebroker-index", daemon=True)
@@ -113,7 +114,7 @@ class SavedFile(Readable):
             self.rows.done = True
 
     def _spooling(self, into: BinaryIO) -> Iterator[bool]:
-        """Turn a capture into rows, and index those that are there."""
+        """Turn a capture into rows, and index the rows that are there."""
         for number, complaints in enumerate(spool(self._given, into.write)):
             self.complaints += complaints
             if number % PACKETS == 0:
@@ -129,22 +130,22 @@ class SavedFile(Readable):
     # Reading
 
     def search(self, where: str) -> SavedRows | Search:
-        """The rows that meet a filter; all without one. Raises FilterError."""
+        """The rows that meet a filter, or all rows. Raises FilterError."""
         if not where.strip():
             return self.rows
         search = self._searches.pop(where, None) or Search(self.rows, parsed(where))
-        self._searches[where] = search  # the newest one, which is searched now
+        self._searches[where] = search  # the newest search, which runs now
         while len(self._searches) > MOST_SEARCHES:
             self._searches.popitem(last=False)
         return search
 
     def window(self, where: str, after: int, most: int) -> tuple[list[Numbered], int]:
-        """Rows after this number that meet the filter, as many as are found soon, and the last line that was read."""
+        """Returns rows after this number that meet the filter, as many as are found soon, and the last line that was read."""
         end = monotonic() + SLICE_S
         return window(self.rows, self.search(where), after, most, lambda: monotonic() > end)
 
     def exchange(self, number: int) -> KeptExchange | None:
-        """The exchange of a `reply` row, or None if the file has no bytes of it."""
+        """Returns the exchange of a `reply` row, or None if the file has no bytes of the exchange."""
         line = self.rows.line(number) if self._spool is not None else None
         return exchange_in(line, self._bytes.read) if line else None
 
@@ -178,7 +179,9 @@ class SavedFile(Readable):
     # Progress
 
     def progress(self, where: str) -> dict[str, Any]:
-        """How far the file is indexed and searched, and how rows, trouble and found rows are spread over its time."""
+        """Returns how far the file is indexed and searched, and the numbers of rows, of rows with trouble and of found rows
+        over time.
+        """
         search, rows = self.search(where), self.rows
         read = self._given.tell() if self._spool is not None and not rows.done else self.size
         searching = isinstance(search, Search)
@@ -211,7 +214,7 @@ class SavedFile(Readable):
 
 
 def _for_a_while(step: Any) -> bool:
-    """Take steps for `SLICE_S`; False if there was none to take."""
+    """Take steps for `SLICE_S`. Returns False if there was nothing to do."""
     end = monotonic() + SLICE_S
     while step():
         if monotonic() > end:

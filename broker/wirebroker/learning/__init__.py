@@ -1,1 +1,1 @@
-"""Learned clusters: the file, the requests to a real cluster, hashed names, and the differences between two clusters."""
+"""Learned clusters: their file, the requests to a real cluster, hashed names, and the differences between two clusters."""

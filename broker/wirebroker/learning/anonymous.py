@@ -1,8 +1,8 @@
-"""A learned cluster whose names are hashed.
+"""Hashes the names of a learned cluster.
 
 The same name has the same hash everywhere in a file: a topic, the ACLs about it, a user and the user's quotas. The key of the
-hash is not kept, so nobody can compare two files, or try names until one fits. If a name begins with the prefix of an ACL, its
-hash begins with the hash of the prefix; no other hash does.
+hash is not kept, so two files cannot be compared, and names cannot be found by trying. If a name begins with the prefix of an
+ACL, its hash begins with the hash of the prefix. No other hash begins with another one.
 """
 
 from __future__ import annotations
@@ -116,7 +116,10 @@ def anonymous(learned: Learned, key: bytes) -> Learned:
 
 def _known(names: Iterable[str]) -> Iterable[str]:
     """The names of Kafka's own settings. Other settings, and settings of listeners, could reveal names that a company uses."""
-    return {name if name in BROKER_SETTINGS or name in TOPIC_SETTINGS else "settings with names of their own" for name in names}
+    return {
+        name if name in BROKER_SETTINGS or name in TOPIC_SETTINGS else "settings whose values are names of their own"
+        for name in names
+    }
 
 
 def _broker(hashed: Hashed, broker: Broker) -> Broker:

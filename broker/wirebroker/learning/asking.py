@@ -1,4 +1,6 @@
-"""Requests to a cluster that is being learned, in the newest version that both sides speak, and in pieces of a bounded size."""
+"""Sends requests to a cluster that is being learned, in the newest version that both sides speak, and in pieces of bounded
+size.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,12 @@ def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class Asked:
-    """A cluster that is asked through the broker at `bootstrap`. Every request can raise the errors of `Brokers`."""
+    """A cluster, reached through the broker at `bootstrap`. Every request can raise the errors of `Brokers`."""
 
     def __init__(self, brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None]) -> None:
         self._brokers, self.bootstrap = brokers, bootstrap
         self.progress = progress
-        """Called with a section, the part that is done, and the whole."""
+        """Called with a section, the number of parts that are done, and the number of all parts."""
         self.unread: list[Unread] = []
         self.left_out: set[str] = set()
         self.versions: ApiVersionsResponse = self._versions(bootstrap)
@@ -90,7 +92,7 @@ class Asked:
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
         """Returns the result of `read`. If the broker refuses the request, does not respond or has no such API, notes the
-        reason and returns None. Raises as `_versions` does if the broker does not respond to anything else either.
+        reason and returns None. If the broker does not respond to any request, raises as `_versions` does.
         """
         self.progress(section, 0, 1)
         try:

@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
 
 
 def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
-    """Compares two clusters; `names` are those of their files."""
+    """Compares two clusters; `names` are the names of their files."""
     notes: list[str] = []
     found: list[Difference] = []
     hashed = [name for name, learned in zip(names, (one, other), strict=True) if learned.anonymous]
@@ -54,20 +54,22 @@ def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
 
 
 def _without_names(learned: Learned) -> Learned:
-    """The cluster without racks and super users, whose names are hashed as well."""
+    """Returns the cluster without racks and super users, because their names are hashed as well."""
     brokers = [msgspec.structs.replace(each, rack=None) for each in learned.brokers]
     settings = {name: value for name, value in learned.settings.items() if name != SUPER_USERS}
     return msgspec.structs.replace(learned, brokers=brokers, settings=settings)
 
 
 def _unread(learned: Learned) -> dict[str, str]:
-    """The errors by section; the settings of topics are a part of the topics, and the settings of brokers are a section."""
+    """Returns the errors by section. The settings of topics are a part of the topics; the settings of brokers are a section of
+    their own.
+    """
     of = re.compile(r"(?:settings of brokers|(?:settings|protocols) of (\w+)).*")
     return {of.sub(lambda found: found[1] or "settings", each.section): each.error for each in learned.unread}
 
 
 def _differences(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Difference]:
-    """The places where two mappings differ. A part that only one cluster has counts as one difference."""
+    """The places where two mappings differ. A part that only one of the clusters has counts as one difference."""
     for place in sorted(one.keys() | other.keys()):
         held, wanted = one.get(place), other.get(place)
         if held == wanted:

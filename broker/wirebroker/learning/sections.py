@@ -212,8 +212,8 @@ def visible(asked: Asked) -> None:
     except (NotOffered, Refused):
         return
     if allowed != -(2**31) and not allowed & 1 << Operation.DESCRIBE:
-        asked.note("groups", "only those that this user may describe are known", CLUSTER)
-        asked.note("topics", "only those that this user may describe are known", "DESCRIBE on TOPIC *")
+        asked.note("groups", "the user may describe only some of them, and only these are known", CLUSTER)
+        asked.note("topics", "the user may describe only some of them, and only these are known", "DESCRIBE on TOPIC *")
 
 
 # Quotas, ACLs, users

@@ -1,1 +1,3 @@
-"""One request: its connection, its client with its rights, its facts, its errors, its effects. A proxy has most of it too."""
+"""One request: its connection, its client with its rights, its facts, its errors, its effects. A proxy uses most of this
+package, too.
+"""

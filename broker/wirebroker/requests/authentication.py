@@ -1,9 +1,9 @@
 """Authentication of a cluster's clients: SASL dialogues, their interceptor, and the length of a session.
 
 The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
-SaslHandshake, and its tokens. The APIs SaslHandshake and SaslAuthenticate have handlers as all others, so faults and the trace
-know them. A session that ends (KIP-368) keeps its interceptor. Any other connection
-loses its interceptor when it is authenticated.
+SaslHandshake, and its tokens. SaslHandshake and SaslAuthenticate have handlers as all other APIs have, so faults and the trace
+know them. A session that ends (KIP-368) keeps its interceptor. Any other connection loses its interceptor when it is
+authenticated.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ AGAIN_AFTER_MS = 1000
 SALT_BYTES = NONCE_BYTES = 20
 
 Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], None]
-"""Told of each authentication: the connection, the outcome, and the cause of a failure."""
+"""Called after each authentication with the connection, the outcome, and the cause of a failure."""
 LONGEST_CAUSE = 300
-"""Characters of a cause in the log: it may name a user, and a client may send a name of half a megabyte."""
+"""The most characters of a cause in the log. A cause may name a user, and a client may send a name of half a megabyte."""
 
 
 _credential = lru_cache(maxsize=4096)(credential_of)
@@ -53,7 +53,7 @@ class KeySource(Protocol):
         """The keys at an address."""
 
     def missing(self, url: str, key_id: str) -> None:
-        """Look for a key that is not there."""
+        """Look for a missing key."""
 
 
 class Authenticator:
@@ -72,8 +72,8 @@ class Authenticator:
     def add_user(self, name: str, password: str, iterations: Mapping[str, int] | None = None) -> None:
         """Let a user log in by this password, with every mechanism that has passwords.
 
-        With `iterations`, the user has SCRAM credentials for these mechanisms alone, and their salt follows from the name: a
-        broker that is like a learned cluster starts for each test, and making a credential takes milliseconds.
+        With `iterations`, the user has SCRAM credentials for these mechanisms alone, and their salt is derived from the name.
+        So a broker that is like a learned cluster starts fast for each test, because making a credential takes milliseconds.
         """
         self.passwords[name] = password
         for mechanism in BY_NAME.values():
@@ -144,7 +144,7 @@ class Authenticator:
         return self if sasl else None
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Whether the client may send this now."""
+        """Tells whether the client may send this now."""
         session = connection.session
         if session.stage is Stage.TOKEN and session.bare:
             outcome = self.evaluate(connection, bytes(frame), now)
@@ -164,7 +164,7 @@ class Authenticator:
         return Disconnect(f"the client sent {api_name(key)} before it authenticated; expected {session.stage.value}")
 
     def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
-        """The requests that a client may send whose session can expire."""
+        """The requests that a client may send while its session can expire."""
         session = connection.session
         began = session.begun_again_at
         if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
@@ -194,12 +194,12 @@ class Authenticator:
     # The dialogue
 
     def versions_told(self, connection: Connection) -> None:
-        """ApiVersions was answered: a client that is not authenticated may not ask again."""
+        """ApiVersions got its response: a client that is not authenticated may not send it again."""
         if connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
             connection.session.stage = Stage.HANDSHAKE
 
     def handshake(self, connection: Connection, name: str, *, bare: bool) -> Failure | None:
-        """Begin to authenticate by this mechanism; `bare` if its tokens come without requests around them."""
+        """Begin to authenticate by this mechanism. With `bare` its tokens come without requests around them."""
         session = connection.session
         enabled = self.mechanisms(session.listener)
         if name not in enabled:
@@ -215,7 +215,7 @@ class Authenticator:
         return None
 
     def evaluate(self, connection: Connection, token: bytes, now: int) -> Challenge | Success | Failure:
-        """Take a client's token. After a Success the session is the one of that user; after a Failure it must end."""
+        """Take a client's token. After a Success the session belongs to that user; after a Failure it must end."""
         session = connection.session
         assert session.sasl is not None
         session.user = user_of(session.asked, token) or session.user

@@ -1,4 +1,4 @@
-"""The authorizer of a cluster: what its settings and ACLs allow a client (org.apache.kafka.metadata.authorizer).
+"""The authorizer of a cluster decides by settings and ACLs what a client may do (org.apache.kafka.metadata.authorizer).
 
 It is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. `super.users` may do everything.
 """
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
 ANYTHING = "hardcode"
-"""The name by which Kafka asks whether a client may do something with every resource of a type."""
+"""The name with which Kafka checks that a client may do something with every resource of a type."""
 
 Note = Callable[[Connection, str, str, str, str], None]
-"""Told of each refusal that a client notices: the operation, the type of the resource, its name, and why."""
+"""Called for each refusal that a client notices, with the operation, the type and the name of the resource, and the reason."""
 
 
 class Authorizer:
@@ -36,7 +36,7 @@ class Authorizer:
 
     @property
     def on(self) -> bool:
-        """Whether the cluster has an authorizer. Without one every client may do everything."""
+        """Whether the cluster has an authorizer. Without an authorizer every client may do everything."""
         configs = self._cluster.configs
         if self._read_at != configs.version:
             self._read_at = configs.version
@@ -48,7 +48,7 @@ class Authorizer:
     def may(
         self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True
     ) -> bool:  # fmt: skip
-        """Whether the client may do this. `asked`: it wants to, so a refusal is noted."""
+        """Whether the client may do this. With `asked`, the client has requested it, so a refusal is noted."""
         if not self.on:
             return True
         principal = str(connection.session.principal)
@@ -64,8 +64,9 @@ class Authorizer:
         return False
 
     def sees_topic(self, connection: Connection) -> Callable[[str], bool] | None:
-        """Returns a function that returns whether the client may describe a topic, also later, or None if the client may
-        describe all."""
+        """Returns a function that tells, now or later, whether the client may describe a topic; None if the client may describe
+        all topics.
+        """
         if not self.on or str(connection.session.principal) in self._super_users:
             return None
         return partial(self.may, connection, Operation.DESCRIBE, ResourceType.TOPIC, asked=False)
@@ -77,7 +78,7 @@ class Authorizer:
         )
 
     def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
-        """All that the client may do with a resource, as responses have it: one bit for each operation."""
+        """Returns the operations that the client may do with a resource, as in responses: one bit for each operation."""
         principal, host = str(connection.session.principal), connection.client_host
         acls = self._cluster.acls
         about = acls.about(kind, name)
@@ -88,7 +89,7 @@ class Authorizer:
 
 
 def _reason(ruled: Ruling, wanted: str) -> str:
-    """Why something is not allowed."""
+    """Returns why something is not allowed."""
     if ruled.by is not None:
         return str(ruled.by)
     return f"no ACL allows {wanted}" if ruled.known else "no ACL is about it"

@@ -5,8 +5,8 @@ The states of a connection (`ConnectionState`):
     OPEN ──▶ SILENT ──▶ CLOSED
       └───────────────────▲
 
-In any state but CLOSED, a request may be `parked`: the next one is not handled before the parked one is out of the way. How a
-driver treats the bytes that arrive is another matter; see the states in `wirebroker.net.driver` and `wirebroker.proxy.relay`.
+In any state except CLOSED, a request may be `parked`: the next request is not handled before the parked request is done. The
+states of arriving bytes are in `wirebroker.net.driver` and `wirebroker.proxy.relay`.
 
 Authentication is an interceptor. A connection has an interceptor only if its listener requires SASL, or if
 `Engine.new_interceptor` makes one. It may be replaced or removed at any time (`Connection.interceptor`), for example after a
@@ -31,7 +31,7 @@ class ConnectionState(Enum):
 
     OPEN = "they do"
     SILENT = "a fault lost a response: later responses are withheld too, because clients match responses by order"
-    CLOSED = "it has ended, or the driver will end it"
+    CLOSED = "the connection has ended, or the driver will end it"
 
 
 OPEN, SILENT, CLOSED = ConnectionState  # a name of a module is found faster than a member of an enum
@@ -52,7 +52,7 @@ class Alarm(Protocol):
 
 
 class Muted(NamedTuple):
-    """A client that used more than its quota: nothing of its connection is handled until the timer runs."""
+    """A client has exceeded its quota: nothing of its connection is handled until the timer runs."""
 
     timer: Alarm
 
@@ -76,17 +76,18 @@ class Connection:
         self.session = session
         self.state = OPEN
         self.frame_limit = NO_LIMIT
-        """The bytes that a request may have now; fewer before the client is authenticated."""
+        """The most bytes that a request may have now. The limit is lower before the client is authenticated."""
         self.software = ("", "")
         self.versions: Mapping[int, tuple[int, int]] = {}
         """The versions that the broker reads, by API key."""
         self.interceptor: Interceptor | None = None
-        """Decides about each request before it is decoded; None if all are handled."""
+        """Decides about each request before it is decoded; None if all requests are handled."""
         self.parked: Parked | None = None
         """The request that waits; nothing else of this connection is handled before it is answered."""
         self.halted = False
-        """A signal to the driver, which clears it: look, before the next request, whether that has to wait. It waits for a
-        parked request, for records to be sent before more of them are made, or for ever, because the connection is closed."""
+        """A signal to the driver to check, before the next request, whether the request has to wait. The driver clears it. A
+        request waits for a parked request, for earlier records to be sent, or for ever because the connection is closed.
+        """
         self.produce_shape: ProduceShape | None = None
         """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
 
@@ -137,13 +138,13 @@ class Refuse(NamedTuple):
 
     error_code: int
     ends_by: str = ""
-    """If it is not empty the connection is closed afterwards, with this sentence for the log."""
+    """If it is not empty, the connection is closed afterwards, with this sentence for the log."""
 
 
 class Delay(NamedTuple):
-    """Handle the request, and send its response after `ms`, with that throttle time in it.
+    """Handle the request, and send its response after `ms`, with this throttle time.
 
-    Requests that follow on the connection wait.
+    Later requests of the connection wait.
     """
 
     ms: int

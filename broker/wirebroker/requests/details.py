@@ -1,4 +1,4 @@
-"""The fields of requests and responses that a trace keeps beside names and errors, by Kafka's names."""
+"""Takes from requests and responses the fields that a trace keeps besides names and errors, by Kafka's names."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ OF_RESPONSES: Mapping[str, tuple[str, ...]] = {
     "ShareGroupHeartbeatResponse": ("member_id", "member_epoch"),
     "StreamsGroupHeartbeatResponse": ("member_id", "member_epoch"),
 }
-"""The fields that are kept of each response. They replace those of its request, unless they are empty."""
+"""The fields that are kept of each response. They replace the fields of its request, unless they are empty."""
 JOINED_AS = "joined_as"
-"""The member id with which a JoinGroup asked, if its response has another; "" for a new member."""
+"""The member id in a JoinGroup request, if its response has another id; "" for a new member."""
 ASSIGNED = "assigned"
 """The partitions that a member has got, as topic-partition, separated by commas."""
 OFFSETS = "offsets"
@@ -54,7 +54,7 @@ OFFSETS = "offsets"
 MOST = 100
 """The largest number of partitions that `ASSIGNED` and `OFFSETS` name."""
 COORDINATOR = "coordinator"
-"""What FindCoordinator responded, in words."""
+"""The result of FindCoordinator, in words."""
 _OF_MESSAGES = {name for names in (*OF_REQUESTS.values(), *OF_RESPONSES.values()) for name in names}
 NAMES = frozenset((JOINED_AS, COORDINATOR, ASSIGNED, OFFSETS, *_OF_MESSAGES))
 """Every name that `details_of` can give."""
@@ -74,7 +74,7 @@ def details_of(request: Message, directory: Directory) -> Details:
 
 
 def details_with(details: Details, response: Message, directory: Directory) -> Details:
-    """The fields of a request, and those of its response."""
+    """Returns the fields of a request and of its response."""
     name = type(response).__name__
     if name == "FindCoordinatorResponse":
         return details | {COORDINATOR: "; ".join(_coordinators(response))}
@@ -90,7 +90,9 @@ def details_with(details: Details, response: Message, directory: Directory) -> D
 
 
 def _assigned(response: Any, directory: Directory) -> Iterable[str] | None:
-    """The partitions that a response gives to a member, or None if it gives none or another protocol does."""
+    """Returns the partitions that a response gives to a member, or None if it gives no partitions or the protocol is not the
+    consumers'.
+    """
     if isinstance(response, SyncGroupResponse):
         if response.error_code:
             return None
@@ -114,7 +116,7 @@ def _kept(message: Any, names: tuple[str, ...]) -> Details:
 
 
 def _coordinators(response: Any) -> Iterator[str]:
-    """Where the coordinator of each key is, if there is one."""
+    """Returns the coordinator of each key, if there is one."""
     for each in response.coordinators or [response]:
         if not each.error_code:
             yield f"{f'{each.key}: ' if response.coordinators[1:] else ''}node {each.node_id} at {each.host}:{each.port}"
@@ -132,14 +134,14 @@ def producer_of(request: Message) -> tuple[int, int]:
 
 
 def producer_with(producer: tuple[int, int], response: Message) -> tuple[int, int]:
-    """The producer of a request, or the one that InitProducerId gave."""
+    """Returns the producer of a request, or the producer in the response to InitProducerId."""
     if isinstance(response, InitProducerIdResponse) and not response.error_code:
         return response.producer_id, response.producer_epoch
     return producer
 
 
 def longest_wait(request: Any) -> int:
-    """The ms for which a request lets the broker wait for something that is not its own work: for records, or other members."""
+    """Returns the ms for which a request tells the broker to wait for records or for other members."""
     name = type(request).__name__
     if name in ("FetchRequest", "ShareFetchRequest"):
         return int(request.max_wait_ms)

@@ -28,7 +28,7 @@ class Close(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The changes that the network makes to a response. Bytes are counted from the first byte of its size."""
+    """The changes that the network makes to a response. Bytes are counted from the first byte of the response's size."""
 
     cut: int | None = None
     """The number of bytes that arrive; None: all."""
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
     pause: float = 0.0
     """Seconds between two pieces, by the machine's time."""
     flipped: tuple[int, ...] = ()
-    """The positions of bytes that arrive with all their bits turned."""
+    """The positions of bytes that arrive with all bits inverted."""
 
 
 class Shaped(NamedTuple):
@@ -62,6 +62,6 @@ Effect = Respond | Close | Shaped | AdvanceClock
 class Outcome(Enum):
     """A handler returns it instead of a response."""
 
-    PARKED = "it will be answered later, by Exchange.respond"
-    SILENT = "it is done and has no response, as a Produce with acks=0"
+    PARKED = "its response comes later, by Exchange.respond"
+    SILENT = "it is done and has no response, like a Produce with acks=0"
     CLOSED = "the connection is closed, by Exchange.close"

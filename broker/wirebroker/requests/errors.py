@@ -1,8 +1,8 @@
 """Error responses: a response with an error for everything that the request names, or for some of its partitions.
 
-A request that only reads is handled and its response overwritten. One that changes something is not handled; its error response
-follows from the request: the same topics, partitions and names, each with the error. If only some partitions get the error,
-the request is split in two and the responses are joined.
+A request that only reads is handled and its response overwritten. A request that changes something is not handled; its error
+response is made from the request: the same topics, partitions and names, each with the error. If only some partitions get the
+error, the request is split in two and the responses are joined.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )  # fmt: skip
-"""Errors of the whole response to a Fetch; all others belong to partitions."""
+"""Errors of the whole response to a Fetch; all other errors belong to partitions."""
 OFFSET_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )  # fmt: skip
-"""Errors that OffsetFetch has beside partitions; from version 2 on all others belong to the group."""
+"""Errors that OffsetFetch has for single partitions; from version 2 on all other errors belong to the group."""
 REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
 """Entities that a response repeats from the request; the fields may have different names."""
 REPEATED_FIELDS = (
@@ -61,7 +61,7 @@ BLANK = frozenset(
 )  # fmt: skip
 """Numeric fields that are −1 in a part with an error."""
 ERRORS_AT_BOTH = (MetadataResponse, AlterPartitionReassignmentsResponse, ElectLeadersResponse)
-"""Responses that have an error for the whole beside those of the parts."""
+"""Responses that have an error for the whole besides the errors of the parts."""
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
@@ -72,15 +72,15 @@ PARTS = {
     "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
     "transaction_states": ("transactional_ids",), "entity": ("entity",),
 }  # fmt: skip
-"""A list in a response, and the lists of the request that it responds."""
+"""A list in a response, and the lists of the request to which it corresponds."""
 
 
 def overwrite(response: Any, code: int, only: Where | None, received: Received, about: Iterable[tuple[str, int]] = ()) -> None:
     """Put the error into the response where Kafka has it; with `only`, beside these partitions or topics alone.
 
     Without `only` each partition gets the error, or the whole response if it has no partitions. Errors that belong to the whole
-    are put there: those of the session in Fetch, those of the group in OffsetFetch. `about` are all
-    partitions of a Fetch, because its response leaves unchanged ones out.
+    response are put there: errors of the session in Fetch, errors of the group in OffsetFetch. `about` are all partitions of a
+    Fetch, because its response leaves out unchanged partitions.
     """
     if isinstance(response, FetchResponse):
         _overwrite_fetch(response, code, only, received, about)
@@ -111,7 +111,7 @@ def _overwrite_fetch(
 
 
 def _empty_fetch(name: str, index: int, received: Received) -> FetchableTopicResponse:
-    """A partition that the response leaves out, because nothing in it has changed since the last one of its session."""
+    """Makes a partition that the response leaves out because nothing in it has changed since the session's last response."""
     data = PartitionData(partition_index=index, error_code=0, high_watermark=-1, records=b"")
     return FetchableTopicResponse(topic=name, topic_id=received.directory.topic_id(name), partitions=[data])
 
@@ -135,7 +135,7 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 
 def _parts_have_codes(response: Any) -> bool:
-    """Whether the error belongs to the parts of this, at any depth, and not to itself."""
+    """Tells whether the error belongs to inner parts at any depth, and not to this part itself."""
     return any(map(_has_code, parts(response)))
 
 
@@ -154,14 +154,14 @@ def _blank(part: Any) -> None:
 
 
 def refuse(request: Message, code: int, received: Received) -> Message:
-    """The respond with this error everywhere, made from the request alone."""
+    """Returns the response with this error everywhere, made from the request alone."""
     return at_once(refuse_in_slices(request, code, received, lambda: False))
 
 
 def refuse_in_slices(
     request: Message, code: int, received: Received, pause: Callable[[], bool]
 ) -> Generator[None, None, Message]:
-    """The same for a request of many parts: yields for each part for which `pause` is true."""
+    """Makes the same response to a request of many parts; it yields at each part for which `pause` is true."""
     made: Message = yield from _like(response_class(received.api_key), request, code, pause)
     return made
 
@@ -169,8 +169,8 @@ def refuse_in_slices(
 def error_responses(request: Message, received: Received) -> Iterator[Message]:
     """UNKNOWN_SERVER_ERROR in place of a response that cannot be encoded, as `AbstractRequest.getErrorResponse`.
 
-    Each is to be tried if the one before cannot be encoded either: the first names everything that the request names, the
-    second names nothing.
+    Yields two responses. The first names everything that the request names. Try the second, which names nothing, if the first
+    cannot be encoded either.
     """
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     full = refuse(request, code, received)
@@ -183,7 +183,7 @@ def error_responses(request: Message, received: Received) -> Iterator[Message]:
 
 
 def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) -> Generator[None, None, Any]:
-    """A part of the response, made from the part of the request that it responds."""
+    """Makes a part of the response from the corresponding part of the request."""
     values: dict[str, Any] = {}
     parts_have_codes = False
     for field in cls.__wire__:
@@ -216,18 +216,18 @@ def _has_id(source: Any) -> bool:
 
 
 def _sources(source: Any, name: str) -> list[Any]:
-    """The parts of the request that this list of the response responses."""
+    """Returns the parts of the request to which this list of the response corresponds."""
     found: list[Any] = next((each for name in PARTS[name] if (each := getattr(source, name, None))), [])
     if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users; its response has each user once
         users = {each.name: each for each in (*source.deletions, *source.upsertions)}
         return [users[name] for name in sorted(users)]
-    if hasattr(source, "dirs"):  # AlterReplicaLogDirs is answered by topic
+    if hasattr(source, "dirs"):  # the response to AlterReplicaLogDirs is ordered by topic
         return [topic for each in found for topic in each.topics]
     return found
 
 
 def _repeated(source: Any, field: Field) -> Any:
-    """The value of the request that a field of the response repeats, None if it repeats none."""
+    """Returns the value of the request that a field of the response repeats, or None."""
     if field.name in REPEATED_FIELDS:
         return getattr(source, field.name, None)
     if field.name == "user":
@@ -241,7 +241,7 @@ def _repeated(source: Any, field: Field) -> Any:
 
 
 def join(handled: Any, refused: Any) -> Any:
-    """One response from two halves: refused partitions join the handled ones of the same topic."""
+    """Joins two halves of a response: refused partitions join the handled partitions of the same topic."""
     for attribute in type(handled).__slots__:
         more = getattr(refused, attribute)
         if isinstance(more, list) and more:

@@ -18,11 +18,11 @@ class AnyExchange:
     now: int
     """The time at which the request arrived, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of the request without its size, as long as they can be read."""
+    """The bytes of the request without its size, while they are valid."""
 
     @property
     def node_id(self) -> int:
-        """The broker that the request is for; −1 in a proxy that does not know the id yet."""
+        """The id of the broker that receives the request; −1 in a proxy that does not know the id yet."""
         return self.connection.node_id
 
     @property
@@ -36,7 +36,7 @@ class AnyExchange:
         return self.connection.state is OPEN
 
     def park(self) -> None:
-        """Hold back the next requests of the connection until this request is answered."""
+        """Hold back the next requests of the connection until this request has its response."""
         self.connection.parked = self
         self.connection.halted = True
 

@@ -1,4 +1,4 @@
-"""The facts of a request: its topics, partitions, groups and producers, read from any request in the same way."""
+"""Reads the facts of a request, in the same way for all APIs: its topics, partitions, groups and producers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Facts:
     """One request. `batches` and `acks` belong to Produce.
 
     `topics` and `partitions` are named in the request or held by its fetch session; they are all topics and partitions if the
-    request asks for all.
+    request asks for all of them.
     """
 
     api: str
@@ -87,7 +87,7 @@ def groups_of(request: Message) -> Iterator[str]:
 
 
 def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:
-    """The facts that the header alone gives."""
+    """The facts in the header alone."""
     return Facts(api_name(header.api_key), header.api_version, header.client_id, node, connection)
 
 
@@ -102,7 +102,7 @@ def can_name(api: str, word: str) -> bool:
 
 
 def implied_by(request: Message, received: Received) -> Iterator[tuple[str, int | None]]:
-    """Every topic and partition that a request is about without naming it."""
+    """Returns every topic and partition that a request concerns without naming it."""
     directory = received.directory
     if isinstance(request, FetchRequest):
         for topic, index in directory.session_partitions(request, received.node_id):

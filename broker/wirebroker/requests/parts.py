@@ -1,4 +1,4 @@
-"""The parts of requests and responses: the topics and partitions that they name, and requests split by them."""
+"""The parts of requests and responses: the topics and partitions that they name. Splits requests by these parts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from wirebroker.requests.received import Directory
 T = TypeVar("T", bound=Struct)
 TopicPartition = tuple[str, int]
 Where = frozenset[tuple[str, int | None]]
-"""Partitions. None instead of an index stands for the topic, in requests that name no partitions."""
+"""Partitions. None as the index stands for the topic, in requests that name no partitions."""
 Wanted = Callable[[str, "int | None"], bool]
 NOT_ABOUT = ("forgotten_topics_data", "subscribed_topic_names", "assignments")
-"""Lists of topics or partitions that a request names but is not about: a Fetch session forgets them, a member subscribes to
-them, a new topic places them on brokers."""
+"""Lists of topics or partitions that a request names but does not act on: a Fetch session forgets them, a member subscribes to
+them, a new topic places them on brokers.
+"""
 
 
 def topic_name(struct: Any, directory: Directory) -> str | None:
@@ -51,7 +52,7 @@ def partition_index(part: Any) -> int | None:
 
 
 def named(struct: Any, directory: Directory) -> Iterator[tuple[str, int | None]]:
-    """Every topic that is named at any depth (with None), and each partition that is named in it."""
+    """Yields every topic that is named at any depth (with None), and each partition of the topic that is named."""
     for attribute in lists(type(struct)):
         if attribute in NOT_ABOUT:
             continue
@@ -132,7 +133,9 @@ def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> An
 
 
 def own_records(request: Message) -> None:
-    """Give a request that is kept its own copy of the records, which lie in a buffer that others will receive into."""
+    """Give a request that is kept its own copy of the records, because other connections will receive into the
+    records' buffer.
+    """
     if isinstance(request, ProduceRequest):
         for data in request.topic_data:
             for each in data.partition_data:

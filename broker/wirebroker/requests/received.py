@@ -10,7 +10,7 @@ from wirebroker.requests.connection import Connection
 
 
 class Directory(Protocol):
-    """The names behind ids, sessions and groups. A broker knows them; a proxy learns them from passing responses."""
+    """The names that belong to ids, sessions and groups. A broker knows them; a proxy learns them from passing responses."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""

@@ -1,7 +1,7 @@
 """The time that clients have to wait if they use more than their quotas (Kafka's ClientQuotaManager and related classes).
 
-Each broker measures its own clients, and the controller measures changes of topics. Nothing is measured while no quota of
-that kind is set. Times are ms of the broker's clock.
+Each broker measures its own clients, and the controller measures changes of topics. A kind of use is not measured while it has
+no quota. Times are ms of the broker's clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
 MANY = 10_000
-"""The number of meters from which a search for unused ones is worthwhile."""
+"""With this number of meters a search for unused meters is worthwhile."""
 UNLIMITED = 2**31 - 1
 
 
@@ -46,7 +46,7 @@ class Exceeded(NamedTuple):
 
 
 Note = Callable[[Connection, "str | None", str, int, str, str, float], None]
-"""Told of each wait: the connection, the client id, the API, and the fields of `Exceeded`."""
+"""Called for each wait, with the connection, the client id, the API, and the fields of `Exceeded`."""
 
 
 class ThrottledExchange(Protocol):
@@ -73,7 +73,7 @@ class Throttle:
         self.stopwatch: Callable[[], int] = lambda: 0
         """The machine's time in ns; it measures how long requests take."""
         self.request_ms: float | None = None
-        """How long each request takes; None if it is measured."""
+        """A fixed duration of each request; None if durations are measured."""
         self._rates: dict[tuple[int, str, Measured], Rate] = {}
         self._buckets: dict[Measured, TokenBucket] = {}
         self._keyed: dict[str, KeyedQuotas] = {}
@@ -106,7 +106,7 @@ class Throttle:
     # Rates
 
     def use(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> Exceeded | None:
-        """A client uses bytes of this kind: the quota that it has used up with them, if there is one."""
+        """A client uses bytes of this kind. Returns the quota that it has now used up, if any."""
         quotas = self._quotas(key)
         if not quotas:
             return None
@@ -141,7 +141,7 @@ class Throttle:
             self._meter(exchange, key, quotas, now)[1].record(self._window, -value, now)
 
     def handled(self, exchange: ThrottledExchange, now: int) -> Exceeded | None:
-        """A request has taken its time; the quota that its client has used up with it, if there is one."""
+        """A request has taken its time. Returns the quota that its client has now used up, if any."""
         if not self._quotas(REQUEST):
             return None
         current, began = self._current
@@ -149,7 +149,7 @@ class Throttle:
         return self.use(exchange, REQUEST, ns * (100.0 / 1e9), now)
 
     def room(self, exchange: ThrottledExchange) -> int:
-        """The largest number of bytes in the response to a Fetch: the bytes that a whole window allows."""
+        """Returns the largest size of a Fetch response in bytes: the bytes that a whole window allows."""
         quotas = self._quotas(FETCH)
         limit = (
             quotas.limit(quotas.measured(exchange.connection.session.principal.name, exchange.client_id)) if quotas else None
@@ -162,8 +162,9 @@ class Throttle:
     # Changes of topics
 
     def mutations(self, exchange: ThrottledExchange, strict_since: int, *, validates: bool = False) -> Mutations:
-        """The quota of the client for changing topics; from this version on, requests beyond it are refused. `validates` says
-        that the request changes nothing."""
+        """Returns the client's quota for changing topics. From this version on, requests beyond the quota are refused.
+        `validates` says that the request changes nothing.
+        """
         behaviour = self._cluster.configs.release.behaviour
         if not behaviour.limits_mutations or (validates and not behaviour.strict_quotas):
             return Mutations()
@@ -202,7 +203,7 @@ class Mutations:
     """Counts the topic changes of one request; no quota limits them."""
 
     def take(self, count: int, now: int) -> bool:
-        """Whether the client may create or delete this many partitions."""
+        """Tells whether the client may create or delete this many partitions."""
         return True
 
     def exceeded(self, now: int) -> Exceeded | None:
@@ -211,7 +212,7 @@ class Mutations:
 
 
 class Bucket(Mutations):
-    """The changes of topics of one request, out of a bucket of tokens."""
+    """Counts the topic changes of one request, and takes them from a bucket of tokens."""
 
     def __init__(self, bucket: TokenBucket, window: Window, limit: float, whose: str, *, strict: bool) -> None:
         self._bucket, self._window, self._limit = bucket, window, limit
@@ -219,7 +220,7 @@ class Bucket(Mutations):
         self._ms = self._at = 0
 
     def take(self, count: int, now: int) -> bool:
-        """Whether the client may create or delete this many; it may fall into debt once."""
+        """Tells whether the client may create or delete this many partitions. The client may fall into debt once."""
         bucket, window, limit = self._bucket, self._window, self._limit
         if not self._strict:
             bucket.take(window, limit, count, now)

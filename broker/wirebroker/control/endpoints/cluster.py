@@ -45,7 +45,7 @@ class Leaders(Form):
 
 
 class OfTopic(Form):
-    """A topic, or all."""
+    """One topic, or all topics."""
 
     topic: Annotated[str | None, about("only this topic")] = None
 

@@ -36,7 +36,7 @@ SIGN_OF_LIFE_S = 15
 class From(Form):
     """The place at which a stream begins."""
 
-    run: Annotated[str, about("the run of which the reader has rows; `after` counts only for this run")] = ""
+    run: Annotated[str, about("the run whose rows the reader has; `after` counts only for this run")] = ""
     after: Annotated[Natural, about("the number of the last row that the reader has")] = 0
 
 
@@ -64,7 +64,7 @@ def level(controlled: Controlled) -> Traced:
 
 
 def set_level(controlled: Controlled, body: Traced) -> Traced:
-    """Trace this much from now on."""
+    """Set the level of the trace."""
     controlled.machine.trace_at(body.level)
     return level(controlled)
 
@@ -125,7 +125,7 @@ def closing(controlled: Readable) -> Iterator[asyncio.Event]:
 
 
 async def pause(ended: asyncio.Event, seconds: float) -> None:
-    """Wait so long, or until the broker or the proxy stops."""
+    """Wait for this time, or until the broker or the proxy stops."""
     try:
         async with asyncio.timeout(seconds):
             await ended.wait()

@@ -64,7 +64,7 @@ def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange
     """
     kept = kept_exchange(controlled, number, query.run)
     if kept is None:
-        why = "/events had no reader then, or the exchange is forgotten"
+        why = "/events had no reader at that time, or the exchange is forgotten"
         if path := controlled.capture_path:
             why = f"only the latest 64 MiB are. The capture has them: wirebroker trace show {path} --page"
         raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")

@@ -1,4 +1,4 @@
-"""What is wrong: the findings in the trace, as `wirebroker explain` prints them."""
+"""The findings in the trace, as `wirebroker explain` prints them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wirebroker.explain.findings import Finding as FoundHere
 
 
 class Finding(Form):
-    """Something that is wrong, with the rows that show it."""
+    """Something that went wrong, with the rows that prove it."""
 
     kind: Annotated[str, about("as docs/how-to/debugging.md lists them")]
-    sentence: Annotated[str, about("what happened, to whom, how often and when")]
+    sentence: Annotated[str, about("what happened, to which client, how often and when")]
     cause: Annotated[str, about("the usual cause")]
     look_at: Annotated[str, about("the setting or the code to look at")]
     where: Annotated[str, about("the filter that shows more rows")]
@@ -27,7 +27,7 @@ class Finding(Form):
 
 
 class Findings(Form):
-    """What is wrong, the most important first."""
+    """The findings, the most important first."""
 
     findings: list[Finding]
     rows: Annotated[int, about("the number of rows that were read")]
@@ -40,6 +40,8 @@ def findings_of(found: list[FoundHere], explanation: Explanation) -> Findings:
 
 
 async def explain(controlled: Controlled) -> Findings:
-    """Returns what is wrong: in the rows that the trace keeps, and from the first question on in all rows."""
+    """Returns what is wrong in the rows of the trace: first in the rows that it keeps, and from the first call on
+    in all rows.
+    """
     follower = controlled.follower = controlled.follower or Follower(controlled)
     return findings_of(await follower.findings(), follower.explanation)

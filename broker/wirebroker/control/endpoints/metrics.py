@@ -25,7 +25,7 @@ def metrics(controlled: Controlled) -> str:
     families = [
         Family("wirebroker_connections", "gauge", "Connections of clients.", [Sample({}, controlled.connections)]),
         Family(
-            "wirebroker_cluster_reachable", "gauge", "1 if no broker of the cluster is known to be out of reach, else 0.",
+            "wirebroker_cluster_reachable", "gauge", "0 if a broker of the cluster cannot be reached, else 1.",
             [Sample({}, int(not controlled.problem))],
         ),
     ]  # fmt: skip

@@ -25,7 +25,7 @@ class Wanted(Form):
 
 
 class Drawn(Form):
-    """A picture as marks: each is a tag, its attributes, its text, and the marks in it."""
+    """A picture as marks. A mark has a tag, attributes, a text, and inner marks."""
 
     run: Annotated[str, about("the run, as in the first event of /events")]
     title: str
@@ -34,15 +34,15 @@ class Drawn(Form):
     first: Annotated[int, about("the number of the first row in the picture")]
     last: Annotated[int, about("the number of the last row in the picture")]
     choices: Annotated[list[str], about("the partitions, groups or producers that have such a picture")]
-    choice: Annotated[str, about("which of them this is")]
+    choice: Annotated[str, about("the partition, group or producer of this picture")]
     marks: list[Any]
 
 
 async def picture(controlled: Controlled, kind: str, query: Wanted) -> str:
     """Returns a picture of the trace as an SVG file.
 
-    From the first picture on the control keeps the latest 200,000 rows of the run, if somebody asks for a picture at least once
-    in 10,000 rows.
+    From the first picture on the control keeps the latest 200,000 rows of the run, as long as at least one picture is drawn in
+    10,000 rows.
     """
     return svg(await _drawn(controlled, kind, query))
 

@@ -1,4 +1,4 @@
-"""Quotas limit what clients may use."""
+"""The quotas of clients."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Records(Form):
     next: Annotated[str | None, about("the path of the next page; null on the last page")]
 
 
-COMMITTED = "only records that a read_committed consumer gets: none of open or aborted transactions, and no end markers"
+COMMITTED = "only records that a read_committed consumer gets: without open and aborted transactions, and without end markers"
 
 
 class Which(Form):
@@ -142,7 +142,7 @@ class Wanted(Form):
 
 
 class ExpectedRecord(Form):
-    """An expected record. An omitted field matches anything."""
+    """An expected record. A field that is left out matches anything."""
 
     key: Annotated[str | Wanted | UnsetType | None, about("null: none")] = UNSET
     value: Annotated[str | Wanted | UnsetType | None, about("null: a tombstone", examples=["a pound of tea"])] = UNSET
@@ -173,7 +173,7 @@ def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:
     response has only the records that a read_committed consumer gets.
     """
     if query.partition is not None and query.from_partition:
-        raise Problem(422, "partition and from_partition exclude each other; give one of them", "partition")
+        raise Problem(422, "partition and from_partition exclude each other; give only one", "partition")
     found: list[Record] = []
     size = 0
     for record in _from(controlled, topic, query):

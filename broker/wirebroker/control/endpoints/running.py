@@ -24,7 +24,7 @@ FURTHEST_MS = 366 * MS["days"]
 class Health(Form):
     """The state of the broker or the proxy, and the addresses for clients."""
 
-    status: Annotated[Literal["ok", "unreachable"], about("unreachable: the proxy runs, and a broker does not serve it")]
+    status: Annotated[Literal["ok", "unreachable"], about("unreachable: the proxy runs, but a broker does not serve it")]
     problem: Annotated[str, about('which broker cannot be reached, and why; "" if all is well')]
     version: Annotated[str, about("the version of wirebroker")]
     bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
@@ -40,7 +40,7 @@ class ClockState(Form):
 
 
 class Step(Form):
-    """The time by which to move the clock: the sum of the fields, up to 366 days."""
+    """The time by which the clock moves: the sum of the fields, up to 366 days."""
 
     weeks: Annotated[float, Meta(ge=0)] = 0
     days: Annotated[float, Meta(ge=0, examples=[8])] = 0
@@ -77,7 +77,7 @@ class Calm(Form):
 
 
 def health(controlled: Controlled) -> Health:
-    """Returns whether the broker or the proxy runs, and the addresses for clients."""
+    """Returns the state of the broker or the proxy, and the addresses for clients."""
     problem = controlled.problem
     status: Literal["ok", "unreachable"] = "unreachable" if problem else "ok"
     return Health(status, problem, __version__, controlled.bootstrap_servers, controlled.connections, controlled.now)

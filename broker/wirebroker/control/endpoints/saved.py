@@ -36,9 +36,11 @@ class Window(Form):
 
     run: Annotated[str, about("ignored")] = ""
     after: Annotated[Natural, about("rows after this number")] = 0
-    before: Annotated[Natural, about("begin so many rows earlier")] = 0
-    time: Annotated[int, about("instead of `after`: rows from this time on, in ms since the epoch; −1: from `after` on")] = -1
-    most: Annotated[Natural, about("at most so many rows")] = LARGEST_WINDOW
+    before: Annotated[Natural, about("the number of rows by which to begin earlier")] = 0
+    time: Annotated[
+        int, about("rows from this time on, in ms since the epoch, instead of `after`; −1: rows from `after` on")
+    ] = -1
+    most: Annotated[Natural, about("the largest number of rows")] = LARGEST_WINDOW
     where: Annotated[str, about("only rows that meet this filter")] = ""
 
 
@@ -65,7 +67,7 @@ class Health(Form):
 
 
 def health(controlled: SavedFile) -> Health:
-    """Returns which file is shown."""
+    """Returns the name of the file that is shown."""
     return Health("ok", "", controlled.name)
 
 
@@ -120,7 +122,7 @@ def _start(controlled: SavedFile, search: Any, query: Window) -> int:
 
 
 def related(controlled: SavedFile, number: int, query: Exchange) -> dict[str, Any]:
-    """Returns the rows of the exchange that a row belongs to, which are near it in the file."""
+    """Returns the rows of a row's exchange, as far as they are near in the file."""
     found = controlled.related(number, query.node, query.connection, query.correlation_id)
     return {"numbers": [each for each, _ in found], "rows": [brief(row) for _, row in found]}
 
@@ -130,14 +132,16 @@ def exchange(controlled: SavedFile, number: int) -> ShownExchange:
     kept = controlled.exchange(number)
     if kept is None:
         has_none = (
-            "a trace has no bytes; --capture writes them" if not controlled.is_capture else "the capture lacks a part of them"
+            "a trace has no bytes; --capture writes them"
+            if not controlled.is_capture
+            else "the capture lacks a part of the bytes"
         )
         raise Problem(404, f"there are no bytes of row {number}: {has_none}", "number")
     return shown(kept)
 
 
 async def explain(controlled: SavedFile) -> Findings:
-    """Returns what is wrong in the file, as far as it has been read. `rows` grows from one request to the next."""
+    """Returns what is wrong in the part of the file that has been read. `rows` grows from one request to the next."""
     await asyncio.to_thread(controlled.explain_on)
     return findings_of(controlled.explanation.findings(), controlled.explanation)
 
@@ -172,7 +176,7 @@ async def _lines(controlled: SavedFile, where: str) -> AsyncIterator[bytes]:
 
 
 async def capture(controlled: SavedFile, query: Filtered) -> bytes:
-    """Returns the exchanges that rows which meet a filter belong to as a pcapng file, with verdicts as comments."""
+    """Returns the exchanges of the rows that meet a filter as a pcapng file, with verdicts as comments."""
     found: dict[int, tuple[KeptExchange, list[str]]] = {}
     async for rows in _chosen(controlled, query.where):
         for number, row in rows:

@@ -20,7 +20,7 @@ from wirebroker.testing.goals import GroupReady
 from wirebroker.testing.states import Group, PartitionState, Transaction
 
 MOST_LAG = 1000
-"""A lag is counted up to this many records. Counting takes time, and the broker's clients wait."""
+"""A lag is counted up to this many records. Counting takes time, for which the broker's clients wait."""
 
 
 class Batch(Form):
@@ -65,18 +65,18 @@ class AllProducers(Form):
     """Producers on any partition."""
 
     producers: list[ProducerAt]
-    more: Annotated[int, about("the number of producers left out")]
+    more: Annotated[int, about("the number of producers that are left out")]
 
 
 class Limited(Form):
-    """The largest number of producers, and the topic."""
+    """The topic, and the largest number of producers."""
 
     topic: Annotated[str | None, about("on this topic")] = None
     limit: Annotated[int, about("the largest number of producers", ge=1, le=10_000)] = 1000
 
 
 class OfPartition(Form):
-    """A partition, or all."""
+    """One partition, or all partitions."""
 
     partition: Annotated[int | None, about("only this partition")] = None
 
@@ -98,7 +98,7 @@ class CommittedOffset(Form):
 
     topic: str
     partition: Annotated[int, about("the partition's index", ge=0)]
-    offset: Annotated[int, about("this offset or a later offset", ge=0)]
+    offset: Annotated[int, about("the committed offset is this or a later offset", ge=0)]
 
 
 class Awaited(Form):
@@ -115,7 +115,7 @@ class Awaited(Form):
 
 
 class Where(Form):
-    """Some partitions, or all."""
+    """Some partitions, or all partitions."""
 
     topic: Annotated[str | None, about("only partitions of this topic")] = None
     partition: Annotated[int | None, about("only partitions with this index")] = None

@@ -13,7 +13,7 @@ from wirebroker.testing.metric_points import MetricPoint, points
 class WhichMetrics(Form):
     """The metrics to list."""
 
-    client_id: Annotated[str | None, about("only of this client")] = None
+    client_id: Annotated[str | None, about("only metrics of this client")] = None
     metric: Annotated[str | None, about("only this metric", examples=["org.apache.kafka.producer.record.send.total"])] = None
 
 
