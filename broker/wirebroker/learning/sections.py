@@ -41,7 +41,7 @@ OF_ITS_MACHINE = frozenset(
         "zookeeper.connect", "zookeeper.metadata.migration.enable", "zookeeper.set.acl",
     }
 )  # fmt: skip
-"""Settings that say where a broker runs. They mean nothing on another machine, and some name hosts and folders."""
+"""Settings that describe where a broker runs. They mean nothing on another machine, and some of them name hosts and folders."""
 OF_ITS_LISTENERS = ("listener.name.", "ssl.", "sasl.jaas.", "sasl.kerberos.", "sasl.login.", "sasl.server.", "zookeeper.ssl.")
 """Prefixes of other such settings: settings of listeners, certificates and logins."""
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Sou
 
 
 def _settings_of(asked: Asked, kind: ConfigResource, names: Sequence[str], source: Source, section: str) -> dict[str, Settings]:
-    """The settings of topics or groups that are their own, by name."""
+    """Returns the own settings of topics or groups, by name."""
     found: dict[str, Settings] = {}
     refused: Counter[str] = Counter()
     needs = f"DESCRIBE_CONFIGS on {kind.name}"
@@ -199,8 +199,9 @@ def _described(asked: Asked, described: Iterable[T]) -> Iterable[T]:
 
 
 def visible(asked: Asked) -> None:
-    """Notes that topics and groups may be missing, if the user may not describe the cluster: Kafka then lists only those that
-    the user may describe, without an error."""
+    """Notes that topics and groups may be missing, if the user may not describe the cluster: Kafka then lists only the
+    resources that the user may describe, without an error.
+    """
 
     def read() -> int:
         response = asked.request(DescribeClusterRequest(include_cluster_authorized_operations=True))
@@ -212,8 +213,8 @@ def visible(asked: Asked) -> None:
     except (NotOffered, Refused):
         return
     if allowed != -(2**31) and not allowed & 1 << Operation.DESCRIBE:
-        asked.note("groups", "the user may describe only some of them, and only these are known", CLUSTER)
-        asked.note("topics", "the user may describe only some of them, and only these are known", "DESCRIBE on TOPIC *")
+        asked.note("groups", "only groups that this user may describe are known", CLUSTER)
+        asked.note("topics", "only topics that this user may describe are known", "DESCRIBE on TOPIC *")
 
 
 # Quotas, ACLs, users

@@ -1,4 +1,4 @@
-"""Captures the bytes of a connection: a tap between the transport and the protocol, neither of which notices the tap."""
+"""Captures the bytes of a connection: a tap between the transport and the protocol. Neither of them notices the tap."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Tap(asyncio.BufferedProtocol):
         self._above.resume_writing()
 
     def closing(self) -> None:
-        """The server closes the connection."""
+        """Note that the server closes the connection."""
         self._by_server = True
 
     def sent(self, data: Any) -> None:
-        """These bytes go to the client."""
+        """Note bytes that go to the client."""
         self._conversation.to_client(bytes(data), _now())
 
     def _learn_number(self) -> None:

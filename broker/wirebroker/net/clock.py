@@ -1,6 +1,6 @@
 """A broker's clock: the only module beside `net` that reads the machine's time.
 
-Both clocks count milliseconds since the epoch and can be moved forward by a test, never back, except to begin again.
+Both clocks count milliseconds since the epoch. A test can move them forward, but never back, except to begin again.
 """
 
 from __future__ import annotations

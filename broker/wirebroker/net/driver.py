@@ -1,4 +1,4 @@
-"""Driving a machine without I/O on an event loop, whether the engine of a broker or a proxy.
+"""Drives a machine without I/O on an event loop: the engine of a broker, or a proxy.
 
     bytes arrive → machine → `flush`: effects to bytes, the alarm for the machine's next deadline
 
@@ -9,9 +9,9 @@ The states of a client's connection (`State`):
                  │ ▼         │
                QUEUED ◀──────┘
 
-A connection becomes READY when nothing holds it, WAITING when a frame has to wait, and QUEUED when its slice of the loop's
-time is over; its turn makes it WAITING. A connection that need not stand in line begins READY. In a proxy a connection is
-IN_LINE or READY, because its relay keeps the frames that wait.
+A connection becomes READY when nothing holds it, WAITING when a frame has to wait, and QUEUED when its slice of the loop's time
+is over. Its next turn makes it WAITING. A connection begins READY unless it has to wait in line. In a proxy a connection is
+either IN_LINE or READY, because its relay keeps waiting frames.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 JOIN_BELOW = 64 * 1024
-"""Parts of a response that are smaller are joined before they are sent; larger ones are sent without a copy."""
+"""Smaller parts of a response are joined before they are sent. Larger parts are sent without a copy."""
 
 
 class State(Enum):
     """How a connection treats complete frames that arrive."""
 
-    IN_LINE = "keeps them: the host serves as many connections as it may, and does not know this one"
+    IN_LINE = "keeps them: the host serves its maximum of connections, and does not serve this connection yet"
     READY = "hands them to the machine as they arrive"
-    WAITING = "keeps them: for a response, for the client to read, or for memory"
-    QUEUED = "keeps them: the host will call `take_turn`"
+    WAITING = "keeps them while it waits for a response, for the client to read, or for memory"
+    QUEUED = "keeps them until the host calls `take_turn`"
 
 
 IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster than a member of an enum
@@ -79,11 +79,11 @@ class Driven(Protocol):
         """Close a connection, with a sentence for the log."""
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """A connection is over. Harmless if the machine knows that."""
+        """A connection is over. A second call does no harm."""
 
 
 class Side(asyncio.BufferedProtocol):
-    """The host's end of a connection. It reads only while that is wanted, and reserves memory for a large frame."""
+    """The host's end of a connection. It reads only when the machine wants bytes, and reserves memory for a large frame."""
 
     transport: asyncio.Transport
 
@@ -91,7 +91,7 @@ class Side(asyncio.BufferedProtocol):
         self._host = host
         self._reading = True
         self.congested = False
-        """Whether the other end leaves more than WRITE_HIGH_WATER unread."""
+        """Whether the other end has left more than WRITE_HIGH_WATER bytes unread."""
         self.reserved = 0
         """Bytes of the large frame that is arriving."""
 
@@ -105,13 +105,15 @@ class Side(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
 
     def read(self, wanted: bool) -> None:
-        """Read, or leave what arrives in the system's buffers."""
+        """Read, or leave arriving bytes in the system's buffers."""
         if wanted != self._reading and not self.transport.is_closing():
             self._reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
     def reserve(self, size: int) -> bool:
-        """Reserve memory for a large frame that is arriving, 0 without one. Returns False if the frame waits for others."""
+        """Reserve memory for a large frame that is arriving; `size` is 0 without such a frame. Returns False if the frame has
+        to wait.
+        """
         if size != self.reserved:
             self.give_back()
             if size and not self._host.limits.takes(self.client, size):
@@ -133,9 +135,9 @@ class ClientConnection(Side):
     """The connection of a client, from its place in line to its end."""
 
     connection: Connection
-    """The connection as the machine knows it; not while it is in line."""
+    """The connection as the machine knows it; unset while the connection is in line."""
     machine: Driven
-    """The machine that serves the connection. The host may have replaced its own machine since."""
+    """The machine that serves the connection. The host may have replaced its own machine since then."""
     closing_level = logging.INFO
     """The level of the log's line about the end of the connection."""
 
@@ -147,7 +149,7 @@ class ClientConnection(Side):
         self._line: ShapedLine | None = None
         """Sends a response in the shape of a fault, until all of it is sent."""
         self.quiet = 0
-        """How many idle checks in a row found that nothing had arrived."""
+        """The number of consecutive idle checks without arrived bytes."""
 
     @property
     def client(self) -> ClientConnection:
@@ -248,11 +250,11 @@ class Driver(Generic[C]):
         self.limits: Limits[ClientConnection] = Limits(configs)
         self.clients: dict[Connection, C] = {}
         self.until = 0.0
-        """When the slice of the connection that is being served ends, by `perf_counter`; 0 before the slice has begun."""
+        """The end of the served connection's slice, by `perf_counter`; 0 before the slice begins."""
         self.watchers: list[Callable[[], None]] = []
-        """Called after every request and timer. Each watcher waits for a condition."""
+        """Called after every request and timer. The watchers, each of which waits for a condition."""
         self._storage_jobs: StorageJobs | None = None
-        """Holds effects back that have to wait for the disk."""
+        """Holds back effects that have to wait for the disk."""
         self._capture: Capture | None = None
         self.capture_path = ""
         """The file of the capture, "" without one."""
@@ -300,12 +302,12 @@ class Driver(Generic[C]):
         self.machine.close(connection, "its request failed because of an error in wirebroker; see the log")
 
     def left_unread(self, client: ClientConnection) -> None:
-        """Somebody does not read: close the worst connection if all together leave too much unread."""
+        """A peer does not read: close the connection with the most unread bytes if all together leave too much unread."""
         worst = self.limits.congested(client)
         if worst is not None:
             reason = "the other end does not read, and the unread bytes take too much memory"
             self.machine.close(worst.connection, reason, reset=True)
-            worst.close(reset=True)  # even if it is closed already, and its last bytes are not read
+            worst.close(reset=True)  # even if the client has closed it, and its last bytes are not read
 
     # Effects
 
@@ -340,7 +342,7 @@ class Driver(Generic[C]):
             parts: list[Buffer] = []
             current: Connection | None = None
             for effect in effects:
-                if effect[0] is not current:  # usually all belong to one connection
+                if effect[0] is not current:  # usually all effects belong to one connection
                     if parts:
                         self._send(current, parts)
                     current, parts = effect[0], []
@@ -375,7 +377,7 @@ class Driver(Generic[C]):
         return True
 
     def _perform_one(self, effect: Any) -> None:
-        """Perform a single effect, which is the usual case. Only after a response may the next request go on."""
+        """Perform a single effect, which is the usual case. The next request may go on only after a response."""
         client = self.clients.get(effect[0])
         if client is None:
             return
@@ -442,7 +444,7 @@ class Driver(Generic[C]):
     # The end
 
     def _stop_listening(self) -> None:
-        """Take no more connections, close those that are not served yet, and cancel the alarm."""
+        """Accept no more connections, close the connections in line, and cancel the alarm."""
         for server in self._servers:
             server.close()
         if self._alarm is not None:

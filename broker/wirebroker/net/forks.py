@@ -1,8 +1,8 @@
 """Forked processes: they have no broker, only its addresses.
 
 A fork copies only the thread that called it, so the broker's loop runs in the parent alone. A child that waited for the
-loop would wait forever, so `at_home` is called first. The child also inherits the broker's sockets and gives them up at
-once: while it holds them, a port or connection that the parent closes stays open.
+loop would wait forever, so `at_home` is called first. The child also inherits the broker's sockets, and gives them up at once.
+Otherwise a port or connection that the parent closes would stay open.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 
 class HoldsSockets(Protocol):
-    """Something with sockets that belong to this process."""
+    """An object with sockets that belong to this process."""
 
     def descriptors(self) -> Iterable[int]:
         """The file descriptors of the sockets that are open now."""
@@ -41,7 +41,8 @@ def at_home(process: int, what: str) -> None:
 def _give_up() -> None:
     """Point every inherited descriptor at /dev/null.
 
-    They are not closed: the copied objects will close their numbers later, which may belong to other files by then.
+    They are not closed here, because the copied objects will close their numbers later, and the numbers may belong to other
+    files by then.
     """
     descriptors = [each for owner in list(_owners) for each in owner.descriptors()]
     _owners.clear()

@@ -1,4 +1,4 @@
-"""The TLS handshakes at one listener: faults act on them, and the trace shows those that fail."""
+"""The TLS handshakes at one listener: faults act on them, and the trace shows failed handshakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMBER = 0
 
 
 class Server(Protocol):
-    """The host as its handshakes see it."""
+    """The interface of the host for its handshakes."""
 
     engine: Engine
     clock: Clock

@@ -40,7 +40,7 @@ logger = logging.getLogger("wirebroker")
 RECHECK_S = 0.05
 """Seconds after which a waiting condition is checked although nothing has changed in the broker."""
 STEP_MS = 3_600_000
-"""The clock moves by at most an hour in one step: the timers of a year would hold the loop for too long."""
+"""The clock moves by at most an hour in one step, because the timers of a year would block the loop for too long."""
 IDLE_CHECKS = 4
 """The number of searches for idle connections within connections.max.idle.ms."""
 
@@ -61,7 +61,7 @@ class Host(Server):
         self._offload_pool: ThreadPoolExecutor | None = None
         self._key_sets = KeySets()
         self._advances: set[asyncio.Task[None]] = set()
-        """Moves of the clock that faults have asked for."""
+        """Moves of the clock that faults have requested."""
         self._drive(engine)
         give_up_in_children(self)
 
@@ -73,7 +73,7 @@ class Host(Server):
             yield protocol.transport.get_extra_info("socket").fileno()
 
     async def listen(self, listener: Listener) -> Address:
-        """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError, KeySetError."""
+        """Open a listener of a broker. Returns its bound address. Raises ListenError, TlsError, KeySetError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
         new_protocol = self._secured(listener) if listener.protocol.tls else lambda: self._protocol(listener)
         if listener.protocol.sasl:
@@ -204,7 +204,8 @@ class Host(Server):
     def time(self) -> int:
         """Return the time, after the timers that are due by then have run.
 
-        The system wakes an idle process some ms late. A request in between must not see what a timer should have changed.
+        The system wakes an idle process some ms late. A request before that must not see a state that a due timer should have
+        changed.
         """
         now = self.clock.now()
         if self.alarm_at is not None and self.alarm_at <= now:
@@ -225,7 +226,7 @@ class Host(Server):
         return self.engine
 
     def advance(self, ms: int) -> None:
-        """Move the clock forward and run every timer that falls due, in order, each with the work in threads that it begins."""
+        """Move the clock forward, and run every due timer in order, each with the work in threads that it begins."""
         self.clock.advance(ms)
         if self._storage_jobs is not None:
             while self._run_next_timers():
@@ -233,13 +234,13 @@ class Host(Server):
         self.tick()
 
     def advance_soon(self, ms: int) -> None:
-        """The same as soon as the loop is free, and clients are served between two hours."""
+        """Move the clock as soon as the loop is free. Clients are served after each hour."""
         task = self.loop.create_task(self.advance_beside(ms))
         self._advances.add(task)
         task.add_done_callback(self._advances.discard)
 
     async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """The same, and clients are served between two hours, and while the work in threads is done; as long as `go_on`."""
+        """Move the clock while `go_on` is true. Clients are served after each hour, and while threads work."""
         while ms > 0 and go_on():
             await self._advance_step(min(ms, STEP_MS))
             ms -= STEP_MS

@@ -1,4 +1,4 @@
-"""Loads the keys of signed tokens from files, which it reads again when they change, and from URLs, which it queries again."""
+"""Loads the keys of signed tokens from files and URLs. A changed file is read again, and a URL is queried again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AGAIN_AFTER_S = 60.0
 
 
 class KeySetError(ValueError):
-    """A key set cannot be read; the text says where and why."""
+    """Raised if a key set cannot be read. The text names the place and the reason."""
 
 
 class KeySets:
@@ -44,7 +44,7 @@ class KeySets:
             await address.begin()
 
     def of(self, url: str) -> KeySet:
-        """The keys that were read last."""
+        """The keys of the latest read."""
         return self._found[url].keys()
 
     def missing(self, url: str, key_id: str) -> None:
@@ -81,7 +81,7 @@ class _KeySetFile:
         return self._keys
 
     def missing(self, key_id: str) -> None:
-        """A file is checked for changes at each token anyway."""
+        """A file needs no query, because each token checks it for changes."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,8 +1,9 @@
 """Limits for clients of brokers and of a proxy: connections, memory for arriving frames, memory for unread responses.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
-(SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts for itself, a proxy for all its
-listeners. Kafka has no limit for responses, because it sends them from the page cache; here the unsent part is in memory.
+(SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts by itself; a proxy counts for all its
+listeners together. Kafka has no limit for responses, because it sends them from the page cache. Here the unsent part is in
+memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
 """A frame with more bytes gets its own buffer."""
 SLICE = 0.003
-"""Seconds that one connection may keep the loop busy before others get their turn."""
+"""Seconds for which one connection may keep the loop busy before other connections get their turn."""
 WRITE_HIGH_WATER = 1024 * 1024
 """Unsent bytes beyond which no more requests of a connection are handled."""
 MOST_UNREAD = 1 << 30
@@ -33,7 +34,7 @@ OF_PROXY = (
 )  # fmt: skip
 """The settings of a proxy."""
 QUEUED_IN_PROXY = 256 * 1024 * 1024
-"""A proxy's default of `queued.max.request.bytes`. Kafka has none, and a broker of ours keeps Kafka's default."""
+"""A proxy's default of `queued.max.request.bytes`. Kafka has no limit by default, and a wirebroker keeps Kafka's default."""
 
 
 def configs_of_proxy(given: Mapping[str, object]) -> BrokerConfigs:
@@ -106,7 +107,7 @@ class Limits(Generic[C]):
         self._by_client[protocol.node_id, protocol.client_host] += 1
 
     def lost(self, protocol: C, served: bool) -> None:
-        """Remove a connection; if it was `served`, the next one in line takes its place."""
+        """Remove a connection; if it was `served`, the next connection in line takes its place."""
         self._congested.discard(protocol)
         if not served:
             if protocol in self._in_line:
@@ -149,7 +150,9 @@ class Limits(Generic[C]):
     # Frames that the peer does not read
 
     def congested(self, protocol: C) -> C | None:
-        """Note a connection whose peer does not read. Returns the worst connection if all together leave too much unread."""
+        """Note a connection whose peer does not read. Returns the connection with the most unread bytes if all together leave
+        too much unread.
+        """
         self._congested.add(protocol)
         if sum(each.unsent for each in self._congested) <= self.most_unread:
             return None
@@ -161,7 +164,7 @@ class Limits(Generic[C]):
 
 
 def _override(overrides: str, client: str) -> int | None:
-    """This client's limit in "host:number,host:number"."""
+    """Returns this client's limit in "host:number,host:number"."""
     for each in overrides.split(","):
         host, _, number = each.strip().rpartition(":")
         if host == client and number.isdigit():

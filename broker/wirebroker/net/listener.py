@@ -30,7 +30,7 @@ class Listener:
 
     @property
     def shown(self) -> str:
-        """Its name and protocol in a line for people, after a comma; "" for the usual one."""
+        """Returns its name and protocol for people, after a comma; "" for the default listener."""
         names = dict.fromkeys((self.name, self.protocol.name if self.protocol is not SecurityProtocol.PLAINTEXT else self.name))
         return "" if self.name == "PLAINTEXT" else ", " + ", ".join(names)
 

@@ -1,4 +1,4 @@
-"""One client's connection: bytes into frames, frames to the engine, responses back.
+"""One client's connection: cuts bytes into frames, gives frames to the engine, sends responses back.
 
 All connections of a host receive into one buffer, because each read is handled before the next begins; the bytes of an
 unfinished frame are carried over. A frame too large for that buffer gets its own, which is filled directly from the socket
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class Server(Driver["BrokerProtocol"]):
-    """The host as a connection sees it."""
+    """The interface of the host for a connection."""
 
     engine: Engine
     arena: Arena
 
     def time(self) -> int:
-        """The time; the timers that are due by then have run."""
+        """Returns the time, after the timers that are due by then have run."""
         raise NotImplementedError
 
     def run_overdue(self, now: int) -> None:
@@ -166,7 +166,7 @@ class BrokerProtocol(ClientConnection):
                 self._host.failed(self.connection)
 
     def _slice_is_over(self) -> bool:
-        """Whether the connection has kept the loop busy for long enough. The first call starts its time."""
+        """Tells whether the connection's slice of time is over. The first call starts the slice."""
         host = self._host
         if host.until:
             return perf_counter() > host.until

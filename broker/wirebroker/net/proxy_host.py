@@ -37,7 +37,7 @@ logger = logging.getLogger("wirebroker")
 SSL = SecurityProtocol.SSL
 DIAL_TIMEOUT_S = 10.0
 CHECK_AGAIN_S = 2.0
-"""Seconds between two questions to a broker that cannot be reached."""
+"""Seconds between two attempts to reach a broker that cannot be reached."""
 UNKNOWN_NODE = -1
 ELSEWHERE = (
     "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
@@ -66,13 +66,15 @@ class Node:
 
     def __init__(self, upstreams: tuple[Address, ...], local: Address) -> None:
         self.upstreams = upstreams
-        """In the order in which they are tried; the latest that was reached is the first."""
+        """The addresses in the order in which they are tried; the address that was reached last comes first."""
         self.local = local
         self.node_id = UNKNOWN_NODE
         self.problem = ""
-        """Why it cannot be reached, or does not serve the proxy."""
+        """Why the broker cannot be reached, or does not serve the proxy."""
         self.refuses = False
-        """Whether the problem shows only after the connection is made, so that a connection does not end it."""
+        """Whether the problem shows only after the connection is made. Then a successful connection does not end
+        the problem.
+        """
         self.checking: asyncio.Task[None] | None = None
 
     def prefer(self, upstream: Address) -> None:
@@ -80,8 +82,9 @@ class Node:
         self.upstreams = (upstream, *(each for each in self.upstreams if each != upstream))
 
     def prefer_others(self, upstream: Address) -> None:
-        """Try this address last from now on: it takes connections and answers nothing, as the port of a container that has no
-        broker."""
+        """Try this address last from now on: it accepts connections and sends no response, like the port of a container without
+        a broker.
+        """
         self.upstreams = (*(each for each in self.upstreams if each != upstream), upstream)
 
 
@@ -133,7 +136,7 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def protocol(self) -> SecurityProtocol:
-        """What its clients speak: whether they log in is known only when they do."""
+        """The protocol of its clients. Whether they use SASL is known only when they log in."""
         return SecurityProtocol.PLAINTEXT if self._client_tls is None else SSL
 
     @property
@@ -201,13 +204,16 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def problem(self) -> str:
-        """Which brokers cannot be reached or do not serve the proxy, and why; "" if none is known."""
+        """Names the brokers that cannot be reached or do not serve the proxy, with the reasons; "" if there is no
+        such broker.
+        """
         nodes = dict.fromkeys(node for node in (self._first, *self._nodes.values()) if node is not None)
         return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
-        """Ask a broker, without one the first, for its versions until it answers. The log names a wrong address, a listener
-        that wants TLS, or a missing certificate also if no client comes."""
+        """Ask a broker (by default the first) for its versions until it responds. So the log names a wrong address, a listener
+        that wants TLS, or a missing certificate even before a client comes.
+        """
         node = node or self._first
         assert node is not None, "`start` opens the first listener"
         if node.checking is None or node.checking.done():
@@ -240,7 +246,7 @@ class ProxyHost(Driver["ClientSide"]):
         return not problem
 
     def _refusal(self, ended: bytes | Exception | None) -> str:
-        """Why a broker that was connected does not serve the proxy, "" if it does."""
+        """Returns why a connected broker does not serve the proxy, "" if it does."""
         if isinstance(ended, bytes):
             return SPEAKS_TLS if ended[:2] in TLS_RECORDS else ""
         if ended is not None:
@@ -266,12 +272,13 @@ class ProxyHost(Driver["ClientSide"]):
             self.check(side.node)
 
     def node_at(self, address: Address) -> Node | None:
-        """The node at this address, if a response has named it or the proxy stands before it alone."""
+        """Returns the node at this address, if a response has named it or it is the proxy's only node."""
         return self._nodes.get(address)
 
     async def _dial(self, protocol: Callable[[Address], asyncio.BaseProtocol], node: Node) -> asyncio.Transport | None:
-        """Connect to the first broker of a node that can be reached. Returns None if there is none. It is logged once for each
-        reason, as clients try again and again."""
+        """Connect to the first broker of a node that can be reached. Returns None if no broker can be reached. Each reason is
+        logged only once, because clients try again and again.
+        """
         problems = []
         for address in node.upstreams:
             try:
@@ -290,7 +297,9 @@ class ProxyHost(Driver["ClientSide"]):
         return self.broken(failure)
 
     def _reached(self, node: Node, address: Address, problems: list[str]) -> None:
-        """This address of a node was reached, and is the first to be tried from now on; `problems` of others led here."""
+        """Note that this address of a node was reached: it is tried first from now on. `problems` are those of the addresses
+        tried before it.
+        """
         node.prefer(address)
         if not node.refuses:
             self._is_well(node)
@@ -338,7 +347,7 @@ class Handshakes:
         self._host, self._node = host, node
 
     def began(self, transport: TlsTransport) -> None:
-        """Nothing: no fault of a proxy acts on handshakes."""
+        """Does nothing: no fault of a proxy acts on handshakes."""
 
     def failed(self, client_host: str, cause: str) -> None:
         """Note in the trace that a handshake failed."""
@@ -377,7 +386,7 @@ class ClientSide(ClientConnection):
         host.opened(self)
         host.flush()
         if self.connection.state is not CLOSED:
-            host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
+            host.loop.call_soon(self.balance)  # later, because uvloop forgets a pause that is made here
             self._dialing = host.loop.create_task(host.dial(self))
             if self._in_line:
                 self._take(memoryview(self._in_line))
@@ -464,7 +473,7 @@ class ClientSide(ClientConnection):
 
     @property
     def is_steady(self) -> bool:
-        """Whether both ends read and nothing waits, so that `balance` and `balance_broker` would change nothing."""
+        """Tells whether both ends read and nothing waits, so `balance` and `balance_broker` would change nothing."""
         broker = self._broker
         if broker is None or not (self._reading and broker._reading and self._line is None and self.relay.is_idle):
             return False
@@ -500,7 +509,7 @@ class ClientSide(ClientConnection):
         self.balance_broker()
 
     def close(self, reset: bool) -> None:
-        """Close both sides when everything is sent, or reset the client's at once."""
+        """Close both sides when everything is sent, or reset the client's side at once."""
         self.give_back()
         super().close(reset)
         if self._broker is not None:
@@ -578,8 +587,9 @@ class BrokerSide(Side):
 
 
 class Probe(asyncio.Protocol):
-    """Asks a broker for its versions. `ended` is the beginning of its response, None if it closes the connection before,
-    or the error that broke the connection."""
+    """Asks a broker for its versions. `ended` is the beginning of its response, None if it closes the connection without a
+    response, or the error that broke the connection.
+    """
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[bytes | Exception | None] = asyncio.get_running_loop().create_future()
@@ -599,7 +609,7 @@ class Probe(asyncio.Protocol):
 
 
 def _large(whole: int) -> int:
-    """The bytes to reserve for a frame that is arriving and has to be whole, 0 without one."""
+    """The bytes to reserve for an arriving frame that has to be whole; 0 without such a frame."""
     return whole if whole > LARGE_FRAME else 0
 
 

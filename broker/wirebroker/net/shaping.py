@@ -1,6 +1,6 @@
 """Faults of the wire: responses in pieces, slow, cut short or damaged, and connections that are reset.
 
-Pauses are by the machine's time, not the broker's clock, because they are the network's and a client waits for them.
+Pauses use the machine's time and not the broker's clock, because they are pauses of the network, and a client waits for them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ShapedLine:
         self._go_on()
 
     def write(self, data: Buffer) -> None:
-        """Send this after the responses before it."""
+        """Send these bytes after the responses before them."""
         self._waiting.append((0.0, data))
         self._go_on()
 

@@ -1,4 +1,4 @@
-"""Listening sockets and event loops: what brokers, a proxy and the control have in common."""
+"""Listening sockets and event loops, for brokers, a proxy and the control."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ AT_ONCE = 32
 
 
 class ListenError(OSError):
-    """A listener's address cannot be used; the message says which and why."""
+    """Raised if a listener's address cannot be used. The message names the address and the reason."""
 
 
 async def open_server(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
-    """A listening socket on the running loop, and its port. Raises ListenError; `purpose` follows the address there."""
+    """A listening socket on the running loop, and its port. Raises ListenError; in its message `purpose` follows
+    the address.
+    """
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(protocol, host, port, backlog=AT_ONCE)

@@ -25,7 +25,7 @@ PAUSE_S = 0.5
 
 
 class StorageJobs:
-    """Between a host and the store of its engine. `release` performs effects that were held, and looks again."""
+    """Between a host and the store of its engine. `release` performs held effects, and checks again for effects to hold."""
 
     def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:
         self._engine = engine
@@ -34,7 +34,7 @@ class StorageJobs:
         self._release = release
         self._loop = asyncio.get_running_loop()
         self._sync_thread = ThreadPoolExecutor(1, "wirebroker-sync")
-        """Only for syncs that responses wait for."""
+        """The thread for syncs that responses wait for; nothing else runs in it."""
         self._job_thread = ThreadPoolExecutor(1, "wirebroker-storage")
         self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
@@ -43,7 +43,7 @@ class StorageJobs:
         self._syncing = False
         self._running = False
         self._pause: asyncio.TimerHandle | None = None
-        """Set after a sync has failed, until the next one."""
+        """Set from a failed sync until the next sync."""
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._working: dict[Job, Future[None]] = {}
@@ -69,7 +69,7 @@ class StorageJobs:
         return self._syncing or self._pause is not None
 
     def _begin(self, job: Job) -> None:
-        """Sync in the thread. The waiting effects belong to writes before this sync, or wait for the next one."""
+        """Sync in the thread. The waiting effects belong to writes before this sync, or wait for the next sync."""
         self._syncing = True
         self._waiting = []
         held = self._engine.take_effects()

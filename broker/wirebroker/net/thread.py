@@ -15,11 +15,11 @@ from wirebroker.net.sockets import new_loop
 T = TypeVar("T")
 __tracebackhide__ = True  # pytest shows the caller's line
 EXPECTED = (ValueError, LookupError, OSError)
-"""Errors of the caller, which need no traceback of the broker's inside."""
+"""Errors of the caller, which need no traceback through the broker."""
 
 
 class LoopThread:
-    """Runs a loop until `stop()`. Safe to use from any thread; RuntimeError in a process that was forked from this one."""
+    """Runs a loop until `stop()`. Any thread may use it. Raises RuntimeError in a process that was forked from this one."""
 
     def __init__(self, kind: str = "asyncio") -> None:
         self.loop = new_loop(kind)
@@ -50,7 +50,7 @@ class LoopThread:
         return call_on(self.loop, function)
 
     def stop(self) -> None:
-        """End the loop and its thread; in a process that was forked from theirs there is nothing to end."""
+        """End the loop and its thread. Does nothing in a forked process."""
         if os.getpid() != self.process:
             return
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -1,4 +1,4 @@
-"""TLS of listeners: certificates from PEM files or made on the fly, and why a handshake failed, in words."""
+"""TLS of listeners: certificates from PEM files or made on the fly, and the reasons of failed handshakes in words."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class TlsError(ValueError):
-    """The certificates cannot be used; the text says why."""
+    """Raised if the certificates cannot be used. The text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The broker's certificate with its key, and which client certificates it wants: PEM files, or stores of Java."""
+    """The broker's certificate with its key, and the client certificates that it wants: PEM files, or stores of Java."""
 
     certificate: str
     key: str | None = None
@@ -52,7 +52,7 @@ class Tls:
     """The authority of clients' certificates."""
     client: ClientAuth = "none"
     expire: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-    """Makes the same certificate, and its key, as it is after it has expired: the file."""
+    """Makes the same certificate in expired form, with its key. Returns the file."""
     key_store: str = field(default="", repr=False)
     """If `certificate` is a store of Java: its key and certificates, as PEM."""
     trust_store: str = field(default="", repr=False)
@@ -63,9 +63,9 @@ class Tls:
     """OpenSSL's security level, as `@SECLEVEL=0`, if it is not Python's."""
 
     def context(self, protocol: SecurityProtocol) -> ssl.SSLContext:
-        """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
+        """The context of a listener. As in Kafka, SSL requests client certificates and SASL_SSL does not. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 1  # as Java's server; OpenSSL's two cost time in each handshake
+        context.num_tickets = 1  # as Java's server does; OpenSSL's default of two costs time in each handshake
         try:
             if self.level:
                 context.set_ciphers(f"DEFAULT:{self.level}")
@@ -93,9 +93,10 @@ class Tls:
 
 
 def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -> Tls | None:
-    """TLS as Kafka's ssl.* settings ask for it, with PEM files or stores of Java; what is `given` comes first. Raises TlsError.
+    """Returns TLS by Kafka's ssl.* settings, with PEM files or stores of Java. Values in `given` have precedence. Raises
+    TlsError.
 
-    The settings of a listener (`listener.name.NAME.ssl.…`) come before those of all.
+    A listener's settings (`listener.name.NAME.ssl.…`) have precedence over the broker's.
     """
     prefix = f"{PER_LISTENER}{listener.lower()}."
     own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
@@ -145,7 +146,7 @@ def _write(path: Path, issued: LeafCert) -> None:
 
 
 def cause_of(failure: Exception) -> str:
-    """Why a handshake failed, for a person."""
+    """Returns why a handshake failed, in words."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         weak = "too weak" in failure.verify_message
         return f"the client's certificate is refused: {WEAK if weak else failure.verify_message}"

@@ -1,7 +1,7 @@
 """TLS between a socket and the protocol of a connection. OpenSSL works on bytes in memory; the socket's transport moves them.
 
 asyncio's own TLS keeps 256 KiB for each connection, and offers no way to hold a handshake. A handshake is half a millisecond of
-computing, and thousands may begin at once, so they take turns. Threads for them are slower: each step passes Python's lock
+computing, and thousands may begin at once, so they take turns. Threads would be slower, because each step passes Python's lock
 back and forth.
 """
 
@@ -32,14 +32,16 @@ class Watch(Protocol):
     """Sees the handshakes at a listener."""
 
     def began(self, transport: TlsTransport) -> None:
-        """A handshake begins. It may be held, and its `context` may be replaced."""
+        """A handshake begins. A handshake may be held, and its `context` may be replaced."""
 
     def failed(self, client_host: str, cause: str) -> None:
         """A handshake failed."""
 
 
 class HandshakeTurns:
-    """Gives the handshakes of a loop a slice of each of its turns, and its TLS connections their buffer for receiving."""
+    """Gives the TLS handshakes of a loop a slice of each turn of the loop, and gives its TLS connections a common receive
+    buffer.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
         self.loop = loop
@@ -48,7 +50,7 @@ class HandshakeTurns:
         self._buffer = memoryview(bytearray(BUFFER)) if shared else None
         self._waiting: deque[Callable[[], None]] = deque()
         self._until = 0.0
-        """When the slice of this turn ends, by `perf_counter`."""
+        """The end of this turn's slice, by `perf_counter`."""
         self._is_scheduled = False
 
     def receive_buffer(self) -> memoryview:
@@ -56,7 +58,7 @@ class HandshakeTurns:
         return self._buffer if self._buffer is not None else memoryview(bytearray(BUFFER))
 
     def do(self, step: Callable[[], None]) -> None:
-        """Take a handshake a step further: now, or in a later turn if this one's slice is used up."""
+        """Take a handshake a step further, now or, if this turn's slice is used up, in a later turn."""
         if not self._is_scheduled:
             self._begin_turn()
             step()
@@ -102,7 +104,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._view = turns.receive_buffer()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._early = b""
-        """Bytes that have arrived for the handshake and wait for their turn."""
+        """Arrived bytes of the handshake that wait for their turn."""
         self._is_queued = False
         self._is_connected = False
         self._is_reading = True
@@ -172,7 +174,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         except ssl.SSLWantReadError:
             self._send()
             self._socket.resume_reading()
-        except ssl.SSLError as failure:  # also after the client has closed: it may have said why
+        except ssl.SSLError as failure:  # even after the client has closed, because an alert may give the reason
             self._refuse(failure)
         else:
             if not self._is_closing:
@@ -247,7 +249,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._socket.close()
 
     def abort(self) -> None:
-        """Close at once; what is not sent is dropped."""
+        """Close at once, and drop unsent bytes."""
         self._is_closing = True
         self._socket.abort()
 
@@ -264,7 +266,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         self._is_reading = True
         self._socket.resume_reading()
-        self._turns.loop.call_soon(self._decrypt)  # what had arrived before
+        self._turns.loop.call_soon(self._decrypt)  # bytes that had arrived before
 
     def can_write_eof(self) -> bool:
         return False
