@@ -25,7 +25,7 @@ REPORT = Path(os.environ.get("AUDIT_REPORT", "/var/lib/audit/report"))
 
 
 def audit_log(logs: str, report: Path) -> int:
-    """Audit what is new since the report, and replace it. Returns the exit code of `wirebroker audit`."""
+    """Audit the log after the end of the last report, and replace the report. Returns the exit code of `wirebroker audit`."""
     arguments = ["audit", "--path", logs, "--out", str(report)]
     summary = report / "summary.json"
     if summary.exists() and json.loads(summary.read_text())["complete"]:

@@ -180,8 +180,9 @@ class restart(Rule):
 
 
 class upgrade(Rule):
-    """The brokers restart one after the other with the release `to`, from the broker on that gets the request, each down for
-    `ms`; the request is not handled."""
+    """The brokers restart with the release `to`, one after the other, each down for `ms`. The broker that gets the request is
+    the first; the request is not handled.
+    """
 
     to: str
     ms: NonNegative = 0
