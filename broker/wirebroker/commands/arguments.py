@@ -1,4 +1,4 @@
-"""An argparse parser whose errors are one sentence: the mistake, the word that was probably meant, and where the help is."""
+"""An argparse parser whose errors are one sentence: the mistake, the probable word, and the place of the help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse's overloads are about namespaces of other classes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse, but a command refuses unknown arguments itself, so that the error names the command."""
+        """Works like argparse, but a command refuses unknown arguments itself, so that the error names the command."""
         if args is not None and not self._commands():
             self._refuse_unknown_flags(args)
         parsed, unknown = super().parse_known_args(args, namespace)

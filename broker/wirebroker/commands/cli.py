@@ -23,10 +23,10 @@ A Kafka test double that speaks the real wire protocol and responds as a release
   wirebroker serve --trace console           ... and watch each batch being judged
   wirebroker demo                            see real clients, retries, gaps and old epochs
   wirebroker scenario run B3                 see how your client library handles a named failure
-  wirebroker explore -- go test ./producer   which single fault breaks an application? tries them all
-  wirebroker conformance                     compare with what a real Kafka answered
+  wirebroker explore -- go test ./producer   find the single faults that break an application
+  wirebroker conformance                     compare with the responses of a real Kafka
   wirebroker learn --bootstrap H:P --out F   your own cluster, for `serve --like F`
-  wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
+  wirebroker audit --path DIR --out REPORT   audit any Kafka's log directory: was delivery exactly once?
 """
 FORMS = ("hex", "base64", "xxd", "python", "binary")
 """The forms of bytes on the command line; `decode.forms` reads and writes them."""
@@ -59,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.add_argument("--only", metavar="NAME,…", help="only these scenarios")
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
-    conformance.add_argument("--profile", metavar="kafka-X.Y", help="compare with what this release of Kafka answered")
+    conformance.add_argument("--profile", metavar="kafka-X.Y", help="compare with the responses of this release of Kafka")
     conformance.add_argument("--versions", choices=("named", "clamped"), help="with --profile: the versions that scenarios "
         "name, or lower versions that the broker announces (both)")  # fmt: skip
     conformance.set_defaults(command="conformance")
@@ -155,7 +155,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "before each response, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
     _faults(add, "make ids and the probabilities of faults repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
-    add("--warm", action="store_true", help="the coordinators' topics exist, and clients need not try again at first")
+    add("--warm", action="store_true", help="the coordinators' topics exist at the start, so clients need no first retry")
     repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
     add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "
         "the batch header only (%(default)s)")  # fmt: skip
@@ -173,7 +173,7 @@ def _faults(add: Callable[..., argparse.Action], seed_help: str) -> None:
 
 
 def _watching(add: Callable[..., argparse.Action]) -> None:
-    """Add the flags with which people see what happens, and the loop: `serve` and `proxy` have them in common."""
+    """Add the flags for the trace and the loop, which `serve` and `proxy` have in common."""
     add("--control", metavar="H:P", help="open the HTTP control and the live page; a port alone listens on 127.0.0.1, "
         "0 = any free (needs the extra control)")  # fmt: skip
     add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
@@ -288,7 +288,7 @@ def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
 def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "explore",
-        help="which single fault breaks an application? tries each",
+        help="find the single faults that break an application",
         usage="wirebroker explore [FLAGS] -- COMMAND …",
         description="Run a command again and again, each time with a broker of its own and one fault at one of its requests, "
         "and report the runs that lost, doubled or reordered records and ended with exit code 0. The command gets the broker's "
@@ -321,7 +321,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--jobs", type=_jobs, metavar="N", help="runs at once (two for each core)")
     add("--master", type=_named, metavar="URL", help="run the cases on a Spark cluster, such as spark://host:7077 or local[4]; "
         "needs the extra audit")  # fmt: skip
-    add("--shard", metavar="I/N", help="try only this part of the faults, such as 3/10, for several machines")
+    add("--shard", metavar="I/N", help="try only this part of the faults, such as 3/10, to divide them among machines")
     add("--resume", action="store_true", help="continue an interrupted exploration with the same --out")
     add(
         "--baseline",
@@ -332,7 +332,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--fail-on", metavar="OUTCOME,…", help="the outcomes that lead to exit code 1: lost, doubled, reordered, "
         "open_transaction, hung, storm, check_failed, failed (all but the last)")  # fmt: skip
     add("--junit", type=_named, metavar="FILE", help="write the runs as JUnit XML, too")
-    add("--sarif", type=_named, metavar="FILE", help="... those that fail as SARIF 2.1.0")
+    add("--sarif", type=_named, metavar="FILE", help="... failing runs as SARIF 2.1.0")
     add("--out", type=_named, default="report", metavar="DIR", help="the directory of the report (%(default)s)")
     parser.set_defaults(command="explore")
 

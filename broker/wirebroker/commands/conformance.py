@@ -109,7 +109,7 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, p
 
 
 def check_responses(remote: RemoteBroker) -> None:
-    """Raises ConnectionError if no Kafka broker responds at the address, or none any more; each step would differ."""
+    """Raises ConnectionError if no Kafka broker responds at the address (any more), because each step would differ."""
     with closing(WireClient(*remote.address)) as client:
         try:
             client.request(ApiVersionsRequest(), 0)

@@ -1,4 +1,4 @@
-"""`wirebroker decode`: bytes to named fields."""
+"""`wirebroker decode`: converts bytes to named fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirebroker.decode.show import lines
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the frames: 0, 1 if record data in them is damaged, 2 if they cannot be read."""
+    """Print the frames. Returns 0, 1 if record data in them is damaged, 2 if they cannot be read."""
     complaints = []
     try:
         if (arguments.api is None) != (arguments.version is None):

@@ -17,7 +17,7 @@ from wirebroker.decode.plain import PlainError
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the bytes of all frames, or write them to a file: 0, or 2 if they cannot be encoded."""
+    """Print the bytes of all frames, or write them to a file. Returns 0, or 2 if they cannot be encoded."""
     try:
         text = given(arguments.input).decode("utf-8")
         data = b"".join(encode_plain(plain) for plain in frames_in(text))

@@ -18,8 +18,9 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, DEFINITIONS, PER_LISTENER
 
 SPELLING = 0.9
-"""The similarity (0 to 1) from which a variable counts as a misspelt known one. Kubernetes sets WIREBROKER_SERVICE_HOST and
-others."""
+"""A variable with at least this similarity (0 to 1) to a known variable counts as misspelt. Kubernetes sets
+WIREBROKER_SERVICE_HOST and others.
+"""
 KAFKA, BITNAMI = "KAFKA_", "KAFKA_CFG_"
 READ_OTHERWISE = frozenset(
     {"process.roles", "controller.quorum.voters", "inter.broker.listener.name", "log.dirs", "heap.opts", "opts", "home",
@@ -73,7 +74,7 @@ def _setting(variable: str) -> str:
 
 
 def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The settings that the environment gives, and the variables that name none. `KAFKA_X` comes before `KAFKA_CFG_X`."""
+    """Returns the settings in the environment, and the variables that name no setting. `KAFKA_X` comes before `KAFKA_CFG_X`."""
     found, unknown = {}, []
     for variable in sorted(environment, key=lambda name: not name.startswith(BITNAMI)):
         name = _setting(variable)

@@ -1,4 +1,4 @@
-"""`wirebroker explain`: what is wrong in a trace, in a capture, or at a running broker or proxy."""
+"""`wirebroker explain`: finds what is wrong in a trace, in a capture, or at a running broker or proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wirebroker.trace.rows import Row, row_from_json
 
 TIMEOUT_S = 30.0
 PATH = "/explain"
-"""Where a control tells its findings."""
+"""The control's path of the findings."""
 Told = dict[str, Any]
 """A finding as JSON."""
 

@@ -1,4 +1,6 @@
-"""`wirebroker explore`: which single fault breaks an application? Tries every fault that can happen to its requests."""
+"""`wirebroker explore`: finds the faults that break an application. It tries every fault that can happen to one of its
+requests.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explore: 0 if nothing broke silently, 1 if something did, 2 if it could not be done."""
+    """Explore. Returns 0 if nothing broke silently, 1 if something did, 2 if it could not be done."""
     application: Application | None = None
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # it has to end the commands, which ignore the terminal
+    before = signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # it has to end the commands, because these ignore the terminal
     try:
         exploration = _exploration(options)
         application = exploration.application
@@ -99,7 +103,7 @@ def _baseline(path: str | None) -> dict[str, list[str]]:
 
 
 def _is_known(result: Result, known: dict[str, list[str]]) -> bool:
-    """Whether the baseline has the outcomes of this case."""
+    """Tells whether the baseline has the outcomes of this case."""
     return set(result["outcomes"]) <= set(known.get(result["id"], ()))
 
 

@@ -31,7 +31,7 @@ from wirebroker.learning.learn import learn
 CLIENT_ID = "wirebroker-learn"
 KEY_BYTES = 16
 LARGEST_RESPONSE = 64 * 1024 * 1024
-"""Bytes; the Metadata of 100,000 partitions has about five million."""
+"""The largest size of a response in bytes. The Metadata of 100,000 partitions has about five million bytes."""
 PATIENCE = 10
 """A whole response may take this many times request.timeout.ms, which limits the time without a byte."""
 SHOWN = 6
@@ -40,7 +40,7 @@ SECURED = "; if this listener has TLS or SASL, --command-config tells how to rea
 
 
 def run(options: argparse.Namespace) -> int:
-    """Learn a cluster, or compare two files: 0, 1 if the files differ, 2 if it could not be done."""
+    """Learn a cluster, or compare two files. Returns 0, 1 if the files differ, 2 if it could not be done."""
     try:
         if options.compare is not None:
             return _compare(*options.compare)

@@ -10,7 +10,7 @@ from wirebroker.commands.usage import UsageError
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Serve the page until a signal: 0. Raises UsageError, OSError, ValueError."""
+    """Serve the page until a signal. Returns 0. Raises UsageError, OSError, ValueError."""
     if arguments.file == "-":
         raise UsageError("--page needs a file, because it reads parts of it again and again")
     try:

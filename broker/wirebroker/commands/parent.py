@@ -1,9 +1,9 @@
 """`--exit-with-parent`: a broker or proxy ends with the process that started it, even if that process is killed.
 
-This module watches two signs. If standard input is a pipe, it ends when no process holds its other end: every platform closes
+This module watches two signs. If standard input is a pipe, it ends when no process holds its other end. Every platform closes
 it when that process ends in any way, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the id of the
-parent changes. Linux could send a signal (PR_SET_PDEATHSIG), but it does so at the end of the parent's thread, and Go ends
-threads while their process goes on.
+parent changes. Linux could send a signal (PR_SET_PDEATHSIG), but it sends the signal at the end of the parent's thread, and Go
+ends threads while their process continues.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def watch_parent(stop: asyncio.Event) -> None:
 
 
 def _piped() -> bool:
-    """Whether standard input is a pipe or, as Node makes it, a socket, and has not ended before this process began."""
+    """Tells whether standard input is a pipe (or a socket, as Node makes it) that is still open."""
     try:
         mode = os.fstat(STDIN).st_mode
     except OSError:

@@ -45,7 +45,7 @@ LOGIN_TIMEOUT_S = 10.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal stops the proxy: 0, or 2 if it cannot be started."""
+    """Serve until a signal stops the proxy. Returns 0, or 2 if it cannot be started."""
     log_to_stderr()
     try:
         loop = new_loop(arguments.loop)
@@ -128,7 +128,7 @@ def _try_login(access: Access, addresses: list[Address]) -> None:
 
 
 def upstream_access(arguments: argparse.Namespace) -> Access | None:
-    """How `--command-config` says to reach the brokers. Raises UsageError."""
+    """Returns how to reach the brokers, from `--command-config`. Raises UsageError."""
     if arguments.command_config is None:
         return None
     for flag in ("upstream_tls_ca", "upstream_tls_cert", "upstream_tls_key"):
@@ -141,7 +141,9 @@ def upstream_access(arguments: argparse.Namespace) -> Access | None:
 
 
 def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
-    """TLS with clients. Clients need a certificate if the flags name an authority for theirs. Raises UsageError."""
+    """TLS with clients. Clients need a certificate if the flags name an authority for clients' certificates. Raises
+    UsageError.
+    """
     certificate, authority = arguments.tls_cert, arguments.tls_client_ca
     if certificate is None:
         if arguments.tls_key or authority or arguments.tls_client:

@@ -1,4 +1,6 @@
-"""`wirebroker releases`: the releases of Kafka that a broker can run, and the changes for a client between two of them."""
+"""`wirebroker releases`: lists the releases of Kafka that a broker can run, or the changes for a client between two
+releases.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ KINDS = ("broker", "topic", "group")
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the releases, or compare two. Returns 0, for two releases that differ 1, and 2 for an unknown release."""
+    """List the releases, or compare two. Returns 0, 1 if the two releases differ, 2 for an unknown release."""
     if options.action == "list":
         for name in RELEASES:
             print(_described(release(name)))

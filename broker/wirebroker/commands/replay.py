@@ -58,7 +58,7 @@ Address = tuple[str, int]
 
 
 class CannotReplay(ValueError):
-    """The session cannot be sent; the message is a sentence."""
+    """Raised if the session cannot be sent. The message is a sentence."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(slots=True)
 class _Line:
-    """A connection of the session, made again."""
+    """A new connection in place of a connection of the session."""
 
     connection: Connection
     relay: Relay
@@ -215,7 +215,7 @@ class Replay:
             time.sleep(PAUSE_S)
 
     def _found_again(self, exchange: ForwardedExchange) -> Address:
-        """The coordinators of a request, asked for again: where it belongs now."""
+        """Asks again for the coordinator of a request."""
         for place in _coordinated(exchange.api_key, exchange.request):
             self._coordinators.pop(place, None)
         return self._address(exchange.api_key, exchange.request)
@@ -244,7 +244,7 @@ class Replay:
             self._drop(key, "the broker closed it")
 
     def _renew(self, line: _Line) -> None:
-        """Log in again before the session of a connection ends. No other response may be under way then."""
+        """Log in again before the session of a connection ends. No other response may be in flight at that time."""
         if time.monotonic() < line.connection.session_ends:
             return
         sent = len(line.awaited) - 1  # the last one is about to be sent
@@ -259,7 +259,7 @@ class Replay:
         return line
 
     def _read(self, recorded: RecordedExchange) -> None:
-        """Read the response to a request where its recorded response was."""
+        """Read the response to a request at the place of its recorded response."""
         exchange = recorded.exchange
         number, correlation_id = exchange.connection.number, exchange.correlation_id
         lines = (each for each in self._lines.items() if each[0][0] == number and each[1].awaited)
@@ -279,8 +279,9 @@ class Replay:
                 self._sessions[number, session_id] = key[1]
 
     def _response(self, line: _Line, recorded: RecordedExchange) -> bytes:
-        """The response to the oldest request. It is sent again, as clients do, while its coordinator is not ready, and to
-        another broker if that is the coordinator now."""
+        """The response to the oldest request. Like a client, sends the request again while its coordinator is not ready, and to
+        another broker if that broker is the coordinator now.
+        """
         exchange, end, at = recorded.exchange, time.monotonic() + self._timeout, line
         _, made = line.awaited.popleft()
         before = set() if recorded.response is None else set(values(recorded.response, "errorCode"))

@@ -62,7 +62,7 @@ def log_to_stderr() -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal stops the broker: 0, or 2 if it cannot be started."""
+    """Serve until a signal stops the broker. Returns 0, or 2 if it cannot be started."""
     log_to_stderr()
     try:
         for warning in from_environment(arguments, os.environ):
@@ -118,7 +118,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         await open_control(control, arguments)
         upgrade = upgrade_later(arguments, host, print_line)
         print_line("ready")
-        # Loaded modules stay, and objects of a request are mostly freed at once or kept for good. A garbage collector that
+        # Loaded modules stay, and most objects of a request are freed at once or kept for good. A garbage collector that
         # runs often would find nothing.
         gc.collect()
         gc.freeze()
@@ -199,7 +199,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
 
 
 def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, part: Part | None) -> Callable[[], Engine]:
-    """Makes the engine, for the start and for each reset, from the options, the fault file and the scenario, in this order.
+    """Makes the engine for the start and for each reset: from the options, the fault file and the scenario, in this order.
 
     A soft reset keeps the engine, and loads the faults of both again.
     """
@@ -280,7 +280,7 @@ def attach_sink(trace: Recorder, sink: str, rotation: Rotation | None, resources
 
 
 def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
-    """When files of --trace and --capture are full. Raises UsageError."""
+    """Returns when files of --trace and --capture are full. Raises UsageError."""
     if arguments.rotate is None:
         if arguments.rotate_keep is not None:
             raise UsageError("--rotate-keep needs --rotate, which says when a file is full")

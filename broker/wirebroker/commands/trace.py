@@ -1,4 +1,4 @@
-"""`wirebroker trace show`: the rows of a trace or of captured network traffic, or a picture of its producers' sequences."""
+"""`wirebroker trace show`: shows the rows of a trace or of captured traffic, or pictures of them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _timelines(runs: list[Run], colour: bool) -> Iterator[str]:
 
 
 def _draw(runs: list[Run], rows: list[Row], options: argparse.Namespace) -> int:
-    """Draw the chosen rows of the last run, by the numbers of their lines."""
+    """Draw the chosen rows of the last run; their numbers are the numbers of their lines."""
     if not any(selection.has(row) for run, selection in runs for row in run):
         print(_nothing(len(rows), options), file=sys.stderr)
         return 2
@@ -189,8 +189,9 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
 
 
 def appended(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, and lines appended later, for ever. A file that was made shorter is read from its start, and a file
-    that was rotated is followed by the one in its place."""
+    """The lines of a file, and lines appended later, for ever. A truncated file is read from its start. After a rotation the
+    new file is read.
+    """
     text = b""
     while True:
         part = file.readline()
@@ -211,7 +212,7 @@ def appended(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _in_its_place(file: BinaryIO) -> BinaryIO | None:
-    """The file that has the name of this one now, if that is another."""
+    """Returns the file that now has this file's name, if it is another file."""
     with suppress(OSError):
         following = open(file.name, "rb")  # noqa: SIM115
         if os.path.sameopenfile(file.fileno(), following.fileno()):
@@ -260,13 +261,13 @@ class Selection:
 
     @property
     def folds(self) -> bool:
-        """Whether rows that repeat become one line: if people read the lines, unless the flags say otherwise."""
+        """Tells whether rows that repeat become one line. They do on a terminal, unless the flags say otherwise."""
         wanted: bool | None = self.options.fold
         return sys.stdout.isatty() if wanted is None else wanted
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether later rows can make earlier rows match a flag."""
+        """Tells whether later rows can make earlier rows match a flag."""
         return bool(self._subjects)
 
     def of_run(self, rows: Iterable[Row]) -> Selection:
@@ -276,7 +277,7 @@ class Selection:
         return selection
 
     def learn(self, rows: Iterable[Row]) -> None:
-        """Note what rows say about other rows. The first row gives the day of a time without a date."""
+        """Learn from rows about other rows. The first row gives the day of a time without a date."""
         for row in rows:
             if self._day is None:
                 self._day = row.time
@@ -285,7 +286,7 @@ class Selection:
                 subject.learn(row)
 
     def check_names(self) -> None:
-        """Raises ValueError if a flag names what no learnt row names."""
+        """Raises ValueError if a flag names something that no row names."""
         for subject in self._subjects:
             if sentence := subject.unknown():
                 raise ValueError(sentence)
@@ -305,7 +306,7 @@ class Selection:
 
 
 def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None]]:
-    """The partitions of a topic that a row names; of any topic if there is none."""
+    """Returns the partitions that a row names, of this topic or of any topic."""
     return {(topic, index) for name, index in topics_of(row) if topic in (None, name)}
 
 

@@ -18,7 +18,7 @@ logger = logging.getLogger("wirebroker")
 
 
 def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str], None]) -> asyncio.Task[None] | None:
-    """Begin the upgrade that the flags ask for, later. Returns the task that waits for its moment, or None without
+    """Begin the requested upgrade later. Returns the task that waits for its moment, or None without
     --upgrade-to. Raises UsageError.
 
     `tell` is called with a line for each broker that runs the release.
@@ -37,7 +37,7 @@ def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str
 
 
 def _signal(to: str) -> asyncio.Event:
-    """Set by SIGUSR1. Raises UsageError on Windows, which does not have it."""
+    """Set by SIGUSR1. Raises UsageError on Windows, which does not have the signal."""
     begin = asyncio.Event()
     try:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, begin.set)

@@ -6,7 +6,7 @@ from wirebroker.net.listener import Address, parse_address
 
 
 class UsageError(ValueError):
-    """The command line cannot be carried out; the message is for the user."""
+    """Raised if the command line cannot be carried out. The message is for the user."""
 
 
 def address_in(text: str, flag: str) -> Address:

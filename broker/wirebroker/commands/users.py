@@ -1,6 +1,6 @@
 """The users of `serve` and their passwords: from flags, from variables of the environment, and from a file.
 
-Everybody on a machine can see the flags of a process (`ps`). Only the owner of a process can see its variables, and only a
+Every user of a machine can see the flags of a process (`ps`). Only the owner of a process can see its variables, and only a
 file's owner the file.
 """
 
@@ -17,7 +17,7 @@ from wirebroker.commands.usage import UsageError
 logger = logging.getLogger("wirebroker")
 
 ENVIRONMENT = "@env:"
-"""A password that begins with this is the value of the variable that follows."""
+"""A password with this prefix is the value of the variable named after the prefix."""
 
 
 def users_of(flags: Iterable[str], file: str | None, environment: Mapping[str, str]) -> dict[str, str]:

@@ -5,8 +5,8 @@
     engine.deadline()                         says when to tick next
     engine.take_effects()                     takes the responses to send and connections to close
 
-The driver must not call `receive` for a connection while its `parked` is set. So requests of one connection are handled
-one at a time and answered in order, as in Kafka.
+The driver must not call `receive` for a connection while its `parked` is set. So the requests of one connection are handled one
+at a time, and the responses come in order, as in Kafka.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ class Engine:
         nodes: Mapping[int, str | None] | None = None,
         kafkas_defaults: bool = False,
     ) -> None:
-        """With a `store` the cluster is the one that is stored there. `nodes` are the ids of the brokers, with their racks;
-        else there are `brokers` of them, numbered from `node.id` on. `broker.rack` wins over these racks.
+        """With a `store` the engine loads the stored cluster. `nodes` are the ids of the brokers, with their racks;
+        else there are `brokers` brokers, numbered from `node.id` on. `broker.rack` wins over these racks.
 
-        With `kafkas_defaults`, settings that are not given have Kafka's defaults, and not those for tests. Raises OSError
-        if the store cannot be read.
+        With `kafkas_defaults`, settings that are not given have Kafka's defaults, and not the defaults for tests. Raises
+        OSError if the store cannot be read.
         """
         self.timers = Timers()
         self._time = now
@@ -161,7 +161,7 @@ class Engine:
         self.turns = Turns()
         self.connections: set[Connection] = set()
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
-        """Makes the interceptor of a connection when a client connects; see `wirebroker.requests.connection`."""
+        """Makes the interceptor of a connection when a client connects. See `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
         """Called by a soft reset with the time, to bring back what the broker was started with."""
         self.upgrading: Upgrading | None = None
@@ -190,7 +190,7 @@ class Engine:
 
     @property
     def fault_broker(self) -> EngineBroker:
-        """The inside of this broker, for faults."""
+        """The internals of this broker, for faults."""
         from wirebroker.faults.state import EngineBroker
 
         return EngineBroker(self)
@@ -205,7 +205,7 @@ class Engine:
         self._time = max(self._time, now)
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`, perhaps back: each timer and each session has as long to go as before."""
+        """The clock was moved by `ms`, perhaps back: each timer and each session keeps its remaining time."""
         self._time += ms
         self.timers.move(ms)
         self.cluster.move_time(ms)
@@ -223,7 +223,7 @@ class Engine:
             connection.produce_shape = None  # the fast path has no exchange to trace
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
-        """Change the levels of features, without asking whether Kafka's controller would. KeyError for an unknown one."""
+        """Change the levels of features, without the checks of Kafka's controller. Raises KeyError for an unknown feature."""
         self.cluster.alter_features(levels, self._features_changed)
 
     def begin_with(self, levels: Mapping[str, int]) -> None:
@@ -265,7 +265,7 @@ class Engine:
         return connection
 
     def _hold_back(self, connection: Connection, now: int) -> None:
-        """Serve nothing on a connection that is one too many from its address, and close it after a while (KIP-612)."""
+        """Serve nothing on a connection beyond the limit of its address, and close it after a while (KIP-612)."""
         exceeded = self.throttle.connecting(connection, now)
         if exceeded is not None:
             self.throttle.note(connection, None, "", *exceeded)
@@ -348,7 +348,7 @@ class Engine:
         self, connection: Connection, header: RequestHeader, now: int, frame: memoryview | None = None,
         request: Message | None = None,
     ) -> Exchange:  # fmt: skip
-        """The exchange of a request; with its frame if the request is handled, which counts towards quotas."""
+        """Returns the exchange of a request, with its frame if the request is handled and counts towards quotas."""
         key, version, correlation_id, client_id, _ = header
         exchange = Exchange(self, connection, key, version, correlation_id, client_id, now, frame, request)
         if frame is not None:
@@ -358,7 +358,7 @@ class Engine:
         return exchange
 
     def _ends(self, connection: Connection, decision: Decision, now: int) -> bool:
-        """Carry out a decision after which the request needs nothing else; False if the request has to be decoded."""
+        """Carry out a decision that ends the request. Returns False if the request has to be decoded."""
         if isinstance(decision, Disconnect):
             self.close(connection, decision.reason)
         elif isinstance(decision, Send):
@@ -371,7 +371,7 @@ class Engine:
         return True
 
     def _refuses(self, request: Message, exchange: Exchange, decision: Decision) -> bool:
-        """Carry out a decision about a decoded request; False if the request is handled, perhaps with a delay."""
+        """Carry out a decision about a decoded request. Returns False if the request is handled, perhaps with a delay."""
         if not isinstance(decision, Refuse):
             exchange.delay_ms = decision.ms if isinstance(decision, Delay) else 0
             return False
@@ -418,7 +418,7 @@ class Engine:
             exchange.respond(outcome)  # type: ignore[arg-type]
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
-        """The outcome of the request from its API, if the client is authorized."""
+        """Returns the outcome of the request from its API's handler, if the client is authorized."""
         changes = self.groups.changes
         if changes.running and changes.concern(groups_of(request)):
             return self._after_changes(request, exchange)
@@ -443,7 +443,7 @@ class Engine:
         return (yield from steps_of(self._outcome(request, exchange)))
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Answer a request that was parked, now or in slices."""
+        """Respond to a parked request, now or in slices."""
         self.turns.go_on(exchange, steps)
 
     def _handler(self, key: int) -> Handler:
@@ -456,7 +456,7 @@ class Engine:
         """Handle a request whose decoding takes long."""
         whole = frame if owned else memoryview(bytes(frame))
         exchange = self._exchange(connection, header, now, whole)
-        exchange.frame = None  # not readable before it is decoded
+        exchange.frame = None  # its fields are unknown before it is decoded
         self.turns.begin(exchange, self._read_offloaded(exchange, whole, header.end))
         exchange.park()
 
@@ -511,7 +511,7 @@ class Engine:
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
-        """Take the effects since the last call, in order."""
+        """Returns the effects since the last call, in order."""
         effects, self.effects = self.effects, []
         return effects
 
@@ -553,7 +553,8 @@ class Engine:
             self.upgrading.restarted(now)
 
     def kill_broker(self, node_id: int, now: int) -> None:
-        """End a broker as with kill −9: its connections break, and others lead its partitions. ValueError if it is down.
+        """End a broker as with kill −9: its connections break, and other brokers lead its partitions. Raises ValueError if it
+        is down.
 
         New leaders of many partitions are elected in slices; `controller.finish` elects the rest.
         """
@@ -592,13 +593,15 @@ class Engine:
         self.cluster.become(rules)
 
     def new_upgrade(self, to: str, **manner: Unpack[Manner]) -> Upgrading:
-        """A rolling upgrade, which its `proceed` begins (`wirebroker.engine.upgrading`). Raises ValueError if it is refused."""
+        """Returns a rolling upgrade; its `proceed` begins the upgrade (`wirebroker.engine.upgrading`). Raises ValueError if it
+        is refused.
+        """
         from wirebroker.engine.upgrading import upgrading
 
         return upgrading(self, to, **manner)
 
     def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrading:
-        """The same, for faults: an upgrade that begins with the broker `first`."""
+        """Returns an upgrade for a fault, which begins with the broker `first`."""
         return self.new_upgrade(to, first=first, pause_ms=pause_ms)
 
     def start_broker(self, node_id: int, now: int) -> None:

@@ -1,4 +1,5 @@
-"""Snapshots of a broker in memory, to go back to: clients see that all brokers restart, with the logs of the snapshot.
+"""Snapshots of a broker in memory. A test can go back to a snapshot: clients then see a restart of all brokers, with the logs
+of the snapshot.
 
 A new engine gets what Kafka keeps on its disk: the metadata, the logs, and what belongs to them. Producers' windows are kept
 whole, not only their last batches as in a restart. Coordinators load their topics again. Two things never go back, because
@@ -32,7 +33,7 @@ class TopicCopy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The state of a broker at a moment. It does not change, so a broker can go back to it often."""
+    """The state of a broker at a moment. It does not change, so a broker can go back to it many times."""
 
     now: int
     """ms since the epoch, by the broker's clock."""
@@ -46,11 +47,13 @@ class Snapshot:
     run: Mapping[int, Rules] = field(repr=False)
     """The rules with the release of each broker."""
     random_bytes: Callable[[int], bytes] = field(repr=False)
-    """The source of ids, which must not give those of the snapshot again."""
+    """The source of ids, which must not give the snapshot's ids again."""
 
 
 def take(engine: Engine, now: int, of: object) -> Snapshot:
-    """A snapshot of the engine, for the host `of`. RuntimeError with a data directory, and while the cluster is not whole."""
+    """Returns a snapshot of the engine; `of` is its host. Raises RuntimeError with a data directory, and while the cluster is
+    not whole.
+    """
     if engine.store is not None:
         raise RuntimeError(f"this broker keeps its data in {engine.store.root}; snapshots are of brokers in memory")
     if engine.upgrading is not None:

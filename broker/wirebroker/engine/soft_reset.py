@@ -1,16 +1,16 @@
-"""A soft reset: the broker forgets what a test has left, and its clients live on.
+"""A soft reset: the broker forgets what a test has left, and its clients continue.
 
 Connections, topics with their ids and settings, ACLs, users, quotas, and groups with their members stay, because the service
 under test goes on using them. The rest is as after a start:
 
-* All rules are unloaded, and those of the start loaded. Brokers that are down are started, frozen replicas follow, and the
-  preferred replicas lead.
+* All rules are unloaded, and the rules of the start are loaded. Brokers that are down are started, frozen replicas follow, and
+  the preferred replicas lead.
 * The logs are empty: each starts at its end. No offset is used twice.
 * Committed offsets and the starts of share partitions are at the ends of the logs. A consumer that lags continues with the
   first new record. Its auto.offset.reset does not matter.
 * Producers go on in order. An open transaction stays open for its producer, and the producer's next request succeeds. But the
   records that it has sent so far are gone. Its commit commits only the later records, and no consumer waits for it.
-* The clock is set back. Timers and sessions have as long to go as before.
+* The clock is set back. Timers and sessions keep their remaining time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def soft_reset(engine: Engine, now: int) -> None:
 
 
 def _empty(engine: Engine, now: int) -> None:
-    """Delete all records but those of the coordinators, and let groups continue at the ends of the logs."""
+    """Delete all records except the coordinators' records, and let groups continue at the ends of the logs."""
     for topic in list(engine.cluster.topics.values()):
         for partition in topic.partitions if not topic.internal else ():
             partition.empty(now)

@@ -1,9 +1,9 @@
 """Long requests: the engine handles them in slices, and other connections get their turn between two slices.
 
-A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request is
-answered at once. A request with more slices is parked and joins a queue. The driver of the engine sets `wake`, calls
-`proceed` for one slice at a time, does the work in `offloads` in a thread and then calls `resume`. A driver that
-does not set `wake` (a test, the simulator) gets every request handled at once.
+A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request gets its
+response at once. A request with more slices is parked and joins a queue. The driver of the engine sets `wake`, calls `proceed`
+for one slice at a time, does the work in `offloads` in a thread and then calls `resume`. A driver that does not set `wake` (a
+test, the simulator) gets every request handled at once.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Turns:
         self.waiting: deque[Unfinished] = deque()
         """Requests that are ready for their next slice, in order."""
         self.offloads: deque[tuple[Unfinished, Offload]] = deque()
-        """Work to be done in a thread, and the request that waits for it."""
+        """Work for a thread, each with the request that waits for it."""
         self._known: set[Unfinished] = set()
 
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
         """Run the first slice. The outcome, or PARKED if there are more slices.
 
-        A request is handled at once if what a fault does next needs its outcome.
+        A request is handled at once if a fault needs its outcome.
         """
         unfinished = Unfinished(exchange, steps)
         try:

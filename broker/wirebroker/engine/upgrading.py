@@ -56,10 +56,10 @@ class Engine(Protocol):
 class Manner(TypedDict, total=False):
     """How brokers are upgraded.
 
-    `first` is the broker with which the upgrade begins, and with `only` it ends there. Each broker is down for `pause_ms` of
-    the clock, and as long passes before the next one stops; with 0 the upgrade is complete at once. A single broker restarts.
-    With `finalize`, the levels of features rise to those of a new cluster when all brokers run the release. `told` is called
-    with each broker that runs it.
+    The upgrade begins with the broker `first`, and with `only` it ends there. Each broker is down for `pause_ms` of
+    the clock, and the same time passes before the next broker stops. With 0 the upgrade is complete at once. A single broker
+    restarts. With `finalize`, the levels of features rise to those of a new cluster when all brokers run the release. `told` is
+    called with each broker that runs the release.
     """
 
     first: int | None
@@ -131,7 +131,7 @@ class Upgrading:
 def upgrading(engine: Engine, to: str, **manner: Unpack[Manner]) -> Upgrading:
     """Returns an upgrade to the profile `to`, such as "kafka-4.4", of all brokers that do not run it; `proceed` begins it.
 
-    An earlier release is one, too, if it supports the levels of the cluster's features. Raises ValueError if it does not, if
+    The release may be an earlier one, if it supports the levels of the cluster's features. Raises ValueError if it does not, if
     another upgrade is in progress, or if there is no such release or no such broker.
     """
     brokers, first, only = engine.cluster.brokers, manner.get("first"), manner.get("only", False)

@@ -1,4 +1,4 @@
-"""Reading, writing and replacing files, where systems differ or a crash may interrupt.
+"""Reads, writes and replaces files, where systems differ or a crash may interrupt.
 
 This module or `kafkawire.disk.opening` opens every file of a log directory. A write goes only to a plain file with a single
 name, and a new file must not have existed.

@@ -37,7 +37,7 @@ from wirebroker.storage.segment import Segment
 BYTES_AT_START = 16 * 1024 * 1024
 """The number of bytes of cleanly closed segments that a start reads, for all partitions together."""
 LEAST = 16 * 1024
-"""The smallest number of bytes with which a segment counts."""
+"""Each segment counts with at least this number of bytes."""
 
 
 class Inspection:

@@ -32,7 +32,9 @@ SHOWN = 60
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest numbers that startup accepts. The broker counts on from these numbers, up to the largest number of the type."""
+"""The largest numbers that startup accepts. The broker continues to count from these numbers, up to the largest number of the
+type.
+"""
 FOLDERS_MADE = 100_000
 """The largest number of missing partition folders that startup creates for the metadata."""
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
@@ -58,7 +60,7 @@ def check_image(image: Image, path: Path) -> None:
 
 
 def _name_error(name: str) -> str:
-    """Returns the reason for which no topic of this broker can have this name, or ""."""
+    """Returns why no topic of this broker can have this name, or ""."""
     if name == METADATA_TOPIC:
         return "The metadata has its folder"
     if os.name == "nt" and _RESERVED.match(name):
@@ -74,7 +76,7 @@ class MetadataLog:
     """Reads the image of the metadata, and appends the records that change it."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read the log. The checkpoint says that the metadata `reached` an offset. `clean` says that the broker stopped
+        """Read the log. `reached` is the metadata's end offset in the checkpoint. `clean` says that the broker stopped cleanly
         there.
 
         Raises DamagedFile.

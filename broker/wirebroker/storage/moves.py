@@ -65,7 +65,7 @@ class Copy:
         return size
 
     def complete(self) -> None:
-        """Copy the remaining changes while nobody writes to the partition. Raises OSError."""
+        """Copy the remaining changes while no client writes to the partition. Raises OSError."""
         self.refresh()
         files.copy(self._source / PARTITION_METADATA, self._target / PARTITION_METADATA)
         files.sync(self._target / PARTITION_METADATA)

@@ -1,6 +1,6 @@
-"""A broker that is like a learned cluster: the options that the file gives, and the state that the new engine gets.
+"""Makes a broker like a learned cluster: options from the file, and state for the new engine.
 
-The options that are given beside the file win. Parts of the file that a broker here cannot have are dropped, with a sentence in
+Options beside the file win. Parts of the file that a broker here cannot have are dropped, with a sentence in
 `notes`. A file that contradicts itself is refused.
 """
 
@@ -78,8 +78,9 @@ class Likeness:
         return {name: given.get(name, name) for name in sorted((named | self._iterations.keys()) - NO_PASSWORD)}
 
     def iterations_of(self, user: str) -> dict[str, int] | None:
-        """Returns the iterations of a user's SCRAM credentials by mechanism; None for a user whom the file does not name, and
-        who gets credentials for every mechanism."""
+        """Returns the iterations of a user's SCRAM credentials by mechanism. None: the file does not name the user, who gets
+        credentials for every mechanism.
+        """
         return self._iterations.get(user, {} if user in self.passwords({}) else None)
 
     @property
@@ -159,7 +160,7 @@ class Likeness:
     # The engine
 
     def apply(self, engine: Engine, features: Mapping[str, int], now: int) -> None:
-        """Gives a new engine the state that the options cannot have. `features` are levels that are given beside the file.
+        """Gives a new engine the state that the options cannot have. `features` are the levels from options beside the file.
 
         Raises FileError if the engine refuses a part of the file.
         """
@@ -220,7 +221,9 @@ class Likeness:
 
 
 def _create(engine: Engine, topic: Topic, nodes: Iterable[int], now: int) -> None:
-    """Creates a topic with its replicas where they were; anywhere, if the cluster has other brokers. ValueError, OSError."""
+    """Creates a topic with its replicas on the learned brokers, or anywhere if the cluster has other brokers. ValueError,
+    OSError.
+    """
     if (error := topic_name_error(topic.name)) is not None:
         raise ValueError(error)
     known = set(nodes)

@@ -24,14 +24,14 @@ class MetricPoint(msgspec.Struct, frozen=True):
     client_instance_id: str
     name: str
     kind: str
-    """`gauge`, `sum`, `histogram` or another one of OTLP"""
+    """`gauge`, `sum`, `histogram` or another type of OTLP"""
     value: float
     """for a histogram, the sum of its values"""
     attributes: dict[str, str]
 
 
 def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-    """Returns the values of these pushes in order, if given only of this client, and only of this metric.
+    """Returns the values of these pushes in order; if given, only of this client, and only of this metric.
 
     Raises RuntimeError without the extra telemetry, and ValueError for damage.
     """

@@ -364,7 +364,7 @@ def producers(partition: Partition) -> dict[Key, ProducerEntry]:
 def evidence(
     engine: Engine, topics: Iterable[str] | None, now: int
 ) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
-    """Returns the evidence for an audit of these topics, or of all: the stored batches, and the verdicts. Raises
+    """Returns the evidence for an audit of these topics, or of all topics: the stored batches, and the verdicts. Raises
     NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 

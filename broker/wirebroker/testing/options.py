@@ -75,10 +75,10 @@ class BrokerOptions:
     """
 
     brokers: int | None = None
-    """1 if None, or as many as the file `like` has"""
+    """None: 1, or the number in the file `like`"""
     topics: Topics | None = None
     profile: str | None = None
-    """that of `wirebroker.core.releases.DEFAULT` if None, or of the release in the file `like`"""
+    """None: the profile of `wirebroker.core.releases.DEFAULT`, or of the release in the file `like`"""
     rules: Mapping[str, Any] | None = None
     configs: Mapping[str, Any] | None = None
     clock: str = "system"
@@ -184,7 +184,9 @@ class BrokerOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings in `configs` in Kafka's form, with an authorizer if there are ACLs, over those of the file `like`."""
+        """The settings in `configs` in Kafka's form, with an authorizer if there are ACLs, over the settings of the file
+        `like`.
+        """
         own = {} if self._likeness is None else self._likeness.settings
         return ({"authorizer.class.name": AUTHORIZER} if self.acls else {}) | own | self._given
 

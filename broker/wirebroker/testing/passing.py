@@ -1,4 +1,4 @@
-"""The state of groups and transactions in the form of `states`, as what passes a proxy shows it."""
+"""The state of groups and transactions in the form of `states`, as passing requests show it to a proxy."""
 
 from __future__ import annotations
 

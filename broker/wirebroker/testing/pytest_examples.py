@@ -1,8 +1,8 @@
 """Support for Hypothesis: each example of `@given` gets its own broker, as each test does.
 
-Hypothesis calls a test many times with the fixtures of one test, so it refuses fixtures of a function's scope. Hypothesis
-lets plugins replace the inner test. This module calls the inner test with a new broker each time, so it can switch the check
-off for tests without another such fixture.
+Hypothesis calls a test many times with the fixtures of one test, so it refuses fixtures with function scope. Hypothesis lets
+plugins replace the inner test. This module calls the inner test with a new broker each time, so it can switch the check off for
+tests without another such fixture.
 """
 
 from __future__ import annotations

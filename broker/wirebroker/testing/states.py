@@ -98,10 +98,10 @@ class Transaction(StateView):
     started: int
     updated: int
     partitions: Annotated[
-        list[Partitions], Meta(description="of the open transaction; in a proxy −1 is an unknown one of __consumer_offsets")
+        list[Partitions], Meta(description="of the open transaction; a proxy has −1 for __consumer_offsets")
     ]  # fmt: skip
     client_id: Annotated[str, Meta(description='a proxy: the client that used it last; a broker: ""')] = ""
-    client_host: Annotated[str, Meta(description="where this client is")] = ""
+    client_host: Annotated[str, Meta(description="the client's host")] = ""
 
 
 class Member(StateView):
@@ -129,7 +129,9 @@ class Offset(StateView):
     metadata: str
     time: Annotated[int, Meta(description="the time of the commit, in ms since the epoch")]
     pending: Annotated[bool, Meta(description="whether the commit waits for the end of a transaction")]
-    lag: Annotated[int, Meta(description="the offsets between the commit and the high watermark, −1 if it is not known")] = -1
+    lag: Annotated[
+        int, Meta(description="the number of offsets between the commit and the high watermark, −1 if it is not known")
+    ] = -1
 
 
 class Group(StateView):

@@ -1,4 +1,4 @@
-"""The topics with which a broker starts, as `topics=` of MockKafka and `serve --topic` give them.
+"""Reads the topics with which a broker starts, from `topics=` of MockKafka and `serve --topic`.
 
 The form of a text is `orders`, `orders:3` or `orders:3:rf=2:cleanup.policy=compact`. A dict has a count or the three words of
 `Words` for each name.

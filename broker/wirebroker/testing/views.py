@@ -49,7 +49,7 @@ class Running(Protocol):
         """Call this function with the time, in the thread of its loop, and perform the effects."""
 
     def _peek(self) -> Machine | None:
-        """Returns the engine or the proxy as it is now, in any thread, or None if it is not running."""
+        """Returns the current engine or proxy, in any thread, or None if it is not running."""
 
     @property
     def _fault_seed(self) -> int:
@@ -169,10 +169,10 @@ class TraceView:
         return [row for row in self.events() if wanted.has(row)]
 
     def explain(self, now: int | None = None) -> list[Finding]:
-        """Returns what is wrong in the rows, the most important first, as `wirebroker explain` prints it.
+        """Returns the findings in the rows, the most important first, as `wirebroker explain` prints them.
 
-        `now` is the time of the question in ms since the epoch, by which nothing may have happened for long; None: the time of
-        the latest row.
+        `now` is the present time in ms since the epoch: a long silence before it may be a finding. None: the time of the latest
+        row.
         """
         return Explanation().take_all(self.events()).findings(now)
 
@@ -187,8 +187,8 @@ class TraceView:
     def picture(self, kind: str = "sequence", of: str = "", width: int = 1000, lines: int = 200) -> str:
         """Returns a picture of the rows as an SVG file. Raises ValueError for a kind that does not exist.
 
-        The kinds: `sequence` (who said what to whom), `log` (the batches and readers of a partition), `groups` (who had which
-        partition when), `windows` (of producers). `of` names the partition, the group or the producer.
+        The kinds: `sequence` (requests and responses), `log` (the batches and readers of a partition), `groups` (the owners of
+        partitions), `windows` (of producers). `of` names the partition, the group or the producer.
         """
         if kind not in PICTURES:
             raise ValueError(f"there is no picture {kind!r}{nearest(kind, PICTURES)}")

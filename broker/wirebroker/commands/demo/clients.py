@@ -13,7 +13,7 @@ PARTITIONS = 3
 RECORDS, ROUND = 60, 15
 """The number of records that each client sends, and the number after which it waits for acknowledgements."""
 TIMEOUT = 15.0
-"""Seconds that a client may take to produce, and again to consume."""
+"""Seconds that a client may take to produce, and seconds that it may take to consume."""
 VALUES = [f"order {number}" for number in range(RECORDS)]
 PARTITION_OF = {value: number % PARTITIONS for number, value in enumerate(VALUES)}
 

@@ -1,4 +1,4 @@
-"""How the demo looks: one line a batch, in colour on a terminal, in a hundred columns."""
+"""Shows the demo: one line for each batch, in colour on a terminal, in a hundred columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Who said what to whom: a lane for each client and broker, an arrow for each request and response.
+// Requests and responses: a lane for each client and broker, an arrow for each request and response.
 
 import { picture } from "../picture.js";
 
