@@ -50,7 +50,7 @@ DIFFERS_HERE = DIFFERS | {
     "token_id", "hmac", "last_timestamp", "client_instance_id", "subscription_id", "finalized_features_epoch", "auth_bytes",
     *(f"{name}_timestamp{unit}" for name in ("issue", "expiry", "max") for unit in ("", "_ms")),
 }  # fmt: skip
-"""Fields that differ as well. They are replaced by a blank."""
+"""Other fields that differ. They are replaced by a blank."""
 OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
 """Fields of versions that 4.3.1 does not have, so its recording lacks them."""
 SIZES = ("total_bytes", "usable_bytes")
@@ -69,7 +69,7 @@ Asked = tuple[str, int, Message]
 NAMELESS = ("Produce ids", "Produce transactional", "OffsetCommit ids", "OffsetFetch ids")
 """Requests that name their topics only in some versions."""
 NEW = ("new-mine", "new-other")
-"""The topics that a client with the right to do so creates."""
+"""The topics that a client with the right to create topics creates."""
 
 
 class Step(NamedTuple):
@@ -454,7 +454,7 @@ def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> 
     if isinstance(value, bytes | memoryview):
         return ids.get(bytes(value), "an id" if any(bytes(value)) else "")
     if isinstance(value, str) and value.endswith(" permission."):
-        return f"… needs {value.split()[-2]} permission."  # Kafka's has the request's address in memory
+        return f"… needs {value.split()[-2]} permission."  # Kafka's message has the request's address in memory
     return value
 
 

@@ -85,7 +85,7 @@ class ClassicMember(Actor):
         return response
 
     def join(self, **options: Any) -> Any:
-        """Join; a member without an id first requests an id."""
+        """Join the group. A member without an id first requests an id."""
         if not self.member and self.instance is None:
             self.ask_to_join(**options)
             assert self.joined().error_code == MEMBER_ID_REQUIRED
@@ -103,7 +103,7 @@ class ClassicMember(Actor):
         return response.error_code, bytes(response.assignment)
 
     def sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> tuple[int, bytes]:
-        """Sync, and the response."""
+        """Send a SyncGroup. Returns the response."""
         self.ask_to_sync(assignments, generation)
         return self.synced()
 
@@ -113,7 +113,7 @@ class ClassicMember(Actor):
         return self.code(heartbeat(self.group, self.member, at, self.instance), 3)
 
     def leave(self) -> int:
-        """Leave; the error code for the member."""
+        """Leave the group. Returns the error code for the member."""
         return int(sole(self.ask(leave_group(self.group, self.member, self.instance), 3).members).error_code)
 
     def commit(self, offset: int, *, topic: str = "orders", meta: str = "") -> int:
@@ -163,7 +163,7 @@ class Member(Actor):
         return dict(self.broker._call(lambda engine: {t.name: t.topic_id for t in engine.cluster.topics.values()}))
 
     def send(self, epoch: int, owned: Told | None = None, version: int = 1, **fields: Any) -> Any:
-        """One heartbeat, and the whole response."""
+        """Send a heartbeat. Returns the whole response."""
         ids = self.ids()
         claimed = None if owned is None else [{"topic_id": ids[topic], "partitions": held} for topic, held in owned.items()]
         who = {"group_id": self.group, "member_id": self.name, "instance_id": self.instance, "member_epoch": epoch}
@@ -190,7 +190,7 @@ class Member(Actor):
         return given
 
     def beat(self, **fields: Any) -> Told | None:
-        """A heartbeat with the member's partitions; afterwards it owns the partitions in the response."""
+        """Send a heartbeat with the member's partitions. Afterwards the member owns the partitions in the response."""
         given = self.told(self.send(self.epoch, self.owned, **fields))
         if given is not None:
             self.owned = given
@@ -229,7 +229,7 @@ class TransactionalProducer(Actor):
         self.sequences.clear()
 
     def init(self, version: int = 5, current: tuple[int, int] = (-1, -1)) -> int:
-        """Get an id and an epoch; the error code."""
+        """Get an id and an epoch. Returns the error code."""
         self.ask(find_coordinator(self.txid, kind=TRANSACTION), 4)
         response = self.ask(init_producer_id(self.txid, self.timeout_ms, current), version)
         if not response.error_code:
@@ -237,12 +237,12 @@ class TransactionalProducer(Actor):
         return int(response.error_code)
 
     def add(self, topic: str = "orders", partition: int = 0, version: int = 3) -> int:
-        """Add a partition to the transaction; its error code."""
+        """Add a partition to the transaction. Returns its error code."""
         request = add_partitions(self.txid, (self.pid, self.epoch), topic, [partition])
         return int(only(self.ask(request, version)).partition_error_code)
 
     def send(self, value: str, topic: str = "orders", partition: int = 0, **options: Any) -> Any:
-        """One record; the partition's response."""
+        """Produce one record. Returns the partition's response."""
         where = (topic, partition)
         sequence = options.pop("sequence", self.sequences.get(where, 0))
         data = batch(sequence, 1, pid=self.pid, epoch=self.epoch, tag=value, transactional=True, **options)
@@ -252,7 +252,7 @@ class TransactionalProducer(Actor):
         return response
 
     def end(self, commit: bool = True, version: int | None = None) -> int:
-        """Commit or abort; the error code."""
+        """Commit or abort. Returns the error code."""
         version = version or (5 if self.version >= NEW else 4)
         response = self.ask(end_txn(self.txid, (self.pid, self.epoch), commit), version)
         if not response.error_code and version >= 5:
@@ -260,7 +260,7 @@ class TransactionalProducer(Actor):
         return int(response.error_code)
 
     def send_offsets(self, group: str, offset: int, topic: str = "orders", version: int = 5) -> int:
-        """Commit an offset of a group with the transaction; the error code."""
+        """Commit an offset of a group with the transaction. Returns the error code."""
         if version < 5:
             assert self.code(add_offsets(self.txid, (self.pid, self.epoch), group), 3) == 0
         return self.code(txn_offset_commit(self.txid, (self.pid, self.epoch), group, offset, topic=topic), version)

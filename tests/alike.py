@@ -102,7 +102,7 @@ def _of(asked: Asked, kind: ResourceType, names: list[str], node_id: int) -> dic
 
 
 def differences(one: Answers, other: Answers) -> Iterator[Difference]:
-    """Yields each place where the answers differ."""
+    """Yields each place where the responses differ."""
     for api, held in one.items():
         told: Mapping[str, Any] = other[api]
         for place in [*held, *(place for place in told if place not in held)]:

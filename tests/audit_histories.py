@@ -1,8 +1,8 @@
 """Artificial logs of one partition with known faults, written independently of the audit, to check the audit.
 
-`History(seed)` is innocent: several producers, plain and idempotent and transactional, sequences that wrap, epochs that
-rise, transactions that abort, producers that expire, then retention and compaction. `plant` puts faults into the log;
-`expected` lists exactly the faults that an audit must find.
+`History(seed)` has no fault. It has plain, idempotent and transactional producers, sequences that wrap, epochs that rise,
+transactions that abort, producers that expire, and then retention and compaction. `plant` puts faults into the log; `expected`
+lists exactly the faults that an audit must find.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class History:
         sender.epoch, sender.next, sender.sent = sender.epoch + 1, 0, []
 
     def _end(self, sender: Sender) -> None:
-        """A transaction ends, whether committed or aborted; the marker does not say."""
+        """A transaction ends. The marker does not record whether it commits or aborts."""
         if sender.bumps:
             self._bump(sender)
         self._marker(sender)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
-# The time of an example says more about the machine than about the code.
+# The duration of an example depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
 

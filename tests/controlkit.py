@@ -30,7 +30,7 @@ class Response:
 
 
 class ControlClient:
-    """`ask` expects a good answer and returns its JSON; `refused` expects a problem."""
+    """`ask` expects a good response and returns its JSON; `refused` expects a problem."""
 
     def __init__(self, url: str, timeout: float = 10) -> None:
         self.url = url
@@ -38,14 +38,14 @@ class ControlClient:
         self._timeout = timeout
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """Any request; a body other than bytes is sent as JSON. The document must describe the response."""
+        """Any request; a body other than bytes is sent as JSON. The OpenAPI document must describe the response."""
         response = self.raw(method, path, body, headers)
         if path != "/openapi.json":
             self._check(method, path, response)
         return response
 
     def raw(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """The same for any answer."""
+        """The same for any response."""
         assert self._where.hostname is not None
         connection = http.client.HTTPConnection(self._where.hostname, self._where.port, timeout=self._timeout)
         try:

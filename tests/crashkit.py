@@ -326,7 +326,7 @@ def create_ledger(wire: WireClient) -> None:
 
 
 def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
-    """The last number of each key is the acknowledged number or a later one; aborted numbers are missing."""
+    """The last number of each key is the acknowledged number or a later number. Aborted numbers are missing."""
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))

@@ -51,7 +51,7 @@ LONGEST_START = 1.0
 """Seconds that a start may take."""
 HANGS_AFTER = 10.0
 TRIES = 2000
-"""How many damages one directory gets."""
+"""The number of damages to one directory."""
 METADATA = "__cluster_metadata-0"
 _serial = itertools.count()
 
@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether this error is the broker's failure."""
+        """Whether this error is the broker's fault."""
         return self.kind not in ("served", "lost a tail", "refused")
 
 
@@ -466,8 +466,9 @@ def _known(one: Truth, truth: Truth) -> dict[tuple[str, int], list[tuple[int, in
 
 
 def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said: list[str]) -> Outcome:
-    """Tells whether the missing state may be missing: the last batches of the damaged log, and state that only they
-    recorded."""
+    """Tells whether the missing state may be missing: the last batches of the damaged log, and state that only these batches
+    recorded.
+    """
     truth, place = made.truths["kill"], made.places["kill"]
     told = any(Path(damage.path).parent.name in sentence for sentence in said)
     lie = Outcome("lie", f"{wrong}; it says {said}")

@@ -1,4 +1,4 @@
-"""Tests as dialogues: a client sends requests, and the broker answers them.
+"""Tests as dialogues: a client sends requests, and the broker responds.
 
     Dialogue(kafka) >> seq(0, 2) << accepted(at=0) >> seq(4) << refused(45) >> seq(3) << accepted(at=3)
 
@@ -64,7 +64,7 @@ class Response:
 
 
 def _field(part: Any, name: str) -> Any:
-    """A field of a part, or `offsets`: the base offsets of the batches in a Fetch's answer."""
+    """A field of a part, or `offsets`: the base offsets of the batches in a Fetch's response."""
     return [read_header(view).base_offset for view in iter_batches(part.records)] if name == "offsets" else getattr(part, name)
 
 
@@ -132,7 +132,7 @@ class Dialogue:
 
     @property
     def part(self) -> Any:
-        """Returns the element of the last response for the only thing that its request names."""
+        """Returns the element of the last response; its request must name only one thing."""
         return only(self.last)
 
     def __rshift__(self, request: Message | Sequences | tuple[Message | Sequences, int]) -> Dialogue:

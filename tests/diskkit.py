@@ -99,7 +99,7 @@ class Disk:
             if fd in self._descriptors:
                 self.step(name)
                 if name in ("fsync", "fdatasync"):
-                    return None  # this machine does not fail, and the disk has time
+                    return None  # this machine does not fail, so the disk has time
             return real(fd, *rest)
 
         monkeypatch.setattr(os, name, call)
@@ -286,7 +286,7 @@ def kept(engine: Engine) -> dict[str, Any]:
 
 
 def opened_again(place: Path, now: int, look: Callable[[Engine], Any]) -> Any:
-    """The result of `look` in a directory that a broker has just started with."""
+    """Returns the result of `look` on a broker that has just started with this directory."""
     broker = Broker(place, "never", now)
     try:
         return look(broker.engine)

@@ -74,7 +74,7 @@ class InProcess:
 
 
 class Clock:
-    """The broker's time. It begins now, as the batches of tests have timestamps of now."""
+    """The broker's time. The clock begins at the present time, because the batches of tests have present timestamps."""
 
     def __init__(self, broker: InProcess) -> None:
         self._broker, self._now = broker, time.time_ns() // 1_000_000
@@ -91,7 +91,7 @@ class Clock:
 
 
 class Link(Connection):
-    """One connection to the engine. A request waits for the response to the request before it."""
+    """One connection to the engine. A request waits for the response to the previous request."""
 
     def __init__(self, broker: InProcess, node_id: int) -> None:
         self.timeout, self.client_id, self.awaited, self._correlation = 0.0, CLIENT_ID, deque(), 0

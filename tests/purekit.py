@@ -63,7 +63,7 @@ def pure() -> Iterator[None]:
 
 
 def both(name: str) -> tuple[Any, Any]:
-    """The module as used here, and as pure Python."""
+    """Returns the module as used here, and the module as pure Python."""
     with pure():
         slow = import_module(name)
     return import_module(name), slow

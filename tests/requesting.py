@@ -1,4 +1,4 @@
-"""Requests as tests send them: one group, one producer, one partition, in the words of Kafka's protocol.
+"""Makes requests for tests: one group, one producer, one partition, in the words of Kafka's protocol.
 
 Each function is named after its API and returns the request; fields that a test does not name have a normal client's values.
 `plain` makes any other request from plain data.
@@ -114,7 +114,7 @@ def sync_group(
     group: str, member: str, generation: int, assignments: Mapping[str, bytes] | None = None, instance: str | None = None,
     **fields: Any,
 ) -> Any:  # fmt: skip
-    """A SyncGroup; that of the leader has the assignments of all members."""
+    """A SyncGroup; the leader's request has the assignments of all members."""
     given = [{"member_id": name, "assignment": data} for name, data in (assignments or {}).items()]
     return plain("SyncGroup", **_member(group, member, instance, generation), assignments=given, **fields)
 

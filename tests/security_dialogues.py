@@ -1,8 +1,8 @@
 """Random dialogues of clients with few rights: logins, credentials, delegation tokens and ACLs, from a seed.
 
-The same seed makes the same dialogue as long as the broker answers the same: scripts/record-security plays them to a real Kafka,
-and a test to a wirebroker. Users, and therefore ACLs and tokens, belong to a single dialogue. Times in answers count from the
-step's own time.
+The same seed makes the same dialogue if the broker's responses are the same: scripts/record-security plays them to a real
+Kafka, and a test to a wirebroker. Users, and therefore ACLs and tokens, belong to a single dialogue. Times in responses count
+from the step's own time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Spread = Callable[[tuple[str, int] | None], None]
 
 
 class Talk:
-    """One dialogue. `spread` is called after every change, which a real Kafka takes a moment to spread: with a token's id and when
-    it now expires, or with None after other changes.
+    """One dialogue. `spread` is called after every change, because a real Kafka takes a moment to spread it. Its argument is a
+    token's id with the new expiry time, or None after other changes.
     """
 
     def __init__(self, seed: int, secured: Address, plaintext: Address, now: Callable[[], int], spread: Spread) -> None:
@@ -50,7 +50,7 @@ class Talk:
         return f"{name}-{self.seed}"
 
     def play(self) -> Iterator[list[Any]]:
-        """Each step's name and answer."""
+        """Each step's name and response."""
         for name in NAMES:
             self._change("AlterUserScramCredentials", 0, self._credential(name, self.passwords[name]))
         for name in NAMES[:2]:

@@ -325,7 +325,7 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
 
 @pytest.mark.parametrize(("profile", "topic", "broker", "group"), [(KAFKA_4_3, 33, 340, 17), ("kafka-4.4", 37, 350, 21)])
 def test_every_setting_is_documented_on_request(profile: ProfileName, topic: int, broker: int, group: int) -> None:
-    """A real Kafka documents each of them, too."""
+    """A real Kafka documents each of these settings, too."""
     admin = Admin(profile=profile)
     admin.create(new_topic("orders"))
     sizes = {

@@ -144,7 +144,9 @@ def test_b4_the_seventh_batch_of_six_in_flight_is_found(broker: MockKafka, six: 
         report.assert_exactly_once(intended=content("ABCDEF"))
     assert kinds(report) == [("epoch_duplicate", "certain")]
     assert report.summary()["doubled"] == 7
-    broker.audit().assert_exactly_once(intended=content("ABCDEFA"))  # if the application means it twice, it is not one
+    broker.audit().assert_exactly_once(
+        intended=content("ABCDEFA")
+    )  # a record that the application sends twice on purpose is not a duplicate
 
 
 def test_b4_without_the_new_epoch_there_is_nothing_to_find(broker: MockKafka, six: RawProducer) -> None:
@@ -221,7 +223,7 @@ SEMANTICS = {
 
 @each_client
 def test_b8_three_semantics_are_counted(mock_kafka_factory: Callable[..., MockKafka], send: Callable[..., None]) -> None:
-    """The acknowledgement of the fifth of ten is lost, and the tenth never arrives at first."""
+    """Of ten batches, the acknowledgement of the fifth is lost, and the tenth does not arrive at first."""
     counted = {}
     for name, settings in SEMANTICS.items():
         broker = mock_kafka_factory(topics=["orders"])
@@ -557,7 +559,7 @@ def test_the_gravest_findings_come_first(broker: MockKafka) -> None:
 
 
 def test_information_never_fails(broker: MockKafka) -> None:
-    """A partition joins a transaction that ends without a batch for it: Kafka writes a marker all the same."""
+    """A partition joins a transaction that ends without a batch in the partition: Kafka still writes a marker."""
     wire = client(broker)
     wire.request(find_coordinator("till", kind=1), 4)
     given = wire.request(init_producer_id("till"), 4)

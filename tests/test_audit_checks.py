@@ -467,7 +467,7 @@ def test_hashes_equal_those_of_sparks_functions() -> None:
     parts = [digest(b"k"), digest(b""), digest(b"name"), "-"]
     assert content_hash(b"k", digest(b""), [("name", None)]) == hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()
     assert content_hash(None, None) == hashlib.sha256(b"-:-").hexdigest()
-    assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty one"
+    assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty value"
 
 
 # Batches that the broker itself stores after random requests

@@ -173,7 +173,7 @@ def test_the_final_scram_message_of_another_connection_is_refused(secured: MockK
 
 
 def test_an_unknown_user_takes_the_time_of_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    """compare_digest takes the time of its second argument, which must be the client's password."""
+    """The duration of compare_digest depends on its second argument, so this must be the client's password."""
     compared: list[bytes] = []
 
     def compare(first: bytes, second: bytes) -> bool:
@@ -274,7 +274,7 @@ def test_the_options_are_checked() -> None:
     assert "secret" not in repr(MockKafka(users=USERS)._options)
 
 
-# What a test needs
+# Helpers
 
 
 @pytest.mark.parametrize("security", ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"])
@@ -401,4 +401,4 @@ def test_the_names_of_a_listeners_settings_are_checked() -> None:
 def test_a_long_name_that_leads_nowhere_is_read_once(pattern: re.Pattern[str]) -> None:
     begun = time.thread_time()
     assert pattern.fullmatch(f"n,a={'x' * (8 << 20)}") is None
-    assert time.thread_time() - begun < 0.3, "it took 1.2 s, because every character was tried again"
+    assert time.thread_time() - begun < 0.3, "it once took 1.2 s, because every character was tried again"

@@ -19,7 +19,7 @@ def asked(wire: WireClient) -> MetadataResponseTopic:
 
 
 def test_on_a_cold_start_a_topic_is_there_after_35_ms(mock_kafka_factory: Start) -> None:
-    """Kafka 4.3.1 answers UNKNOWN_TOPIC_OR_PARTITION until the topic is there, then with its leader."""
+    """Kafka 4.3.1 responds UNKNOWN_TOPIC_OR_PARTITION until the topic is there, and then with its leader."""
     broker = mock_kafka_factory(cold_start=True)
     wire, began = client(broker), broker.clock.now()
     codes = [asked(wire).error_code]

@@ -190,7 +190,7 @@ def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], li
 
 
 def shuffled(packets: list[Packet]) -> list[Packet]:
-    """Adjacent packets of one direction change places, and some packets are repeated."""
+    """Adjacent packets of one direction are swapped, and some packets are repeated."""
     random = Random(3)
     changed = list(packets)
     for at in range(4, len(changed) - 1, 3):
@@ -216,7 +216,7 @@ def test_a_capture_that_starts_in_mid_stream_shows_what_follows(
     seen = 0
     for start in range(len(packets)):
         rows, _ = rows_of(capture_of(packets[start:]))
-        found = [each[1:] for each in verdicts(rows)]  # which batches were duplicates is no longer known
+        found = [each[1:] for each in verdicts(rows)]  # it is no longer known which batches were duplicates
         assert found == [each[1:] for each in recorded[1]][len(recorded[1]) - len(found) :]
         seen += len(found)
     assert seen > 2 * len(recorded[1])

@@ -102,7 +102,9 @@ def test_e1_c1_c3_commit_abort_and_fence(broker: MockKafka, name: str) -> None:
     expected = [b"kept", b"kept too", b"of the heir"]
     assert read_committed(address) == {0: expected, 1: expected}
     stored = [record.value for record in broker.records("orders", 0) if not record.control]
-    assert stored[:4] == [b"kept", b"dropped", b"kept too", b"of the heir"], "what is aborted is stored, and not seen"
+    assert stored[:4] == [b"kept", b"dropped", b"kept too", b"of the heir"], (
+        "aborted records are stored, but no reader gets them"
+    )
 
 
 def read_committed(address: str, topic: str = "orders", partitions: int = 2) -> dict[int, list[bytes]]:

@@ -123,7 +123,7 @@ def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, ste
 
 @pytest.mark.mock_kafka(topics={"orders": 1})
 def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> None:
-    """connections.max.idle.ms is about the client's silence, and no time has passed for the client."""
+    """connections.max.idle.ms counts the client's silence, and no time has passed for the client."""
     wire = client(mock_kafka)
     wire.request(MetadataRequest(topics=[]), 9)
     mock_kafka.clock.advance(days=8)

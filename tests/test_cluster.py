@@ -807,7 +807,7 @@ def test_elect_leaders(start: Start) -> None:
     cluster.kill(1)
     assert elect(cluster, 1, ("w", 0)) == [("w", 0, "ELIGIBLE_LEADERS_NOT_AVAILABLE")]
     cluster.kafka.start_broker(2)
-    assert cluster.describe("w").leader == -1  # it was not in sync when the last leader died
+    assert cluster.describe("w").leader == -1  # the replica was not in sync when the last leader died
     assert elect(cluster, 1, ("w", 0)) == [("w", 0, "NONE")]
     assert cluster.describe("w") == Described(2, 3, [2], [], [], [1])
     cluster.kafka.start_broker(1)
@@ -885,7 +885,7 @@ def test_a_reassignment_can_take_time(start: Start) -> None:
         kafka.clock.advance(seconds=2)
     assert seen() == ({}, [3, 2], [2, 3])
     assert slow.fired == 3
-    assert cluster.end(3, "w")[:2] == ("NONE", 1), "which leads, because the first leader is dead"
+    assert cluster.end(3, "w")[:2] == ("NONE", 1), "the broker leads, because the first leader is dead"
 
 
 def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None:
@@ -927,6 +927,6 @@ def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Star
     assert (state.leader, state.leader_epoch, state.replicas, state.in_sync) == (2, 1, [1, 2, 3], [1, 2, 3])
     assert cluster.end(2, "g") == ("NONE", 2, 1)
     assert cluster.produce(2, "g", seq=2) == Told("NONE", 2, 0)
-    cluster.kafka.move_leader("g", to=3)  # it had more records, and lost them as well
+    cluster.kafka.move_leader("g", to=3)  # the replica had more records, and lost them as well
     assert dups(cluster, 3, "g", 2) == ["NONE"]
     assert cluster.kafka.partition("g").log_end_offset == 3

@@ -46,7 +46,7 @@ def outcome(function: Any, *arguments: Any) -> Any:
 
 
 def each(function: Any, arguments: Any) -> list[Any]:
-    """Everything that an iterator gives."""
+    """Returns all items of an iterator."""
     return list(function(*arguments))
 
 
@@ -85,7 +85,7 @@ def test_records_and_batches(seed: int) -> None:
             for count in (1, 2, 40, int.from_bytes(batch[57:61], "big", signed=True)):
                 call = (memoryview(batch)[HEADER_SIZE:], max(0, min(count, 10**6)))
                 assert outcome(getattr(walks, name), *call) == outcome(getattr(slow_walks, name), *call), (name, batch)
-        few = (batch, 1 << 16)  # bytes that it may unfold into
+        few = (batch, 1 << 16)  # the limit of decompressed bytes
         assert outcome(wire.may_be_compacted, *few) == outcome(slow_wire.may_be_compacted, *few), batch
         for name in ("read_header", "crc_of", "transactional_header"):
             assert outcome(getattr(wire, name), batch) == outcome(getattr(slow_wire, name), batch), (name, batch)
@@ -150,7 +150,7 @@ def test_verdicts_and_states(seed: int) -> None:
 
 
 def transcript(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], str]:
-    """All responses in a fuzzed session, and the findings. How long they took is not compared."""
+    """All responses in a fuzzed session, and the findings. Durations are not compared."""
     for limit in ("SLOW", "SLICE"):
         monkeypatch.setattr(import_module("fuzzing.world"), limit, 600.0)
     case, responses = import_module("fuzzing.cases").Case(seed), []
@@ -166,7 +166,7 @@ def transcript(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes],
 
 @pytest.mark.parametrize(
     "seed", [seed for seed in range(2000, 2020) if seed % 5 != 2]
-)  # those have directories, whose names differ
+)  # such cases have directories with different names
 def test_whole_sessions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = transcript(seed, monkeypatch)
     with pure():

@@ -1,6 +1,6 @@
 """Settings: their valid values, the source of a value, and their descriptions.
 
-The tables were recorded from Kafka 4.3.1: the messages are those of its responses to CreateTopics and AlterConfigs.
+The tables were recorded from Kafka 4.3.1: the messages come from its responses to CreateTopics and AlterConfigs.
 """
 
 from __future__ import annotations

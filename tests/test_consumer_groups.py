@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848 over the raw wire, as dialogues of requests and answers."""
+"""Consumer groups of KIP-848 over the raw wire, as dialogues of requests and responses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_first_member_gets_all_partitions(broker: InProcess) -> None:
     assert state(broker) == ("Stable", 2, 2)
     assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "it knows"
     again = one.send(2, {"orders": [0]}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
-    assert one.told(again) == {"orders": [0, 1, 2, 3]}, "a full heartbeat gets a full answer"
+    assert one.told(again) == {"orders": [0, 1, 2, 3]}, "a full heartbeat gets a full response"
 
 
 def test_partitions_move_once_they_are_given_up(broker: InProcess) -> None:
@@ -249,7 +249,7 @@ def test_a_response_may_be_lost_once(broker: InProcess) -> None:
     one.beat()
     one.beat()
     assert one.epoch == 3
-    assert one.fault(2, one.owned) == 0, "it does not know epoch 3 yet"
+    assert one.fault(2, one.owned) == 0, "the member does not know epoch 3 yet"
     assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "but not for partitions that it no longer owns"
     assert one.fault(2) == FENCED_EPOCH
 
@@ -511,7 +511,9 @@ def test_offsets_are_committed_with_the_members_epoch(broker: InProcess) -> None
     lost = next(index for index in range(4) if index not in kept["orders"])
     one.beat()
     assert one.epoch == 3
-    assert one.commit(6, partition=kept["orders"][0], epoch=2) == 0, "the member had the partition then, and still has it"
+    assert one.commit(6, partition=kept["orders"][0], epoch=2) == 0, (
+        "the member had the partition at that epoch, and still has it"
+    )
     assert one.commit(6, partition=lost, epoch=2) == STALE_EPOCH
     assert one.commit(6, partition=kept["orders"][0], epoch=1) == STALE_EPOCH
 
@@ -577,7 +579,7 @@ def test_consumer_groups_survive_a_restart(broker: InProcess) -> None:
     one.beat()
     assert two.beat() is not None
     broker.clock.advance(seconds=46)
-    assert one.fault(3) == UNKNOWN_MEMBER, "its session went on from the start"
+    assert one.fault(3) == UNKNOWN_MEMBER, "its session has run since the start"
 
 
 def test_offsets_of_a_consumer_group_expire(broker: InProcess) -> None:
@@ -618,7 +620,7 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: InProcess) -> Non
     old.join()
     assert old.assign() == 0
     assert len(old.owned["orders"]) == 2
-    assert old.heartbeat() == REBALANCE, "it is to join again and say that it gave up the rest"
+    assert old.heartbeat() == REBALANCE, "it must join again to confirm that it gave up the rest"
     old.join()
     assert old.assign() == 0
     assert old.heartbeat() == 0
@@ -638,7 +640,7 @@ def test_a_member_that_is_refused_leaves_a_classic_group_as_it_is(broker: InProc
     assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_regex="(") == 128
     for _ in range(2):
         broker.clock.advance(seconds=30)
-        assert old.heartbeat() == 0, "no session of the group that it did not become has ended"
+        assert old.heartbeat() == 0, "no session of the abandoned classic group has ended"
 
 
 def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: InProcess) -> None:
@@ -651,7 +653,7 @@ def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: I
     assert new.fault(new.epoch) == 0, "it is still a member"
     broker.clock.advance(minutes=2)
     assert new.fault(new.epoch) == UNKNOWN_MEMBER
-    assert describe(broker).group_state == "Empty", "the classic members expired first, and then it could go"
+    assert describe(broker).group_state == "Empty", "the group could be deleted once the classic members had expired"
 
 
 def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: InProcess) -> None:

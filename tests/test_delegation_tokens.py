@@ -1,4 +1,6 @@
-"""Delegation tokens (KIP-48), and random dialogues about them, logins and ACLs, as a real Kafka was recorded to answer."""
+"""Delegation tokens (KIP-48), and random dialogues about them, logins and ACLs, compared with a real Kafka's recorded
+responses.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def broker(**options: Any) -> MockKafka:
 
 
 def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> tuple[Connection, Any]:
-    """A connection that tried to log in by a token, and the last response."""
+    """Tries to log in by a token. Returns the connection and the last response."""
     connection = Connection(address_of(kafka.bootstrap_servers), 10)
     connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     dialogue = tokens(mechanism, token.token_id, b64encode(bytes(token.hmac)).decode(), ",tokenauth=true")

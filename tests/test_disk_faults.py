@@ -76,8 +76,9 @@ class Client:
             self.broker = Broker(self.place, self.sync, self.now)
 
     def ask(self, request: Any, version: int, code_of: Callable[[Any], int], *, also: tuple[int, ...] = ()) -> Any:
-        """Ask until it is done. Returns the response, or None if it gave up. An error code in `also` means that an earlier
-        attempt took effect."""
+        """Send the request until it succeeds. Returns the response, or None if the client gave up. An error code in `also`
+        means that an earlier attempt took effect.
+        """
         assert self.broker is not None
         for _ in range(8):
             response = self.broker.ask(request, version)

@@ -118,8 +118,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def container(image: Path) -> Iterator[tuple[Path, list[tuple[str, int]], str]]:
-    """The image's entry point with the compose file's command, on loopback and any free ports; where it listens, and
-    where its control is.
+    """The image's entry point with the compose file's command, on loopback and any free ports; Returns the addresses of its
+    listener and of its control.
     """
     command = [*json.loads(instruction("ENTRYPOINT")), *service()["command"]]
     assert command[0] == "wirebroker"

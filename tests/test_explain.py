@@ -86,7 +86,7 @@ def staged() -> Iterator[Callable[..., Stage]]:
 
 
 def log_in(proxy: ProxyKafka, user: str, password: str, mechanism: str = "PLAIN") -> Connection:
-    """A connection that has sent its login, perhaps in vain."""
+    """Returns a connection that has sent its login, which may have failed."""
     connection = Connection(address_of(proxy.bootstrap_servers), 5)
     connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     dialogue = tokens(mechanism, user, password)

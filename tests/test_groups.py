@@ -1,4 +1,4 @@
-"""Classic groups over the raw wire, as dialogues of requests and answers."""
+"""Classic groups over the raw wire, as dialogues of requests and responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of TLS handshakes: those that stall and a certificate that expires by the broker's clock."""
+"""Faults of TLS handshakes: stalls, and a certificate that expires by the broker's clock."""
 
 from __future__ import annotations
 

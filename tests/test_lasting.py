@@ -20,7 +20,7 @@ from wirebroker.common.lasting import LastingFile, Rotation
 
 
 class Disk:
-    """A disk with room for so many bytes. It takes a part of what does not fit, as disks do."""
+    """A disk with room for this number of bytes. It takes a part of a write that does not fit, as disks do."""
 
     def __init__(self, room: int) -> None:
         self.room = room

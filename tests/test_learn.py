@@ -201,7 +201,7 @@ def answers_of_versions(kafka: MockKafka) -> dict[str, tuple[int, int]]:
     return {api_name(each.api_key): (each.min_version, each.max_version) for each in response.api_keys}
 
 
-# What may not be read
+# Sections that the user may not read
 
 
 def test_it_says_what_it_was_not_allowed_to_read(secured: MockKafka, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -445,7 +445,7 @@ def _silent(connection: socket.socket) -> None:
 
 
 def _drip(connection: socket.socket) -> None:
-    """Send a byte every now and then, so that the client never waits for long."""
+    """Send a byte every now and then, so that the client never waits long for a byte."""
     with suppress(OSError):
         for each in b"\0\0\1\0" + bytes(100):
             connection.sendall(bytes([each]))

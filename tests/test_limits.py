@@ -25,7 +25,7 @@ ASK = encode_request(1, "x", plain("ApiVersions"), 0)
 def serving(
     request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka], kafka_proxy: Callable[..., ProxyKafka]
 ) -> Serving:
-    """Starts what has these limits, and returns it and the broker that has the records."""
+    """Starts a broker or a proxy with these limits. Returns it, and the broker that has the records."""
 
     def start(**configs: str) -> tuple[MockKafka | ProxyKafka, MockKafka]:
         named = {name.replace("_", "."): value for name, value in configs.items()}

@@ -68,7 +68,7 @@ class Events:
         return dict(zip(self._columns[row[0]], row[1:], strict=True))
 
     def rows(self, count: int) -> list[dict[str, Any]]:
-        """The next rows, at least so many."""
+        """The next rows, at least this many."""
         found: list[dict[str, Any]] = []
         while len(found) < count:
             name, data, _ = self.next()

@@ -67,7 +67,7 @@ def is_wrong(said: ConsoleMessage) -> bool:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page on which no script may fail, and whose policy must not refuse anything."""
+    """A page on which no script may fail, and whose content policy must refuse nothing."""
     page = browser.new_page(viewport={"width": 1300, "height": 750})
     page.set_default_timeout(WITHIN_MS)
     wrong: list[str] = []

@@ -41,7 +41,7 @@ def batches(log: Any) -> list[bytes]:
 
 
 class Writer:
-    """Writes the same to several partitions: plain batches and transactions of several producers."""
+    """Writes the same batches to several partitions: plain batches and transactions of several producers."""
 
     def __init__(self, seed: int, *partitions: Partition, aborts: bool = True) -> None:
         self.aborts = aborts

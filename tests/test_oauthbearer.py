@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER: tokens that a recorded real Kafka accepts or refuses, and where keys come from."""
+"""SASL OAUTHBEARER: tokens that a recorded real Kafka accepts or refuses, and the sources of keys."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_refused_token_is_one_line_without_the_token(broker: MockKafka, caplog
     assert token not in caplog.text
 
 
-# Where keys come from
+# Sources of keys
 
 
 def test_a_changed_file_counts_from_the_next_login_on(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /warm": MockKafka.warm,
     "POST /snapshots": MockKafka.snapshot,
     "POST /snapshots/{snapshot}/restore": MockKafka.restore,
-    "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # Python deletes it when nobody holds it
+    "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # Python deletes it when the last reference is gone
 }
 """The method for each endpoint."""
 ONLY_HTTP = {

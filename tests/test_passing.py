@@ -50,7 +50,7 @@ def plain_response(api: str, **fields: Any) -> Any:
 
 
 def seen(states: dict[str, Any], *unknown: str) -> dict[str, Any]:
-    """The states as plain objects, without what brokers and proxies know differently."""
+    """The states as plain objects, without the parts that a broker and a proxy know differently."""
     plain = {name: msgspec.to_builtins(state) for name, state in states.items()}
     for state in plain.values():
         for name in ("started", "updated", "client_id", "client_host", *unknown):

@@ -1,4 +1,4 @@
-"""Pictures of a trace: what is drawn from few rows, what strangers' names become, and how long very many rows take."""
+"""Pictures of a trace: drawings of few rows, hostile names, and the time for very many rows."""
 
 from __future__ import annotations
 

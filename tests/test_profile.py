@@ -141,7 +141,7 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
 
 
 def outcome(rule: str, rules: Rules) -> Any:
-    """All answers that a producer gets in this rule's dialogue."""
+    """All responses that a producer gets in this rule's dialogue."""
     if rule == "release":
         engine = Engine(NOW, random.Random(5).randbytes, rules=rules)
         return engine.cluster.brokers[1].versions, engine.configs.release.features

@@ -75,7 +75,7 @@ def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> Non
 
 
 def test_every_mutant_is_a_rule_of_the_broker() -> None:
-    """A text that the broker no longer has breaks nothing, and nobody would notice."""
+    """A patch for a text that the broker no longer has would fail silently."""
     script = [sys.executable, ROOT / "scripts" / "mutants", "--check"]
     assert subprocess.run(script, capture_output=True, text=True, check=False).stdout == ""
 

@@ -442,7 +442,7 @@ def test_tls_towards_clients_and_towards_brokers(upstream: MockKafka) -> None:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> trustme.CA:
-    """An authority, and a server's certificate of it."""
+    """Makes an authority, and a server's certificate that it signed."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
@@ -450,7 +450,7 @@ def authority(tmp_path: Path) -> trustme.CA:
 
 
 def towards_clients(folder: Path, *flags: str) -> ssl.SSLContext:
-    """TLS towards clients as these flags ask for it."""
+    """Returns the TLS towards clients that these flags request."""
     flags = ("--tls-cert", str(folder / "server.pem"), *flags)
     context = client_tls(build_parser().parse_args(["proxy", "--upstream", "127.0.0.1:1", *flags]))
     assert context is not None

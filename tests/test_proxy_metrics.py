@@ -1,4 +1,4 @@
-"""Metrics of what passes a proxy, in Prometheus' text format."""
+"""A proxy's metrics of passing exchanges, in Prometheus' text format."""
 
 from __future__ import annotations
 

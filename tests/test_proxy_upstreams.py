@@ -1,6 +1,4 @@
-"""The cluster of a proxy: several addresses, of which the proxy uses the first reachable address, and client settings from a
-file.
-"""
+"""The cluster of a proxy: several addresses (the proxy uses the first reachable address), and client settings from a file."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ settings = stores_of_java
 
 @pytest.fixture
 def nobody() -> str:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         return "127.0.0.1:{}".format(*free.getsockname()[1:])
 
@@ -48,7 +46,7 @@ def test_clients_get_the_first_broker_that_can_be_reached(nobody: str, caplog: p
             tried = [text for text in caplog.messages if "cannot be reached" in text]
             assert tried == [f"the broker at {nobody} cannot be reached: Connection refused; the proxy uses {one}"]
             kafka.kill_broker(1)
-            with suppress(ConnectionClosed):  # its port still takes connections, as that of a container does
+            with suppress(ConnectionClosed):  # its port still accepts connections, as a container's port does
                 client(proxy).request(MetadataRequest(topics=None), 12)
             assert [each.node_id for each in client(proxy).request(MetadataRequest(topics=None), 12).brokers] == [2]
             rows = proxy.trace.where("api=Metadata")

@@ -285,7 +285,7 @@ SAID = [
 
 
 def test_an_error_is_shown_at_the_line_of_the_caller(pytester: pytest.Pytester) -> None:
-    """With a sentence, and without a line of wirebroker's own code."""
+    """The error is a sentence, and shows no line of wirebroker's own code."""
     pytester.makepyfile(test_wrong=WRONG)
     result = pytester.runpytest_inprocess("--color=no")
     result.assert_outcomes(failed=9, errors=4)

@@ -77,7 +77,7 @@ def test_only_an_in_sync_replica_with_the_offset_is_named(kafka: MockKafka) -> N
     kafka.produce("orders", value=b"a sixth")
     assert fetched(kafka, asked(offset=5)) == (0, 2, False), "it has more records"
     kafka.kill_broker(2)
-    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "it has exactly this offset next"
+    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "this offset is exactly its next offset"
     assert fetched(kafka, asked(offset=6)) == (0, -1, False)
     kafka.clock.advance(minutes=1)
     assert fetched(kafka, asked(offset=5)) == (0, -1, True), "it is not in sync any more"

@@ -1,8 +1,8 @@
-"""The checks of a batch before its sequence (A17), row by row as Kafka 4.3.1 answered.
+"""The checks of a batch before its sequence (A17), row by row as Kafka 4.3.1 responds.
 
 The rows of `ANSWERS` were sent to a broker of Kafka 4.3.1 over the raw wire. They have its responses, and the form in which it
-stored an accepted batch. Three rows turn on a single millisecond, which a broker with a running clock cannot show, and a
-transactional batch was not sent; those follow from its LogValidator.
+stored an accepted batch. Three rows depend on a single millisecond, which a broker with a running clock cannot show, and a
+transactional batch was not sent. These rows follow from Kafka's LogValidator.
 """
 
 from __future__ import annotations
@@ -446,7 +446,7 @@ def test_a17_the_trace_names_the_corrupt_part() -> None:
     assert found.message == "Record size 10 is less than the minimum record overhead (14)"
 
 
-# How it is done
+# The implementation
 
 
 @CODECS
@@ -623,7 +623,7 @@ def test_a17_random_bytes_are_refused(raw: bytes, policy: RecordPolicy, full: bo
 @settings(max_examples=200)
 @given(st.integers(0, 8 * 200), st.sampled_from(range(5)))
 def test_a17_a_flipped_bit_is_noticed(bit: int, codec: int) -> None:
-    """Anywhere but in the leader epoch, which is the broker's to write and not covered by the CRC."""
+    """Anywhere except in the leader epoch, which the broker writes and the CRC does not cover."""
     made = bytearray(batch((0, 0, 0), size=40, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
     bit %= 8 * len(made)
     made[bit // 8] ^= 1 << bit % 8

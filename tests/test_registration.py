@@ -168,7 +168,7 @@ def created_by_asking(kafka: MockKafka) -> int:
 
 
 def test_a_topic_with_too_many_replicas_is_not_created_by_asking_for_it() -> None:
-    """A real broker answers so each time, with default.replication.factor=2 and no other broker."""
+    """A real broker responds so each time, with default.replication.factor=2 and no other broker."""
     with MockKafka(configs={"default.replication.factor": 2}) as kafka:
         assert [created_by_asking(kafka) for _ in range(3)] == [3, 3, 3]
         assert not kafka.topics()

@@ -1,4 +1,4 @@
-"""What a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` try what they build."""
+"""The files that a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` try the files that they build."""
 
 from __future__ import annotations
 

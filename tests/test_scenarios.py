@@ -1,4 +1,4 @@
-"""The named scenarios: their files, how what happens is counted, the command, and each of them with one client.
+"""The named scenarios: their files, the counts of their outcomes, the command, and each scenario with one client.
 
 The clients take turns, so that the suite stays quick; `scripts/client-table` lets every client meet every scenario.
 """

@@ -435,7 +435,7 @@ def unwritten(log: Writer) -> None:
 
 
 def zeros(log: Writer) -> None:
-    """Unused preallocated space. It is only at the very end, and correct."""
+    """Unused preallocated space. Such a tail occurs only at the very end, and is not a fault."""
     begin = log.segments[-1][1] if log.segments else 0
     log.pieces.append(bytes(-sum(map(len, log.pieces[begin:])) % (1 << 20)))
 

@@ -126,7 +126,7 @@ def test_each_row_and_each_record_is_in_one_pair(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("rows", "records", "expected"),
     [
-        ([1, 2, 3], [4, 5, 6], [(1, 4), (2, 5), (3, 6)]),  # as many: in order
+        ([1, 2, 3], [4, 5, 6], [(1, 4), (2, 5), (3, 6)]),  # equal numbers: matched in order
         ([10, 20, 30], [11, 31], [(10, 11), (20, None), (30, 31)]),  # the latest row before it
         ([10], [9, 11], [(None, 11), (10, 9)]),  # the clocks differ
         ([10, 20], [], [(10, None), (20, None)]),

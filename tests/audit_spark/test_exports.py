@@ -1,4 +1,4 @@
-"""The findings for other programs, and the policies that decide which of them fail an audit. No Spark here."""
+"""The findings for other programs, and the policies that decide which findings fail an audit. No Spark here."""
 
 from __future__ import annotations
 

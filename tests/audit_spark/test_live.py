@@ -1,4 +1,4 @@
-"""The live form of the audit: findings while traffic runs, across stops and starts."""
+"""The live audit: it reports findings while traffic runs, across stops and starts."""
 
 from __future__ import annotations
 

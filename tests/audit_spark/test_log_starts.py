@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LogStart = tuple[str, int, int]
 LOG_STARTS = StructType([schema.BOUNDS[name] for name in ("topic", "partition", "log_start")])
 UNREADABLE = (bad_length, bad_magic, cut)
-"""After a stop, the expected offset at such bytes is unknown, so a stream has another sentence for this damage."""
+"""After a stop, the expected offset at damaged bytes is unknown, so a stream has another sentence for this damage."""
 AT_ONCE = 8
 
 

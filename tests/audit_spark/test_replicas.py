@@ -110,7 +110,7 @@ def test_the_folder_of_a_deleted_topic_is_not_read_where_its_name_was_used_again
     shutil.rmtree(tmp_path / "node-2" / "orders-0")
     with pytest.raises(NotALogDirectory, match="belongs to a deleted topic of this name"):
         read_directory(tmp_path)
-    assert find_partitions(tmp_path / "node-1" / "orders-0"), "a folder that is named is read"
+    assert find_partitions(tmp_path / "node-1" / "orders-0"), "a folder that the user names is read"
 
 
 def test_without_metadata_the_topic_whose_last_record_is_newer_is_read(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_folders_that_kafka_sets_aside_are_named(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end is found from the offset index, even if the index is mostly empty, and without an index from headers alone."""
+    """The offset index leads to the end of the log, even if it is mostly empty. Without an index, the headers alone do."""
     writer = log(400)
     folder = save(writer, tmp_path / "node-1")
     places = [0, *accumulate(map(len, writer.pieces))]
@@ -167,9 +167,9 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
 def kafka_4_3_1(tmp_path: Path) -> Path:
     """The log directories of three nodes of Kafka 4.3.1 with replication.factor=2 (large indexes are cut).
 
-    `unclean-0`: 50 records; node 2 stops; 100 more records, which node 1 alone commits; node 1 dies for good, node 2 becomes
-    leader, 20 records. `again-0`: 50 records on nodes 1 and 2, deleted and created again on 2 and 3 while node 1 was dead, 20
-    records. `fine-0`: 70 records on nodes 3 and 2. Nodes 2 and 3 were killed in the end.
+    `unclean-0`: 50 records; node 2 stops; node 1 alone commits 100 more records and dies for good; node 2 becomes leader; 20
+    records. `again-0`: 50 records on nodes 1 and 2, deleted and created again on 2 and 3 while node 1 was dead, 20 records.
+    `fine-0`: 70 records on nodes 3 and 2. Nodes 2 and 3 were killed in the end.
     """
     with tarfile.open(Path(__file__).parents[1] / "data" / "replicas-kafka-4.3.1.tar.xz") as file:
         file.extractall(tmp_path / "real", filter="data")
@@ -298,7 +298,7 @@ def test_what_an_unclean_election_lost_was_below_the_old_leaders_high_watermark(
         new.data(7, count=10, values=[b"later %d" % number] * 10)
     save(new, tmp_path / "node-2", epochs="0 0,1 50", high_watermark=80)
     (found,) = compared(tmp_path)
-    assert short([found]) == [("replica_divergence", "certain", 50, 119)], "what is beyond 120 was never committed"
+    assert short([found]) == [("replica_divergence", "certain", 50, 119)], "records beyond offset 120 were never committed"
     assert "not in the cluster any more" in found.explanation
 
 

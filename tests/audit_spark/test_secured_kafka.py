@@ -1,4 +1,4 @@
-"""A real Kafka with TLS and SASL, reached as `--command-config` says. Needs java and Kafka's jars, but not Spark."""
+"""Reaches a real Kafka with TLS and SASL by `--command-config`. Needs java and Kafka's jars, but not Spark."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def test_what_retention_and_the_cleaner_do_not_write_down(tmp_path: Path) -> Non
     checkpoint.write_text("")
     (found,) = find_partitions(tmp_path)
     assert found.cleaned_until == -1
-    assert read_directory(tmp_path)[1:] == ([], []), "Kafka leaves the file empty until it has something to record"
+    assert read_directory(tmp_path)[1:] == ([], []), "Kafka leaves the file empty until it has an entry"
 
 
 @pytest.mark.parametrize("content", ["0\n2\norders 0 5\n", "0\n1\norders 0\n", "0\nmany\n"])

@@ -73,7 +73,7 @@ def listens(port: int) -> bool:
 
 
 def copied(logs: Path, address: str) -> Path:
-    """The same directory in the store."""
+    """A copy of the directory in the store."""
     there = place(address)
     assert isinstance(there, RemotePath)
     system, path = remote._system(there)

@@ -32,7 +32,7 @@ def packages(folder: Path) -> Path:
 
 
 def foreign_python(folder: Path) -> Path:
-    """A Python with the libraries but without our packages, because a path file in a path file's folder is ignored."""
+    """A Python with the libraries but without our packages: path files in a folder that another path file names are ignored."""
     venv.create(folder, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")

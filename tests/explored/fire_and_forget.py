@@ -1,4 +1,4 @@
-"""Sends six records with acks=1 and never looks at their results; "once" tries each of them once more."""
+"""Sends six records with acks=1 and never looks at their results; "once" sends each record once more."""
 
 import os
 import sys

@@ -37,7 +37,7 @@ def process_first() -> None:
 
 
 def commit_first() -> None:
-    """Commit, then send, and look at no result."""
+    """Commit, then send, and ignore the results."""
     producer = Producer({**where, **quick, "retries": 0})
     for _ in range(4):
         message = consumer.poll(10)

@@ -1,4 +1,4 @@
-"""Sends six records, retries, looks at every result, and has forgotten idempotence; or has it, as "idempotent" says."""
+"""Sends six records, retries, and looks at every result, but without idempotence; "idempotent" switches it on."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Sends an order, after a failure with a second producer, whose result it ignores."""
+"""Sends an order. After a failure it sends the order with a second producer, and ignores the result."""
 
 import os
 

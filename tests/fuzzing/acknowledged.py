@@ -66,7 +66,7 @@ class Acknowledged:
                 offset += header.last_offset_delta + 1
 
     def check(self, topic_id: bytes, index: int, log: Log) -> None:
-        """Every acknowledged batch of this partition is at its offset. Raises Finding."""
+        """Check that every acknowledged batch of this partition is at its offset. Raises Finding."""
         for offset, batch in self._batches.get((topic_id, index), {}).items():
             if offset >= max(log.start, log.cleaned_to):  # otherwise it may have been deleted or compacted
                 self._compare(f"{log.name} at {offset}", batch, log.batches.get(offset))

@@ -18,7 +18,7 @@ from fuzzing.script import Finding, Script, minimise
 from fuzzing.served import ServedCase
 
 MINIMISING = 20.0
-"""How many seconds may be spent on reducing a finding."""
+"""The number of seconds that may be spent on reducing a finding."""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ LARGEST = 4 << 20
 
 
 def setting_of(seed: int) -> Setting:
-    """Which broker the seed is played to: every fifth has a directory, every seventh is a cluster, and so on."""
+    """Returns the broker for a seed: every fifth broker has a directory, every seventh is a cluster, and so on."""
     traces = {1: "verdicts", 4: "changes", 7: "all"}
     return Setting(
         seed=seed, brokers=3 if seed % 7 == 3 else 1, data=seed % 5 == 2, trace=traces.get(seed % 11, "off"),
@@ -149,7 +149,7 @@ class Case:
                     producer.sequences[where] = (producer.sequences.get(where, 0) + count) % 2**31
 
     def _good_client(self) -> None:
-        """Requests everything that the other clients may have damaged; each request must get a response."""
+        """Sends requests for everything that the other clients may have damaged. Each request must get a response."""
         for number in range(self.world.setting.brokers):
             self._do(Step("start broker", number))
         for name in LASTING:
@@ -168,7 +168,7 @@ class Case:
 
 
 def replay(script: Script, in_the_end: bool = True) -> Finding | None:
-    """Play a script again. Returns what is found."""
+    """Play a script again. Returns the finding, or None."""
     world = World(script.setting)
     try:
         for step in script.steps:

@@ -79,7 +79,7 @@ class ControlFuzz:
         return [each for each in found if each.path != "/events"]
 
     def run(self, operation: Any, number: int, examples: int) -> None:
-        """How often one operation is called. Raises Unfit, or the error of schemathesis."""
+        """The number of calls of one operation. Raises Unfit, or the error of schemathesis."""
         modes = st.one_of(
             [operation.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)]
         )
@@ -136,7 +136,7 @@ def _is_long(timeout: Any) -> bool:
 
 
 def each_operation(number: int, examples: int, tell: Callable[[str, BaseException | None], None]) -> int:
-    """Call every operation this often, and report the findings. How many calls it took."""
+    """Call every operation this often, and report the findings. The number of calls."""
     fuzz = ControlFuzz()
     try:
         for operation in fuzz.operations():

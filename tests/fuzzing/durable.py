@@ -22,7 +22,7 @@ TOPIC, DYNAMIC_TOPIC = 2, 1
 
 
 def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
-    """Topics with ids, partitions and settings, committed offsets, and transactions, all by name."""
+    """Topics with ids, partitions and settings; committed offsets; and transactions; all by name."""
     known: dict[str, Any] = {}
     for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
         known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))

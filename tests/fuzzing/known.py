@@ -10,7 +10,7 @@ from typing import Any
 from kafkawire.declare import Message, Struct
 
 REMEMBERED = 12
-"""How many values of each kind are kept; the oldest value is forgotten first."""
+"""The number of values of each kind that are kept. The oldest value is forgotten first."""
 
 KINDS = {
     "topic_id": "topic_id", "member_id": "member_id", "leader": "member_id", "generation_id": "generation",
@@ -44,7 +44,7 @@ class Producer:
 
 
 class Known:
-    """Pools of values by kind. The same seed and answers give the same choices."""
+    """Pools of values by kind. The same seed and responses give the same choices."""
 
     def __init__(self, random: Random, topics: tuple[str, ...]) -> None:
         self.random = random

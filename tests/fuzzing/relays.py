@@ -1,4 +1,4 @@
-"""A proxy's relay between made-up clients and brokers: requests and answers of every API, some changed, in any pieces.
+"""A proxy's relay between made-up clients and brokers: requests and responses of every API, some changed, in any pieces.
 
 Nothing may be raised out of the relay. The broker gets the client's bytes, unchanged and in order. The client gets the
 broker's responses in order. Only responses with addresses differ, and these name no broker. A connection closes with a
@@ -63,7 +63,7 @@ class Link:
         self.answered, self.received = bytearray(), bytearray()
         self.unsent, self.unanswered = bytearray(), bytearray()
         self.read = 0
-        """How many of the forwarded bytes the broker has read."""
+        """The number of forwarded bytes that the broker has read."""
         self.asked: deque[tuple[int, int]] = deque()
         """API and version of each response, in order."""
         self.closed: str | None = None
@@ -89,7 +89,7 @@ class RelayCase:
         self.slowest, self.slowest_request = 0.0, ""
 
     def run(self) -> Outcome:
-        """Play it. Returns what is found."""
+        """Play it. Returns the finding, or None."""
         finding = None
         try:
             for _ in range(self.steps):
@@ -126,7 +126,7 @@ class RelayCase:
             self._over(link)
 
     def _settle(self) -> None:
-        """Delivers all bytes that are under way, and checks that none are missing."""
+        """Delivers all bytes in flight, and checks that no byte is missing."""
         for _ in range(200):
             before = [(len(link.forwarded), len(link.received), link.closed) for link in self.open]
             for link in list(self.open):
@@ -310,7 +310,7 @@ class RelayCase:
         try:
             (before, mine), (after, sent) = (decode_response(each[4:], key, version) for each in (answered, received))
         except ProtocolError as damage:
-            raise Finding(f"an answer cannot be read: {what}", str(damage)) from damage
+            raise Finding(f"a response cannot be read: {what}", str(damage)) from damage
         if before != after:
             raise Finding(f"the proxy changed the correlation id of a response: {what}", "")
         for node in [sent, *(node for name in NODES for node in getattr(sent, name, ()))]:
@@ -329,7 +329,7 @@ def _first(data: bytearray) -> bytes | None:
 
 
 def _passes(frame: bytes) -> bool:
-    """Whether a broker would answer this request."""
+    """Whether a broker would respond to this request."""
     return len(frame) >= 8 and _decoded(frame) is not None
 
 

@@ -73,9 +73,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "resource_pattern_type": (3, 4), "cluster_id": ("x",), "replica_epoch": (-1, 0),
 }  # fmt: skip
 FITTING = 0.8
-"""How often the fields of a request are made consistent before some of them are changed."""
+"""The probability that the fields of a request are made consistent before some fields are changed."""
 LONGEST_REPEAT = 3000
-"""How often an element may be repeated by a mutation."""
+"""The number of times that a mutation may repeat an element."""
 MOST_SLOTS = 100_000
 """The most fields of a request after a mutation: a repeated element may contain repeated elements."""
 MOST_BYTES = 32 << 20
@@ -119,7 +119,7 @@ class Author:
             try:
                 return Made(message, spoil_utf8(self.random, encode(message, version)), self._producer)
             except EncodeError:
-                continue  # a value that this version has no room for
+                continue  # a value that this version cannot carry
         return Made(request_class(key)(), encode(request_class(key)(), version), None)
 
     # Well-formed

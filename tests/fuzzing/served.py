@@ -45,11 +45,11 @@ TOO_LONG = 0.1
 SHARE = 0.6
 """A wait counts only if the server used the processor for most of that time, because on a busy machine everything waits."""
 MOST_GROWTH = 400 << 20
-"""How many bytes the server may grow in one case, which sends a few MB."""
+"""The number of bytes by which the server may grow in one case, which sends a few MB."""
 RESPONSE_WITHIN = 5.0
 PIPELINED = 40
 UNREAD = 4 << 20
-"""Bytes that a client which never reads sends at most."""
+"""The most bytes that a client sends if it never reads."""
 GONE = (OSError,)
 SHARED = "good"
 """The topic of the good connection."""
@@ -85,7 +85,7 @@ class Server:
         return self._errors.read_text(errors="replace")
 
     def cpu(self) -> float:
-        """Seconds that it was on the processor."""
+        """The seconds of processor time that the server has used."""
         times = self.measured.cpu_times()
         return float(times.user + times.system)
 
@@ -132,7 +132,7 @@ class GoodConnection(threading.Thread):
             wire.close()
 
     def end(self) -> None:
-        """Stop asking. Raises Finding if it waited too long, or was not answered."""
+        """Stop asking. Raises Finding if it waited too long, or got no response."""
         self._over.set()
         self.join(70)
         if self.failed:
@@ -177,7 +177,7 @@ class ServedCase:
     """One server and its clients. Every third seed has a directory, and the broker is killed and started in between."""
 
     def __init__(self, seed: int, apis: tuple[str, ...] = (), requests: int = 300, patience: float = TOO_LONG) -> None:
-        """`patience` is how many seconds the good connection may wait."""
+        """The good connection may wait for `patience` seconds."""
         self.random = Random(f"served-{seed}")
         self._apis, self._count, self._patience = apis, requests, patience
         self._data = seed % 3 == 0
@@ -388,6 +388,6 @@ def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[b
 
 
 def list_offset(wire: WireClient, topic: str, index: int, timestamp: int) -> int:
-    """The offset that ListOffsets answers."""
+    """Returns the offset in the response to ListOffsets."""
     response = wire.request(list_offsets(timestamp, topic=topic, partition=index), 7)
     return int(only(response).offset)

@@ -44,11 +44,11 @@ SLICE = 0.25
 SLOW = 5.0
 """Seconds of CPU for one request that is handled at once."""
 SLICES, ALL_SLICES = 2, 1_000_000
-"""How many slices run between two steps: more than exist."""
+"""The number of slices between two steps: more than there are."""
 HANG = 20.0
 """Seconds of CPU after which a request is cut off."""
 MOST_MEMORY = 512 << 20
-"""How many bytes the process may grow above its previous peak during one request."""
+"""The number of bytes by which one request may raise the process's peak memory."""
 LARGEST_RESPONSE = 130 << 20
 """The most bytes of a response; the broker's own limit is a little lower."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
@@ -61,8 +61,9 @@ JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares the state before and after a restart."""
 LONGEST_WAIT = 2**31
-"""The longest wait that a request may ask for, in ms. A case lets this much time pass only for such a request, because many
-timers fall due."""
+"""The longest wait that a request may ask for, in ms. A case lets so long a time pass only for such a request, because many
+timers fall due.
+"""
 
 
 class Hang(BaseException):
@@ -113,7 +114,7 @@ class World:
         self.links: dict[int, Link] = {}
         self.acknowledged = Acknowledged()
         self.joins: Counter[tuple[str, str]] = Counter()
-        """How often a member of a group has asked to join."""
+        """The number of times that a member of a group has sent a JoinGroup."""
         self.slowest = 0.0
         self.slowest_request = ""
         self.requests = self.responses = 0
@@ -334,7 +335,7 @@ class World:
             raise Finding(f"no response: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
 
     def _kill(self) -> None:
-        """Acknowledged records are there after kill −9."""
+        """Check that acknowledged records are there after kill −9."""
         before = self._durable()
         self.do(Step("restart", mode="kill"))
         self.check_log()
@@ -365,12 +366,12 @@ class World:
     def _replaced(self, asked: Asked) -> bool:
         """Whether a later JoinGroup of the same member over another connection may have replaced this JoinGroup.
 
-        Kafka forgets the first then, and never answers it (ClassicGroup.updateMember).
+        Then Kafka forgets the first JoinGroup, and never responds to it (ClassicGroup.updateMember).
         """
         return asked.member is not None and self.joins[asked.member] > 1
 
     def check_log(self) -> None:
-        """Everything acknowledged is in the log, and offsets are dense."""
+        """Check that everything acknowledged is in the log, and that offsets are dense."""
         self._guarded("reading the log", self._check_log, limit=HANG)
 
     def _check_log(self) -> None:

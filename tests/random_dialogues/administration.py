@@ -27,7 +27,7 @@ FEATURES = {
 LOGGERS = ["org.apache.kafka", "kafka", "kafka.log.LogCleaner", "kafka.coordinator.transaction.TransactionCoordinator"]
 LOGGED = ["INFO", "WARN", "ERROR", "FATAL", "OFF", "warn", "loud", ""]
 NAMES = {GROUP_RESOURCE: {"@g": 5, "@h": 3, "": 0.3}, TOPIC: {"@t": 3, "@u": 2, "@no": 1}, BROKER: {"1": 3, "9": 1, "x": 1}}
-"""Resources by their types, with how often they are chosen."""
+"""Resources by their types, with the weights of the choice."""
 GROUP_VALUES = VALUES[GROUP_RESOURCE]
 
 

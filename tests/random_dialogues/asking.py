@@ -9,9 +9,9 @@ from random_dialogues.replay import Ask, Head, Responses
 
 
 class Asking:
-    """One dialogue; each request depends on the first broker's earlier answers.
+    """One dialogue; each request depends on the first broker's earlier responses.
 
-    A subclass takes note of a response in a method `_heard_<Api>(ask, answer)`.
+    A subclass notes a response in its method `_heard_<Api>(ask, answer)`.
     """
 
     blocking: ClassVar[frozenset[str]] = frozenset()

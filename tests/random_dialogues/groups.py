@@ -18,7 +18,7 @@ LONG_METADATA = "x" * 5000
 
 
 class Groups(Asking):
-    """One dialogue; each request depends on the first broker's earlier answers."""
+    """One dialogue; each request depends on the first broker's earlier responses."""
 
     blocking = frozenset({"JoinGroup", "SyncGroup"})
 

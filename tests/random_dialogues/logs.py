@@ -42,7 +42,7 @@ class Session:
 
 
 class Logs(Asking):
-    """One dialogue; each request depends on the first broker's earlier answers."""
+    """One dialogue; each request depends on the first broker's earlier responses."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("logs", seed, ["t", "c", "z", "n"], configs=CONFIGS))

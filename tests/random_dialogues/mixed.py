@@ -48,7 +48,7 @@ NAMES = {GROUP_RESOURCE: {"@a": 5, "@b": 3, "@c": 2, "": 0.3}, METRICS_RESOURCE:
 
 
 class Mixed(Asking):
-    """One dialogue; each request depends on the first broker's earlier answers."""
+    """One dialogue; each request depends on the first broker's earlier responses."""
 
     pause = 0.08
 
@@ -66,7 +66,7 @@ class Mixed(Asking):
         return replace(self._pick(weights)(free), connection=free[0])
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Note the first broker's answers."""
+        """Note the first broker's responses."""
         self._shares.learn(ask, responses)
 
     def _kind(self) -> int:

@@ -46,14 +46,14 @@ class Subject(Protocol):
         """The next request, on one of these connections."""
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Note the first broker's answers."""
+        """Note the first broker's responses."""
 
     def fence(self, ask: Ask) -> Ask | None:
         """Returns a request to which Kafka responds only after all consequences of this request."""
 
 
 class OfRelease:
-    """A subject that asks only in versions that a release announces, about topics without settings that it does not have."""
+    """A subject whose requests have only versions and topic settings that a release has."""
 
     def __init__(self, subject: Subject, announced: Announced, release: Release) -> None:
         self._subject, self._announced = subject, announced
@@ -74,7 +74,7 @@ class OfRelease:
         raise ProtocolError(f"the release has no request about {self.head.subject}")
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Note the first broker's answers."""
+        """Note the first broker's responses."""
         self._subject.learn(ask, responses)
 
     def fence(self, ask: Ask) -> Ask | None:

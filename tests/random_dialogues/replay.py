@@ -42,7 +42,7 @@ CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
 """After these requests a coordinator may still be writing markers."""
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
-"""Answers that also show the traces of other dialogues on the broker."""
+"""Responses that also show the traces of other dialogues on the broker."""
 _TIMESTAMP_STEP = 5
 _GREETING_VERSION = 3
 
@@ -88,7 +88,7 @@ class Dialogue:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first step of a dialogue at which a broker did not answer as expected."""
+    """The first step of a dialogue with an unexpected response."""
 
     head: Head
     index: int
@@ -157,7 +157,7 @@ class Player:
         return {number for number, connection in self._connections.items() if connection.awaited}
 
     def send(self, ask: Ask) -> None:
-        """Send a request. KeyError for a symbol that this broker's answers gave no meaning."""
+        """Send a request. Raises KeyError for a symbol without a meaning in this broker's responses."""
         self._clock = max(self._clock + _TIMESTAMP_STEP, time.time_ns() // 1_000_000)
         self._count += 1
         self._symbols.date(self._count, self._clock)
@@ -210,7 +210,7 @@ class Player:
         return response
 
     def _pass(self, fence: Ask | None) -> None:
-        """Wait for the response to a request on another connection: the broker is then done with those before it.
+        """Wait for the response to a request on another connection: the broker has then handled the earlier requests.
 
         Without a fence of the dialogue's own it waits twice, because an event loop may read simultaneous requests in any
         order.
@@ -255,7 +255,7 @@ class Replayed:
 
 
 def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
-    """Replay a dialogue up to its first difference; `within` is for how many seconds an expected response is waited for.
+    """Replay a dialogue up to its first difference; `within` is the number of seconds to wait for an expected response.
 
     Where Kafka chose a group's leader by the hash of random ids and this broker chose another, the replay ends, too.
     """

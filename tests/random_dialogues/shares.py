@@ -29,7 +29,7 @@ class Member:
 
 
 class Shares(Asking):
-    """One dialogue; each request depends on the first broker's earlier answers."""
+    """One dialogue; each request depends on the first broker's earlier responses."""
 
     pause = 0.03
 

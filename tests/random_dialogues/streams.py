@@ -44,7 +44,7 @@ def _together(sources: list[int], repartitioned: list[int]) -> list[Json]:
 
 
 class Streams(Asking):
-    """One dialogue; each request depends on the first broker's earlier answers."""
+    """One dialogue; each request depends on the first broker's earlier responses."""
 
     pause = 0.15
 

@@ -2,8 +2,8 @@
 
 `@t` is a name: the topic, group or transactional id `t` of this dialogue, and where a topic id is expected the id of the
 topic. `$p1` is the first returned producer id, `$m2` the second member id, `$s1` the first fetch session, and `$t3` the append
-time of the third request's batches. A field that holds its default is left out. Of times and error messages, a comparison only
-tells whether they are set.
+time of the third request's batches. A field that holds its default is left out. A comparison looks only at whether times and
+error messages are set.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Symbols:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def topic(self, name: str, topic_id: bytes) -> None:
-        """Take note of a topic's id; `name` is without the prefix."""
+        """Note a topic's id; `name` is without the prefix."""
         self._topic_ids[name] = topic_id
         self._symbols[topic_id] = NAME + name
 
@@ -77,11 +77,11 @@ class Symbols:
         return self._topic_ids.get(text[1:], bytes(15) + b"\5")
 
     def date(self, request: int, now: int) -> None:
-        """Take note of the time, in ms, that the batches of a request were given."""
+        """Note the append time, in ms, of a request's batches."""
         self._ids[f"{ID}t{request}"] = now
 
     def learn(self, response: Message) -> None:
-        """Give symbols to the ids that this answer hands out."""
+        """Give symbols to the ids in this response."""
         error = getattr(response, "error_code", 0)
         if error == 0 and getattr(response, "producer_id", _NOBODY) != _NOBODY:
             self._number("p", response.producer_id)  # type: ignore[attr-defined]

@@ -43,7 +43,7 @@ class Producer:
 
 
 class Transactions(Asking):
-    """One dialogue; each request depends on the first broker's earlier answers."""
+    """One dialogue; each request depends on the first broker's earlier responses."""
 
     head_topics = ["t", "u"]
     head_groups = ["g", "h", "i"]
@@ -102,7 +102,7 @@ class Transactions(Asking):
         return known[-1] if self._chance(0.9) else self._random.choice(known)
 
     def _identity(self, producer: Producer, *, right: float = 0.9, nameless: bool = True) -> tuple[str, str | int, int]:
-        """Transactional id, producer id and epoch, mostly the producer's own, otherwise with an error in one of them.
+        """Transactional id, producer id and epoch: mostly the producer's own, else one of them is wrong.
 
         `nameless` allows the empty transactional id. All dialogues share this id. Kafka's transaction verification
         treats simultaneous requests of two producers with one id as an error.

@@ -1,4 +1,4 @@
-"""Model clients, which behave as a good client does."""
+"""Model clients that behave as good clients do."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ModelClient:
         self.world.soon(self.connect, 30)
 
     def connected(self) -> None:
-        """There is a connection."""
+        """The connection is made."""
         raise NotImplementedError
 
     def say(self, text: str) -> None:
@@ -310,7 +310,7 @@ class ModelTransactions(ModelClient):
             self._find()
 
     def _send(self, request: Any, version: int, on_response: Any) -> None:
-        """One request at a time, to the broker that it concerns."""
+        """Sends one request at a time to the right broker."""
         if self.link is not None and self.link.open:
             if self.where() != self.link.node:
                 self.look_elsewhere()

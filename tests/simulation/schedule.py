@@ -30,11 +30,11 @@ class Shape:
     near_the_end: bool
     """Whether sequences begin just below 2³¹."""
     kills: int = 0
-    """How many brokers are killed, and started again after a while."""
+    """The number of brokers that are killed, and started again after a while."""
     freezes: int = 0
-    """How many followers are frozen for a while."""
+    """The number of followers that are frozen for a while."""
     moves: int = 0
-    """How many leaders are moved."""
+    """The number of moves of leaders."""
 
 
 CLUSTERS = 4
@@ -42,12 +42,14 @@ CLUSTERS = 4
 
 
 def brokers_of(seed: int) -> int:
-    """How many brokers a schedule has."""
+    """The number of brokers in a schedule."""
     return 3 if seed % CLUSTERS == 2 else 1
 
 
 def shape_of(world: World) -> Shape:
-    """A restart forgets all but a producer's last batch, as in Kafka, so schedules with restarts keep one batch in flight."""
+    """A restart forgets all batches of a producer except the last, as in Kafka, so schedules with restarts keep one batch in
+    flight.
+    """
     chance = world.random
     if brokers_of(world.seed) > 1:
         return Shape(
@@ -181,7 +183,9 @@ class Schedule:
             self.world.engine.controller.move_leader(TOPIC, partition.index, to, self.world.now)
 
     def _fail_a_write(self) -> None:
-        """A write fails, but not a producer's first: Kafka would accept the next batch, and the first would be lost."""
+        """A write fails, but not a producer's first write: Kafka would accept the next batch, and the first batch would be
+        lost.
+        """
         partition = self.world.random.choice(self.partitions)
         if all(producer.begun for producer in self.producers if producer.partition == partition.index):
             self.world.say(f"the next write to partition {partition.index} fails")

@@ -1,8 +1,8 @@
 """A world without sockets and real time: an engine, clients, and a network whose failures come from a seed.
 
 Every event is on a heap, and virtual time jumps from event to event, so a schedule of two hundred requests takes no longer than
-handling the requests. A link carries frames in order with random delays; when it is cut, some requests under way still arrive,
-but no response.
+handling the requests. A link carries frames in order with random delays; when it is cut, some requests in flight still arrive,
+but no response does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OnCut = Callable[[], None]
 
 
 class Link:
-    """A client's connection. Requests and answers keep their order; `on_cut` is called when it breaks."""
+    """A client's connection. Requests and responses keep their order; `on_cut` is called when it breaks."""
 
     def __init__(self, world: World, on_cut: OnCut, node: int = 1) -> None:
         self.world = world
@@ -90,7 +90,7 @@ class Link:
         on_response(message)
 
     def cut(self) -> None:
-        """The connection breaks: some of the requests under way still arrive, but no response does."""
+        """The connection breaks: some requests in flight still arrive, but no response does."""
         if not self.open:
             return
         self.open = False
@@ -163,7 +163,7 @@ class World:
                 link.closed_by_broker()
 
     def run(self, until: Callable[[], bool], most: int) -> bool:
-        """Let `most` events happen at most, until the condition holds. Returns whether it did."""
+        """Let at most `most` events happen, until the condition holds. Returns whether it holds."""
         for _ in range(most):
             if until():
                 return True
