@@ -159,7 +159,7 @@ class Case:
             self._correlation += 1
             responses = self._do(Step("send", GOOD, frame(key, newest, self._correlation, made.body)))
             responses += self._do(Step("turns"))
-            if not any(response.link == GOOD for response in responses):  # a Fetch may wait, and a fault may delay any answer
+            if not any(response.link == GOOD for response in responses):  # a Fetch may wait, and a fault may delay any response
                 responses += self._do(Step("wait", ms=1000))
             if GOOD not in self.world.links:
                 raise Finding(f"a good client's {name} v{newest} is closed", "")
