@@ -136,7 +136,7 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def protocol(self) -> SecurityProtocol:
-        """The protocol of its clients. Whether they use SASL is known only when they log in."""
+        """The protocol of its clients. The proxy learns only when they log in whether they use SASL."""
         return SecurityProtocol.PLAINTEXT if self._client_tls is None else SSL
 
     @property

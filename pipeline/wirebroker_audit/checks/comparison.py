@@ -1,4 +1,4 @@
-"""Compares the replicas of a partition batch by batch, like `kafka-replica-verification`, but for logs at rest.
+"""Compares the replicas of a partition batch by batch, like `kafka-replica-verification`. The logs must be at rest.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
 checksums. A task compares one segment of another replica with the same offsets of the audited replica. Memory does not grow
