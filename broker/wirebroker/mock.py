@@ -101,7 +101,7 @@ class MockKafka(Waits):
     {"partitions": 3, "replication_factor": 2, "configs": {"cleanup.policy": "compact"}}}`. `configs` are Kafka's settings by
     Kafka's names; `profile` and `rules` are the rules of the validator; `clock` is "system" or "frozen". With `cold_start` the
     coordinators of groups and transactions, and topics that are created automatically, need time at first, as in Kafka, and
-    clients have to retry. `trace` is how much is traced: "off", "verdicts", "changes", "exchanges" or "all"
+    clients have to retry. `trace` is the level of the trace: "off", "verdicts", "changes", "exchanges" or "all"
     (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs the extra control). With `data` the
     logs are kept in this directory or in several, in Kafka's own files, and records that are already there are served; `sync`
     says when they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the
@@ -166,7 +166,7 @@ class MockKafka(Waits):
         await self._stop()
 
     def start(self) -> None:
-        """Start the broker in a thread of its own. RuntimeError if it is running."""
+        """Start the broker in a thread of its own. Raises RuntimeError if it is running."""
         self._check_stopped()
         self._thread = self._given_thread or LoopThread()
         try:
@@ -176,7 +176,7 @@ class MockKafka(Waits):
             raise
 
     def stop(self) -> None:
-        """Close all connections and listeners. Harmless if it is not running, or in a forked process."""
+        """Close all connections and listeners. Does nothing if it is not running, or in a forked process."""
         if os.getpid() != self._process:
             self._forget()
         elif self._thread is not None:
@@ -233,7 +233,7 @@ class MockKafka(Waits):
         """The folder of the certificates that were made for this MockKafka: `ca.pem`, which clients trust, and `client.pem`, a
         client's certificate.
 
-        RuntimeError if none were made.
+        Raises RuntimeError if no certificates were made.
         """
         if self._tls_folder is None:
             raise RuntimeError('no certificates were made for this MockKafka; make it with security="ssl" or "sasl_ssl"')
@@ -292,7 +292,9 @@ class MockKafka(Waits):
         return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """The result of a function of the engine, also after the broker has stopped. None if the broker has never run."""
+        """Returns the result of a function of the engine, also after the broker has stopped; None if the broker has
+        never run.
+        """
         if self._host is not None:
             return self._call(read)
         return None if self._ended is None else read(self._ended)
@@ -333,7 +335,9 @@ class MockKafka(Waits):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect: `127.0.0.1:PORT`, comma-separated for several brokers. Holds in forked processes too."""
+        """The address for clients: `127.0.0.1:PORT`, comma-separated for several brokers. It is valid in forked
+        processes, too.
+        """
         self._started()
         return ",".join(f"{host}:{port}" for host, port in self._ports)
 
@@ -381,7 +385,7 @@ class MockKafka(Waits):
 
     @property
     def control_url(self) -> str:
-        """Where the HTTP control is: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
+        """The address of the HTTP control: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
         self._started()
         if self._control is None:
             raise RuntimeError("this MockKafka has no HTTP control; make it with MockKafka(control=True)")
@@ -457,7 +461,7 @@ class MockKafka(Waits):
         return self._call(states.transactions)
 
     def connection_count(self) -> int:
-        """How many connections clients have now."""
+        """The number of clients' connections."""
         return self._call(lambda engine: len(engine.connections))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
@@ -560,8 +564,8 @@ class MockKafka(Waits):
         """Close the connections, empty the broker and set back its clock, as at the start.
 
         With `soft`, connections, topics, and groups with their members stay, so clients can go on. The logs are emptied,
-        committed offsets move to the ends of the logs, and faults, trace and clock are reset. RuntimeError if a reset that is
-        not soft would delete `data`.
+        committed offsets move to the ends of the logs, and faults, trace and clock are reset. Raises RuntimeError if a reset
+        that is not soft would delete `data`.
         """
         host = self._running
         assert self._loop is not None
@@ -593,7 +597,7 @@ class MockKafka(Waits):
         """Go back to a snapshot of this MockKafka. A snapshot can be restored any number of times. Closes the connections.
 
         Topics with their ids, records, producers, open transactions, groups, committed offsets, settings, ACLs, users, quotas
-        and the clock are those of the snapshot; clients see a restart. Faults and trace are as after a reset. Raises ValueError
+        and the clock have the snapshot's state; clients see a restart. Faults and trace are as after a reset. Raises ValueError
         for a snapshot of another MockKafka.
         """
         host = self._running
@@ -693,17 +697,17 @@ class TelemetryView:
     ) -> None:  # fmt: skip
         """Ask clients for the metrics with these prefixes, or for all, every `interval_ms` (100 to 3,600,000).
 
-        `match` chooses clients, for example `client_id=app.*`. RuntimeError without `telemetry=True`, ValueError if Kafka
-        refuses the subscription.
+        `match` chooses clients, for example `client_id=app.*`. Raises RuntimeError without `telemetry=True`, ValueError if
+        Kafka refuses the subscription.
         """
         wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": ",".join(match)}
         self._kafka._change(lambda engine, now: operations.subscribe(engine, name, wanted, now))
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """Returns the pushed metrics, oldest first. With `client_id` or `metric`, only those of this client or this metric.
+        """Returns the pushed metrics, oldest first. With `client_id` or `metric`, only metrics of this client or this name.
         Needs the extra telemetry.
 
-        RuntimeError without that package, ValueError for a push that cannot be read.
+        Raises RuntimeError without that package, and ValueError for a push that cannot be read.
         """
         from wirebroker.testing.metric_points import points
 
@@ -711,7 +715,7 @@ class TelemetryView:
 
 
 def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:
-    """The function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
+    """Returns the function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
     from wirebroker.control.server import control_of_broker
 
     return control_of_broker

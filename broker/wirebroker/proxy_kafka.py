@@ -87,7 +87,7 @@ class ProxyKafka:
         self._host = ProxyHost(
             SystemClock(), self._upstream, self._listen, seed=self._seed, allow_faults=self._allow_faults,
             configs=self._configs, client_tls=client_tls, upstream_tls=upstream_tls,
-            lends_certificate=upstream_tls is not None,  # a context does not tell whether it has one
+            lends_certificate=upstream_tls is not None,  # a context does not tell whether it has a certificate
         )  # fmt: skip
         self._host.proxy.trace_at(self._level)
         if self._capture_path is not None:
@@ -99,7 +99,7 @@ class ProxyKafka:
         return address
 
     def stop(self) -> None:
-        """Close all connections and listeners. Harmless if it is not running."""
+        """Close all connections and listeners. Does nothing if it is not running."""
         thread, self._thread = self._thread, None
         host, self._host = self._host, None
         if thread is not None:
@@ -129,7 +129,7 @@ class ProxyKafka:
 
     @property
     def control_url(self) -> str:
-        """Where the HTTP control is: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
+        """The address of the HTTP control: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
         self._running()
         if self._control is None:
             raise RuntimeError("this ProxyKafka has no HTTP control; make it with ProxyKafka(control=True)")
@@ -144,13 +144,14 @@ class ProxyKafka:
             time.sleep(RECHECK_S)
 
     def connection_count(self) -> int:
-        """How many connections clients have now."""
+        """The number of clients' connections."""
         host = self._running()[1]
         return self._call(lambda _: len(host.clients))
 
     def groups(self) -> dict[str, Group]:
-        """The groups whose requests have passed, by their ids. The first call knows the lag only as far as batches have passed;
-        for a minute after each call every Fetch is read, too."""
+        """The groups whose requests have passed, by their ids. The first call knows the lag only from batches that have passed.
+        For a minute after each call the proxy also reads every Fetch.
+        """
         return self._change(lambda proxy, _: passing.groups(proxy))
 
     def transactions(self) -> dict[str, Transaction]:
@@ -160,7 +161,7 @@ class ProxyKafka:
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
         """The metrics that clients have pushed to brokers (KIP-714), oldest first. Needs the extra telemetry.
 
-        RuntimeError without that package, ValueError for a push that cannot be read.
+        Raises RuntimeError without that package, and ValueError for a push that cannot be read.
         """
         from wirebroker.testing.metric_points import points
 
@@ -198,7 +199,7 @@ class ProxyKafka:
 
 
 def _control_maker() -> Callable[[ProxyHost], Control]:
-    """The function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
+    """Returns the function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
     from wirebroker.control.server import control_of_proxy
 
     return control_of_proxy

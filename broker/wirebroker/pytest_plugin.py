@@ -44,7 +44,7 @@ _shared = pytest.StashKey[dict[str, "MockKafka"]]()
 _explored = pytest.StashKey[Any]()
 """The run of a test that is explored."""
 _wrong = pytest.StashKey[str]()
-"""Why a test cannot be explored."""
+"""Returns why a test cannot be explored."""
 _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
 """Starts another broker like the one of the fixture `mock_kafka`."""
 
@@ -91,7 +91,7 @@ def _wirebroker_thread() -> Iterator[LoopThread]:
     from wirebroker.apis.loading import load_broker
     from wirebroker.net.thread import LoopThread
 
-    # Here and not in the loop's thread: pytest rewrites what is imported, and CPython before 3.12 cannot parse in two
+    # Import here and not in the loop's thread: pytest rewrites imported modules, and CPython before 3.12 cannot parse in two
     # threads at once.
     load_broker()
     thread = LoopThread()
@@ -150,7 +150,7 @@ def kafka_proxy(_wirebroker_thread: LoopThread) -> Iterator[Callable[..., ProxyK
 def module_mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for this module, reset softly after each test that uses it. `pytestmark` of the module can have the marker."""
+    """A broker for this module, reset softly after each test that uses it. The module's `pytestmark` can have the marker."""
     yield from _kept(request, {**mock_kafka_settings, **_marked(request.node)}, _wirebroker_thread)
 
 
@@ -170,7 +170,7 @@ def _kept(request: pytest.FixtureRequest, settings: dict[str, Any], thread: Loop
 
 
 def _started(request: pytest.FixtureRequest, settings: dict[str, Any], thread: LoopThread) -> MockKafka:
-    """A running broker. An error in its settings is reported at the test, without a traceback."""
+    """A running broker. An error in the broker's settings is reported at the test, without a traceback."""
     try:
         kafka = _made(thread, settings)
         kafka.start()

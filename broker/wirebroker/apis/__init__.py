@@ -1,11 +1,11 @@
 """The requests that the broker handles: one module for each API or for several similar APIs, headed by its versions and
 behaviour.
 
-A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
-handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
+A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is no response yet.
+The handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
 Handlers fill every field; the codec omits the fields that a version does not have. Modules are imported before clients connect
 (`wirebroker.apis.loading`), or in an engine without a host at the first request of their API. The file skipped.md in this
-folder lists what is only partly served, with reasons.
+folder lists the APIs that are only partly served, with reasons.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def handler_of(key: int) -> Handler:
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:
-    """The served versions by API key: those of the profile's release, capped by the user."""
+    """The served versions by API key: the versions of the profile's release, which the user may lower."""
     own, served = release(rules.release), {}
     offered = {KEYS[name]: own.read(KEYS[name]) for name in SERVED if KEYS[name] in own.announced}
     if telemetry and own.behaviour.telemetry:

@@ -2,7 +2,7 @@
 
 Adds, replaces and removes SCRAM credentials (ScramControlManager). A user named twice is DUPLICATE_RESOURCE; an empty name, or
 too few or too many iterations, is UNACCEPTABLE_CREDENTIAL; an unknown mechanism is UNSUPPORTED_SASL_MECHANISM; removing a
-missing credential is RESOURCE_NOT_FOUND. The other credentials are altered all the same.
+missing credential is RESOURCE_NOT_FOUND. The other credentials are still altered.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """ApiVersions, versions 0–5.
 
-The APIs that this broker serves. A request in an unsupported version is answered in version 0, with only the versions of
-ApiVersions (KIP-511). Invalid software names and versions get INVALID_REQUEST (version 3). As Kafka 4 does, the
-broker announces Produce from version 0, although it does not serve 0 to 2, because old clients look for them. A client of
-version 5 may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has reached another.
+The APIs that this broker serves. The response to a request in an unsupported version has version 0, and only the versions of
+ApiVersions (KIP-511). Invalid software names and versions get INVALID_REQUEST (version 3). As Kafka 4 does, the broker
+announces Produce from version 0, although it does not serve 0 to 2, because old clients look for them. A client of version 5
+may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has reached another.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _first(own: Release, key: int, oldest: int) -> int:
 
 
 def unsupported_version(served: tuple[int, int] | None = None, *, tells: bool = True) -> ApiVersionsResponse:
-    """The response, in version 0, to a request in an unsupported version; `served` are the supported ones. `tells` says
+    """The response, in version 0, to a request in an unsupported version; `served` are the supported versions. `tells` says
     whether the response names them."""
     if not tells:
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])

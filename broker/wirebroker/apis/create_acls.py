@@ -41,7 +41,7 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
 
 
 def _result(error: str | Refusal | None, message: str | None) -> AclCreationResult:
-    """The result of one ACL; `message` is the one without an error."""
+    """Returns the result of one ACL; `message` is the message of a result without an error."""
     if error is None:
         return AclCreationResult(error_code=ErrorCode.NONE, error_message=message)
     refusal = Refusal(ErrorCode.INVALID_REQUEST, error) if isinstance(error, str) else error
@@ -84,7 +84,7 @@ def _error(creation: AclCreation) -> str | None:
 
 
 def _host_error(host: str, cluster: Cluster) -> str | Refusal | None:
-    """Returns why the ACL's host is invalid, in Kafka's words, or None. Before 4.4 Kafka takes any text."""
+    """Returns why the ACL's host is invalid, in Kafka's words, or None. Before 4.4 Kafka accepts any text."""
     if not cluster.acls.networks or host == WILDCARD:
         return None
     if not host:

@@ -1,7 +1,7 @@
 """CreateDelegationToken, versions 1–3.
 
 A token is for the client itself, or from version 3 on for another owner, which needs CREATE_TOKENS on the User. Over plaintext,
-and for a client that logged in by a token, it is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers must be users.
+and for a client that logged in by a token, the response is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers must be users.
 """
 
 from __future__ import annotations

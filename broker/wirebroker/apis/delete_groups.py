@@ -1,4 +1,4 @@
-"""DeleteGroups, versions 0–3: groups without members, each answered on its own.
+"""DeleteGroups, versions 0–3: deletes groups without members, each with its own result.
 
 Version 3 has a message for a group whose topology description could not be deleted, which cannot happen here.
 """

@@ -2,7 +2,7 @@
 
 Deletes all records before an offset; −1 stands for the high watermark. The response has the partition's new log start offset,
 which never moves back. A compact-only partition keeps its records (POLICY_VIOLATION), and so do the coordinators' topics
-(INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted them, or is REQUEST_TIMED_OUT with the
+(INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted the records, or is REQUEST_TIMED_OUT with the
 smallest log start offset of the replicas.
 """
 

@@ -13,7 +13,7 @@ UNKNOWN_FILTER = "its filter of ACLs has an unknown type, operation or permissio
 
 
 def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResponse | Outcome:
-    """Respond with the ACLs, by the resources that they are about."""
+    """Respond with the ACLs by their resources."""
     if not exchange.engine.authorizer.on:
         message = "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])

@@ -60,7 +60,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
 
 
 def told_kind(kind: int, exchange: Exchange) -> int:
-    """The number of a kind of resource as responses of the release repeat it: 0 for an unknown kind before 2.7."""
+    """Returns the number that the release's responses have for a kind of resource: 0 for an unknown kind before 2.7."""
     behaviour = exchange.cluster.configs.release.behaviour
     return kind if behaviour.repeats_unknown_kinds or behaviour.has_settings(kind) else 0
 

@@ -77,7 +77,7 @@ def _result(path: str, topics: list[DescribeLogDirsTopic], exchange: Exchange) -
 
 
 def _volume(path: str) -> tuple[int, int]:
-    """The size of the directory's volume, and how much of it can still be written."""
+    """Returns the size of the directory's volume, and its free space."""
     try:
         total, _, usable = shutil.disk_usage(path)
     except OSError:

@@ -30,7 +30,7 @@ MESSAGES = {
 
 
 def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
-    """Hold the elections. Returns the result of each."""
+    """Hold the elections. Returns the result of each partition."""
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, ElectLeadersResponse))
     everything = request.topic_partitions is None

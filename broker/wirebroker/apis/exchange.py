@@ -41,9 +41,7 @@ logger = logging.getLogger("wirebroker")
 
 
 class Offload(NamedTuple):
-    """Pure work that takes long: it reads no state of the broker, so a thread can do it while the loop handles other
-    clients.
-    """
+    """Long work that reads no state of the broker, so a thread can do it while the loop handles other clients."""
 
     work: Callable[[], Any]
 
@@ -129,11 +127,11 @@ class Exchange(AnyExchange):
         self.now = now
         self.frame = frame
         self.delay_ms = 0
-        """How many ms the connection's interceptor delays the finished response."""
+        """The ms by which the connection's interceptor delays the finished response."""
         self.size = 0
         """The bytes of the request, if there are quotas."""
         self.throttle_ms: int | None = None
-        """How many ms a quota throttles the client after its response; None before the time is measured."""
+        """The ms for which a quota throttles the client after its response; None before the time is measured."""
         self.request = request
         """The decoded request; its records may lie in a buffer that later requests overwrite."""
         self.matches: Matches | None = None
@@ -195,7 +193,7 @@ class Exchange(AnyExchange):
         return response if connection.state is OPEN else None
 
     def _measure(self) -> None:
-        """Count the request, now that it is answered."""
+        """Count the request, because it has its response now."""
         throttle, now = self.engine.throttle, self.engine.now
         produced = throttle.use(self, PRODUCER_BYTE_RATE, self.size, now) if self.api_key == PRODUCE else None
         self.throttled(produced, None if self.api_key in UNMETERED else throttle.handled(self, now))
@@ -268,7 +266,7 @@ class Exchange(AnyExchange):
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
-        """The client has gone: no rule matches the response that it waited for."""
+        """The client has gone, so no rule may match its response any more."""
         if self.matches is not None:
             self.engine.plan.left(self)
 
@@ -295,6 +293,6 @@ class Exchange(AnyExchange):
         return responses[0] if responses else Outcome.PARKED
 
     def close(self, reason: str) -> Outcome:
-        """Close the connection instead of answering. None of its further requests is handled."""
+        """Close the connection instead of responding. None of its further requests is handled."""
         self.engine.close(self.connection, reason)
         return Outcome.CLOSED

@@ -148,7 +148,7 @@ class Found:
 
     def __init__(self, fetch: Fetch) -> None:
         self.left = min(fetch.request.max_bytes, fetch.cluster.configs.integer("fetch.max.bytes"), fetch.room)
-        """The bytes that the response still has room for."""
+        """The remaining room of the response in bytes."""
         self.readable = 0
         self.enough = False
         self.at_least_one = fetch.exchange.version >= HARD_LIMITS_UNTIL
@@ -159,7 +159,7 @@ class Found:
 
 
 class Fetch:
-    """One Fetch in progress: read, perhaps parked, read again, answered."""
+    """One Fetch in progress: it reads, perhaps parks and reads again, and responds."""
 
     _named: TopicKey | None = None
     """The last topic in the response."""
@@ -168,7 +168,7 @@ class Fetch:
     _timer: Timer | None = None
     _waits = False
     room = UNLIMITED
-    """The most bytes that a quota leaves for a response."""
+    """The most bytes that a quota allows in a response."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request
@@ -361,7 +361,7 @@ class Fetch:
         return limited
 
     def respond_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
-        """The same in slices; with quotas at once, because they decide about the whole response."""
+        """The same in slices. With quotas it works at once, because quotas decide about the whole response."""
         if self.cluster.quotas.on:
             return self.response(found.results + found.absent)
         response = self.response([])
@@ -428,7 +428,7 @@ class Fetch:
                 self._watched[partition] = key, requested
 
     def has_changed(self) -> bool:
-        """Whether partitions that changed since they were read now have enough for a response."""
+        """Tells whether partitions that have changed since the read now have enough bytes for a response."""
         self._total = sum(self._available.values())
         return any(self._enough_with(partition) for partition in self._changed)
 

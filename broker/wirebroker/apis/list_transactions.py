@@ -17,7 +17,7 @@ from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import Transaction
 
 MATCHED_AT_ONCE = 16
-"""How many ids a slice matches with a pattern; one match can take a millisecond."""
+"""The number of ids that a slice matches with a pattern. One match can take a millisecond."""
 
 
 def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:

@@ -1,4 +1,4 @@
-"""Imports modules before clients connect that would otherwise be imported at their first use.
+"""Imports, before clients connect, the modules that would otherwise be imported at their first use.
 
 A broker that has used up its descriptors cannot import, because an import opens a file. It would close the connection of the
 first client that sends a Produce.
@@ -36,7 +36,7 @@ def load_messages() -> None:
 
 @cache
 def load_broker() -> None:
-    """Import all modules that a broker needs later. Harmless if it was done before; the first time takes 70 ms."""
+    """Import all modules that a broker needs later. A second call does nothing; the first call takes 70 ms."""
     load_messages()
     _import(IN_BROKERS)
     for name in (*SERVED, *TELEMETRY):

@@ -1,4 +1,4 @@
-"""Requests whose timeout is over when the controller gets them, so it does not carry them out.
+"""Requests whose timeout is over when the controller gets them. The controller does not carry them out.
 
 The field timeout_ms limits the time of the controller. With a timeout of 0 or less every part gets REQUEST_TIMED_OUT, and
 nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).

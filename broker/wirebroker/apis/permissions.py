@@ -63,7 +63,7 @@ WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
 SHARE = 2
 """The type of a share partition's key in FindCoordinator."""
 LOGGERS = 8
-"""The type of the resources of broker loggers; a refusal to change them has no message."""
+"""The resource type of broker loggers. A refusal to change a logger has no message."""
 RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
 """The types of resources that own their settings; the settings of all other types belong to the cluster."""
 
@@ -107,7 +107,7 @@ class Access:
         self.refused = response if self.refused is None else join(self.refused, response)
 
     def refuse_all(self, kind: ResourceType) -> None:
-        """Respond to the request with an error that belongs to no part of it."""
+        """Respond to the request with an error for the whole request."""
         response: Any = response_class(self.exchange.api_key)
         self.refused = response(error_code=CODES[kind])
         if response.__name__ in WORDED or (kind == _R.CLUSTER and hasattr(response, "error_message")):
@@ -284,7 +284,7 @@ def _metadata(request: Any, access: Access) -> Any:
 
 
 def _may_be_made(name: str, request: Any, access: Access) -> bool:
-    """Whether the topic exists, or is not going to be created, or may be."""
+    """Tells whether the topic exists, will not be created, or may be created."""
     cluster = access.exchange.cluster
     if name in cluster.topics or not (request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")):
         return True
@@ -333,7 +333,7 @@ def _create_topics(request: Any, access: Access) -> Any:
     else:
 
         def allowed(topic: Any) -> bool:
-            # A repeated name, and Kafka's own topic, are errors of another kind.
+            # The handler refuses a repeated name, and Kafka's own topic.
             special = times[topic.name] > 1 or topic.name == "__cluster_metadata"
             return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
 

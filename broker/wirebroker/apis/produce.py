@@ -1,10 +1,10 @@
 """Produce, versions 3–13, and versions 0–2 of releases before 4.0 (4.0 still announces 0–2 for old librdkafka, and closes the
 connection).
 
-Each partition's batch is judged by `Partition.append` and answered on its own. Produce never creates a topic. From version
-13 topics are named by id. acks=0 has no response, and any error in it closes the connection. A null record set is
-INVALID_RECORD (Kafka never responds). A broker that does not lead the partition returns NOT_LEADER_OR_FOLLOWER, from
-version 10 with the leader. Versions 0 to 2 bring message sets, which are converted (`core.message_set_checks`).
+`Partition.append` judges the batch of each partition, and each partition has its own result. Produce never creates a topic.
+From version 13 topics are named by id. acks=0 has no response, and any error in it closes the connection. A null record set is
+INVALID_RECORD (Kafka never responds). A broker that does not lead the partition returns NOT_LEADER_OR_FOLLOWER, from version 10
+with the leader. Versions 0 to 2 bring message sets, which are converted (`core.message_set_checks`).
 
 acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the response waits
 until all in-sync replicas have the batch; a retry waits, too. When timeout_ms is over it is REQUEST_TIMED_OUT, with the batch's
@@ -257,7 +257,7 @@ def _refuse(requested: PartitionProduceData, code: int, message: str | None = No
 def _all_refused(
     request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
 ) -> ProduceResponse | Outcome:
-    """The same error for every partition, even if it does not exist."""
+    """Returns the same error for every partition, even for a missing partition."""
     if request.acks == 0:
         return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no response to report it")
 

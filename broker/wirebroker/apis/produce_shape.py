@@ -1,4 +1,4 @@
-"""The fast path for a Produce request with the same shape as the last one.
+"""The fast path for a Produce request with the same shape as the previous request.
 
 A producer repeats the same request: the header, topic and partition are the same, and only the correlation id and the
 records differ. A connection keeps the bytes of its last good Produce up to the records, and their decoded form. If the next

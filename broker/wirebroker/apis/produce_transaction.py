@@ -47,14 +47,14 @@ FENCED = {
 }
 """The messages of errors of the coordinator that Kafka 3.6 repeats."""
 CUT_RECORDS = ("null_records", "no_batch", "corrupt_batch")
-"""The rules that record data breaks if it ends early, as their names begin."""
+"""The prefixes of the rules that record data breaks if it ends early."""
 WRONG_RECORDS = ("old_message_format", "more_than_one_batch")
-"""The rules that whole record data can break."""
+"""The rules that complete record data can break."""
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
 
 
 def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
-    """The rule that the request's record data breaks, if the release closes the connection then (ProduceRequest)."""
+    """Returns the rule that the request's record data breaks, if the release closes the connection for it (ProduceRequest)."""
     behaviour = exchange.cluster.configs.release.behaviour
     if behaviour.responds_to_cut_records:
         return None
@@ -69,7 +69,7 @@ def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
 
 
 def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """The error that refuses the whole request, if Kafka fails while it looks for transactions.
+    """Returns the error that refuses the whole request, if Kafka fails while it looks for transactions.
 
     Kafka reads the first batch of each partition, up to the first transactional one (RequestUtils.hasTransactionalRecords).
     """

@@ -1,6 +1,6 @@
 """RenewDelegationToken, versions 1–2.
 
-Owner and renewers may move a token's end: by `renew_period_ms`, at most by delegation.token.expiry.time.ms, and never beyond
+Owner and renewers may extend a token's life by `renew_period_ms`, at most by delegation.token.expiry.time.ms, and never beyond
 its longest life.
 """
 

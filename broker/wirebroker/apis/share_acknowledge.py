@@ -83,7 +83,7 @@ def is_member_id(member_id: str | None) -> bool:
 
 
 def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any], kind: type) -> tuple[int, int]:
-    """The leader's id and epoch, if the error asks for it; its address is added to the endpoints."""
+    """Returns the leader's id and epoch, if the error requires them. The leader's address is added to the endpoints."""
     topic = exchange.cluster.topics_by_id.get(place[0])
     partition = topic.partition(place[1]) if topic is not None else None
     if error not in NAMES_LEADER or partition is None:
@@ -131,7 +131,7 @@ def begin(
         elif known is None or known.partition(place[1]) is None:
             outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             del asked[place]
-    if not any(asked.values()):  # Kafka then forgets about partitions without acknowledgements
+    if not any(asked.values()):  # in this case Kafka omits partitions without acknowledgements
         return outcomes, []
     return outcomes, (yield from _begin(request, asked, outcomes, exchange, pause))
 

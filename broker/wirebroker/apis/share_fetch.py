@@ -111,7 +111,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 def _open(
     request: ShareFetchRequest, exchange: Exchange, pause: Callable[[], bool]
 ) -> Generator[None, Any, tuple[list[Wanted], ShareSession | None, ErrorCode]]:
-    """Returns the partitions to fetch, the session if it is not new, and the error if there can be no session."""
+    """Returns the partitions to fetch, the session unless it is new, and the error if no session is possible."""
     sessions, topics = exchange.engine.shares.sessions, exchange.cluster.topics_by_id
     key, epoch = _member(request, exchange), request.share_session_epoch
     named = []
@@ -184,7 +184,7 @@ class ShareFetch:
         self._results: Results = {}
         self._held: dict[Place, Held] = {}
         self._busy = True
-        """Whether slices of this request are under way; they note changes and look again."""
+        """Whether slices of this request are running. They note changes, and look again."""
         self._woken = self._expired = False
         self._now = exchange.now
 

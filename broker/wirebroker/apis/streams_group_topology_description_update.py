@@ -1,7 +1,8 @@
 """StreamsGroupTopologyDescriptionUpdate, version 0: a member of a streams group describes the application's topology.
 
-Kafka gives the description to a plugin, and this broker keeps it with the group, as Kafka's InMemoryTopologyDescriptionPlugin
-does, whatever class group.streams.topology.description.plugin.class names. UNSUPPORTED_VERSION without one.
+Kafka gives the description to a plugin. This broker keeps the description with the group, as Kafka's
+InMemoryTopologyDescriptionPlugin does, with any class in group.streams.topology.description.plugin.class. UNSUPPORTED_VERSION
+without one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TxnOffsetCommit, versions 0–6: offsets that become valid when the producer's transaction commits.
 
-The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds it, or from version 5
-(transaction version 2) this request itself. Each partition is answered on its own, as in OffsetCommit. Version 6 names topics
-by their ids, and has different errors for an unknown group and an old epoch of a member.
+The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds the partition; from version 5
+(transaction version 2) this request adds it itself. Each partition has its own result, as in OffsetCommit. Version 6 names
+topics by their ids, and has different errors for an unknown group and an old epoch of a member.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
         Update(each.feature, each.max_version_level, each.upgrade_type if exchange.version > 0 else UPGRADE)
         for each in request.feature_updates
     ]
-    asked = {exchange.node_id: cluster.brokers[exchange.node_id]}  # even if it was unregistered, and no broker is left
+    asked = {
+        exchange.node_id: cluster.brokers[exchange.node_id]
+    }  # even if the broker was unregistered, and no other broker remains
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
     reason = refusal(updates, supported, cluster.configs.features, cluster.controller_id)
     if reason:

@@ -1,6 +1,6 @@
 """OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper, where any client writes them, without generations.
 
-They are other offsets than those of later versions. A KRaft broker answers UNSUPPORTED_VERSION for each partition. These
+Later versions do not see these offsets. A KRaft broker responds UNSUPPORTED_VERSION for each partition. These
 offsets live in memory, also with a data directory.
 """
 

@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
     expiration_ms: int = EXPIRATION_MS
     """producer.id.expiration.ms"""
     internal: bool = False
-    """Whether it is a coordinator's topic. Kafka writes all transactional batches there with sequence 0."""
+    """Whether the topic is a coordinator's. Kafka writes all transactional batches there with sequence 0."""
     now: int = -1
     """ms since the epoch, to tell how long transactions have been open; −1: the latest timestamp of the log"""
 
@@ -61,7 +61,7 @@ class _Placed(NamedTuple):
         return self.place + self.row.last_offset - self.row.base_offset
 
     def offset(self, place: int) -> int:
-        """Where the sequence at this place is stored."""
+        """Returns the offset at which the sequence at this place is stored."""
         return self.row.base_offset + place - self.place
 
 
@@ -100,7 +100,7 @@ def _is_gone(row: BatchRow, bounds: Bounds) -> bool:
 
 
 def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[BatchRow], list[Finding]]:
-    """The batches with sound headers, and findings about the other ones and about the offsets."""
+    """Returns the batches with sound headers, and findings about the other batches and about offsets."""
     sound: list[BatchRow] = []
     findings = []
     for each in kept:
@@ -161,7 +161,7 @@ def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence
 
 
 class _Sums:
-    """The sum of the amounts at offsets below another one."""
+    """Sums the amounts at offsets below a given offset."""
 
     def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
         ordered = sorted(amounts)
@@ -173,13 +173,15 @@ class _Sums:
 
 
 class _Holes:
-    """Offsets that no sound batch has, for a known reason; counted between any two batches. The others are `unexplained`."""
+    """Counts, between any two batches, the offsets that no sound batch has for a known reason. Offsets missing without a reason
+    are `unexplained`.
+    """
 
     def __init__(self, kept: Sequence[BatchRow | Damage], sound: set[int], bounds: Bounds) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._before = [0]
-        """the number of offsets in all holes before each one"""
+        """the number of offsets in all earlier holes, for each hole"""
         self.unexplained: list[tuple[int, BatchRow]] = []
         """the first missing offset, and the batch after the hole"""
         reach, doubtful = bounds.log_start, False
@@ -232,7 +234,7 @@ def _epochs(life: Sequence[BatchRow]) -> Iterator[Finding]:
 def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
     epochs: dict[int, list[BatchRow]] = defaultdict(list)
     lower: dict[int, BatchRow] = {}
-    """by epoch, the batch before its first one"""
+    """by epoch, the batch before its first batch"""
     for index, row in enumerate(life):
         if row.base_sequence < 0 or row.producer_epoch < 0:
             continue
@@ -330,7 +332,7 @@ def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> 
 
 
 def _may_have_lost_data(before: BatchRow | None, bounds: Bounds) -> bool:
-    """Whether a transaction's batches after the producer's last stored one may have been deleted or compacted away."""
+    """Tells whether a transaction's batches after the producer's last stored batch may have been deleted or compacted away."""
     if before is None:
         return bounds.log_start > 0 or bounds.cleaned_to > 0
     return before.base_offset < bounds.cleaned_to

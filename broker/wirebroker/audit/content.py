@@ -1,10 +1,10 @@
-"""The hashes that identify a record. Spark has the same ones built in, so both audits agree.
+"""The hashes that identify a record. Spark has the same hashes built in, so both audits agree.
 
     digest(data)                      SHA-256 in hexadecimal            sha2(data, 256)
     content_hash(key, value, headers) digest of the parts' digests,     sha2(concat_ws(':', sha2(key, 256), …), 256)
                                       in this order, joined by colons
 
-A part that is null stands as `-` among the parts. Of headers, each has two parts, its name and its value.
+A part that is null stands as `-` among the parts. Each header has two parts, its name and its value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hashlib import sha256
 from kafkawire.primitives import Buffer
 
 SHOWN = 40
-"""Characters of a key or value that explanations show."""
+"""The number of characters of a key or value that explanations show."""
 UNFOLDED = 1 << 30
 """The bytes to which a stored batch may decompress in an audit. Brokers limit only the stored size, so a larger batch is not
 damaged."""

@@ -20,7 +20,7 @@ CERTAIN: dict[str, str] = {
     "duplicate": "the same producer, epoch and sequences are stored twice",
     "gap": "sequences of a producer are missing between two stored batches",
     "disorder": "sequences of a producer are stored out of order",
-    "epoch_regression": "a batch of an older epoch is stored after one of a newer epoch",
+    "epoch_regression": "a batch of an older epoch is stored after a batch of a newer epoch",
     "crc": "the checksum in a batch's header does not match its bytes",
     "torn_tail": "the log ends in the middle of a batch",
     "bad_batch": "the length, magic byte or counts of a batch contradict each other",
@@ -29,7 +29,7 @@ CERTAIN: dict[str, str] = {
     "open_transaction": "a transaction has been neither committed nor aborted",
     "truncated": "the log ends below the high watermark that its broker wrote down",
     "replica_divergence": "replicas hold different batches below the high watermark",
-    "replica_damage": "a batch of another replica than the one that was read is damaged",
+    "replica_damage": "a batch is damaged in a replica that was not read",
     "lost": "a record that the application meant to send is not stored",
     "unacknowledged_stored": "a record is stored although its sending was reported as failed",
 }
@@ -55,7 +55,7 @@ EXCEPTIONS = {
     "lost": "likely or info if the beginning of the log was deleted",
     "unclean_election": "certain if a replica still has the records; info if the former leader's log shows that none is lost",
 }
-"""When a finding has another severity than its kind."""
+"""The conditions under which a finding has another severity than its kind."""
 OF_DIRECTORIES = frozenset(
     {
         "truncated", "replica_divergence", "replica_damage", "replica_behind", "unclean_election", "commit_regression",
@@ -75,7 +75,9 @@ def severity_of(kind: str) -> Severity:
 
 
 def weight(severity: str, kind: str) -> tuple[int, int]:
-    """Where findings stand in a report: the certain ones first, then the likely ones; kinds in the order of `KINDS`."""
+    """Returns the place of a finding in a report: certain findings first, then likely findings; kinds in the order
+    of `KINDS`.
+    """
     return SEVERITIES.index(severity), list(KINDS).index(kind)
 
 
@@ -88,7 +90,7 @@ class Finding(NamedTuple):
     """One finding; −1 stands for "none". `first_` and `last_` are inclusive.
 
     If something is stored twice, the fields describe the later copy, and the evidence has both. The sequences of a `gap` are
-    the missing ones; its offsets are those of the last record before it and the first record after it.
+    the missing sequences. Its offsets are the offsets of the last record before it and the first record after it.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Identifies stored copies: the original, the copy that a further one is compared with, and the copy that was intended.
+"""Identifies stored copies: the original, the copy with which a further copy is compared, and the intended copy.
 
 Both audits call these functions. Each has its own rows; the arguments are the places of the copies of one record, and the
 results are positions in that list.
@@ -29,15 +29,16 @@ class Wish(NamedTuple):
 
 
 MANY = 20
-"""Copies of one content. Retries make fewer: a client that gives up after ten retries has stored it eleven times. A content
-that is stored more often, such as a heartbeat, repeats on purpose."""
+"""Copies of one content. Retries make fewer copies: a client that gives up after ten retries has stored the content eleven
+times. A content that is stored more often, such as a heartbeat, repeats on purpose.
+"""
 OFTEN, FEW = 4, 1000
 """If the contents of a topic repeat more often than this on average, in more records than that, they are states and not events:
 they repeat too often to identify duplicates."""
 
 
 class Repeats(NamedTuple):
-    """How often the contents of a topic repeat, without the records that a journal names."""
+    """The repetitions of a topic's contents, without the records that a journal names."""
 
     units: int
     many: int
@@ -70,7 +71,7 @@ class Repeats(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The stored copies of a record against the intended ones, as positions in both lists."""
+    """The stored copies of a record matched with the intended records, as positions in both lists."""
 
     beyond: list[tuple[int, int]]
     """each copy that was not intended, and the copy that it is compared with"""
@@ -81,12 +82,12 @@ class Matched(NamedTuple):
 
 
 def is_tombstone(key: bytes | None, value_hash: str | None) -> bool:
-    """Whether the record deletes its key. A key that is written again after that is deleted again, by an equal record."""
+    """Whether the record deletes its key. If such a key is written again, an equal record deletes it again."""
     return key is not None and value_hash is None
 
 
 def copies_of(places: Sequence[Place]) -> list[tuple[int, int]]:
-    """Every copy but the original, each with the copy that it is compared with."""
+    """Returns every copy except the original, each with the copy with which it is compared."""
     return list(_compared(_in_order(places), places))[1:]
 
 
@@ -117,7 +118,9 @@ def _in_order(places: Sequence[Place]) -> list[int]:
 
 
 def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """Each copy with the first one on its partition, or if it is that itself, with the original; nothing for a single copy."""
+    """Pairs each copy with the first copy on its partition, and the first copy with the original. Returns nothing for a single
+    copy.
+    """
     firsts: dict[int, int] = {}
     for copy in order if len(order) > 1 else ():
         first = firsts.setdefault(places[copy].partition, copy)
@@ -127,7 +130,7 @@ def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[i
 def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
     """The copy of each intended record, or None.
 
-    Acknowledged records come first, and of these the ones that name a partition. A record that names none is given, if
+    Acknowledged records come first, and among them records that name a partition. A record without a partition gets, if
     possible, a copy that no other record needs for its partition.
     """
     free: dict[int, deque[int]] = defaultdict(deque)

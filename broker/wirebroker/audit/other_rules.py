@@ -1,8 +1,8 @@
 """What if the broker had other rules? The arrivals of a trace, judged again.
 
 Every window gives the stored log the same verdict. So the broker's own `judge` looks at the arrivals, accepted or not. A client
-chose them by the responses that it got. With another response to a batch it would have chosen other batches; `beyond` counts
-the arrivals after the first such batch.
+chose them by its responses. After another response to a batch it would have sent other batches; `beyond` counts the arrivals
+after the first such batch.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)

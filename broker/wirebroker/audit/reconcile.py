@@ -5,9 +5,9 @@ Without a journal, equal content (key, value, headers) is *likely* the same reco
 gives the number of copies that should be stored, and a further copy is *certain*. Contents that repeat too often
 (`matching.Repeats`) and tombstones cannot identify duplicates; only a journal can.
 
-The first copy on a partition is the one with the lowest offset; if several partitions have one, that with the lowest timestamp
-is the original. `Wording.kind` names the kind of a further copy. It is compared with the first copy on its partition, or if
-it is that itself, with the original.
+The first copy on a partition is the copy with the lowest offset. If several partitions have a copy, the copy with the lowest
+timestamp is the original. `Wording.kind` names the kind of a further copy. A further copy is compared with the first copy on
+its partition; the first copy itself is compared with the original.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from wirebroker.audit.matching import MANY, Place, Repeats, Wish, copies_of, is_
 from wirebroker.audit.wording import Wording
 
 Identity = tuple[str, bytes | None, str | None]
-"""topic, key, hash of the value: by this a journal names a record"""
+"""topic, key, hash of the value: a journal names a record by these"""
 Where = tuple[str, int]
 """topic and partition"""
 WORDS = Wording()
 
 
 class _Copy(NamedTuple):
-    """A record that is stored again, and the copy that it is compared with."""
+    """A record that is stored again, and the copy with which it is compared."""
 
     first: RecordRow
     again: RecordRow
@@ -216,7 +216,9 @@ def _unacknowledged(row: RecordRow, intended: Intended) -> Finding:
 
 
 def _lost(missing: Sequence[tuple[Intended, RecordRow | None]], deleted: Mapping[Where, int]) -> Iterator[Finding]:
-    """Records that are not stored. If no more are missing than offsets were deleted, they may be among the deleted ones."""
+    """Records that are not stored. If no more records are missing than offsets were deleted, the missing records may be among
+    the deleted.
+    """
     groups: dict[tuple[str, int | None], list[tuple[Intended, RecordRow | None]]] = defaultdict(list)
     for each, near in missing:
         groups[each.topic, each.partition].append((each, near))

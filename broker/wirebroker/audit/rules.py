@@ -1,7 +1,7 @@
 """The rule of each check, written once for both audits.
 
 The audit in memory calls a rule with numbers; the audit on Spark calls it with NumPy arrays or with SQL columns. Each audit
-brings rows side by side in its own way; a rule says what two rows beside each other mean. Only `choose` and `modulo` differ
+brings rows side by side in its own way. A rule decides about two rows that are side by side. Only `choose` and `modulo` differ
 between numbers, arrays and columns. The operators `&` and `|` take the place of `and` and `or`.
 """
 
@@ -26,7 +26,7 @@ class Rules:
     # Sequences
 
     def continues(self, epoch: Any, last_sequence: Any, next_epoch: Any, first_sequence: Any) -> Any:
-        """Whether a batch has the sequence after the last one of its epoch, or sequence 0 of a newer epoch."""
+        """Whether a batch has the sequence after the last sequence of its epoch, or sequence 0 of a newer epoch."""
         follows = first_sequence == self.modulo(last_sequence + (1 + SEQUENCES), SEQUENCES)  # of 64 bits, also in SQL
         return ((next_epoch == epoch) & follows) | ((next_epoch > epoch) & (first_sequence == 0))
 
@@ -48,13 +48,13 @@ class Rules:
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:
-        """Whether a batch is stored after a later one of its epoch. A copy is a duplicate instead."""
+        """Whether a batch is stored after a later batch of its epoch. A copy is a duplicate instead."""
         return place < place_before
 
     # Epochs and lives
 
     def is_epoch_regression(self, epoch: Any, epoch_before: Any) -> Any:
-        """Whether a batch has an older epoch than the one before it."""
+        """Whether a batch has an older epoch than the batch before it."""
         return epoch < epoch_before
 
     def is_forgotten(self, pause_ms: Any, expiration_ms: Any, is_idle: Any) -> Any:

@@ -52,8 +52,8 @@ class StoredPartition(NamedTuple):
     def read(self) -> Contents:
         """Its batches and records.
 
-        Raises CodecMissing for a compressed batch whose codec is not installed, and TooLarge for one that decompresses to more
-        than `content.UNFOLDED` bytes.
+        Raises CodecMissing for a compressed batch whose codec is not installed, and TooLarge for a batch that decompresses to
+        more than `content.UNFOLDED` bytes.
         """
         entries: list[BatchRow | Damage] = []
         found = _Records(self)
@@ -153,7 +153,7 @@ def _row(
 
 
 class _Records:
-    """Collects records; those of a transaction are open until its marker comes."""
+    """Collects records. The records of a transaction are open until its marker comes."""
 
     def __init__(self, partition: StoredPartition) -> None:
         self._partition = partition
@@ -164,7 +164,7 @@ class _Records:
         """the numbers of committed and of aborted transactions"""
 
     def take(self, batch: memoryview) -> None:
-        """Add the next batch. Raises ProtocolError, and then nothing of it was added."""
+        """Add the next batch. Raises ProtocolError, and adds nothing in this case."""
         header = read_header(batch)
         records = list(iter_records(batch, UNFOLDED))
         if header.is_control:

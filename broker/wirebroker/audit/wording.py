@@ -97,7 +97,7 @@ class Wording:
     # Epochs and sequences
 
     def epoch_regression(self, row: Any, is_marker: Any, before: Any) -> Any:
-        """A batch of an older epoch comes after one of a newer epoch."""
+        """A batch of an older epoch comes after a batch of a newer epoch."""
         return self.text(
             "{batch} stored at {offsets}, after epoch {epoch} of the same producer at {before}",
             batch=self.batch(row, is_marker), offsets=self.offsets(row.base_offset, row.last_offset),
@@ -137,7 +137,7 @@ class Wording:
         )  # fmt: skip
 
     def disorder(self, row: Any, before: Any) -> Any:
-        """A batch comes after a later one of its epoch."""
+        """A batch comes after a later batch of its epoch."""
         return self.text(
             "{batch} stored out of order: at {offsets}, after {numbers} at {before}",
             batch=self.sequences(row, row.base_sequence, row.last_sequence),
@@ -167,7 +167,7 @@ class Wording:
     # Contents
 
     def kind(self, first: Any, again: Any) -> Any:
-        """The kind of finding that a copy is; both copies have a partition, a producer and a sequence.
+        """Returns the kind of finding for a copy. Both copies have a partition, a producer and a sequence.
 
         another partition                       partition_duplicate
         another producer id                     session_duplicate
@@ -264,7 +264,9 @@ class Wording:
         )  # fmt: skip
 
     def lost(self, record: Any, acknowledged: Any, reason: Any, missing: Any, deleted: Any) -> Any:
-        """A record is not stored. `missing` records of its partition are not, and `deleted` offsets of it were deleted."""
+        """A record is not stored. `missing` records of its partition are not stored, and `deleted` offsets of the partition
+        were deleted.
+        """
         among = self.text("; it may be among the {deleted} offsets that were deleted", deleted=deleted)
         beyond = self.text("; {missing} are missing, but at most {deleted} were deleted", missing=missing, deleted=deleted)
         return self.text(
