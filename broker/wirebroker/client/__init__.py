@@ -1,1 +1,1 @@
-"""Our own client: connections to brokers, with TLS and SASL if needed, and the settings file that describes them."""
+"""wirebroker's own client: connections to brokers, with TLS and SASL if needed, and the settings file that describes them."""

@@ -47,7 +47,7 @@ class Brokers(Connections):
 
 
 def leaders_in(metadata: MetadataResponse) -> Iterator[tuple[tuple[str, int], str]]:
-    """Each partition that metadata describes without an error, and the address of its leader, "" without a leader."""
+    """Returns each partition that Metadata describes without an error, and the address of its leader, "" without a leader."""
     brokers = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
     for topic in metadata.topics:
         for each in topic.partitions if not topic.error_code else ():

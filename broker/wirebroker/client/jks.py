@@ -22,7 +22,7 @@ class Jks(NamedTuple):
 
 
 def read_jks(data: bytes, password: str, key_password: str) -> Jks:
-    """The contents of a store. Without a password its digest is not compared, as in Java. Raises ValueError."""
+    """The contents of a store. Without a password the store's digest is not compared, as in Java. Raises ValueError."""
     contents, digest = data[:-_DIGEST], data[-_DIGEST:]
     own = hashlib.sha1(_java(password) + _WHITENER + contents).digest()
     if password and not hmac.compare_digest(own, digest):

@@ -20,9 +20,11 @@ from wirebroker.client.wire import Connection
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SASL_AUTHENTICATE = SaslAuthenticateRequest.__schema__.key
 RENEWED_AT = 0.85
-"""The part of a session's lifetime after which Kafka's clients, too, log in again."""
+"""The part of a session's lifetime after which a client logs in again, as in Kafka's clients."""
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
-"""The least number is RFC 7677's; the largest keeps a broker from occupying a client."""
+"""The least and the largest number of iterations: the least is RFC 7677's; the largest keeps a broker from
+occupying a client.
+"""
 
 
 class LoginFailed(Exception):
@@ -30,7 +32,7 @@ class LoginFailed(Exception):
 
 
 def log_in(connection: Connection, access: Access) -> None:
-    """Log in on a connection if the access has SASL, also again. Raises LoginFailed, and what the connection raises.
+    """Log in, or log in again, on a connection if the access has SASL. Raises LoginFailed, and the connection's errors.
 
     Afterwards `session_ends` is the time for the next login, if the broker limits sessions (`connections.max.reauth.ms`).
     """

@@ -1,4 +1,4 @@
-"""The blocking wire client: unlike client libraries, it sends exactly the given requests, right or wrong."""
+"""A blocking wire client. Unlike client libraries, it sends exactly the given requests, right or wrong."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _words(failure: OSError) -> str:
 
 
 class Limits(NamedTuple):
-    """The largest size of a response, in bytes, and the longest time for the whole response, in seconds."""
+    """The largest size of a response, in bytes, and the longest time for a whole response, in seconds."""
 
     bytes: int = LARGEST_RESPONSE
     seconds: float = inf
@@ -78,9 +78,9 @@ class Connection:
         self._frames = FrameReader(limits.bytes)
         self._has_answered = False
         self.session_ends = inf
-        """When the login has to be renewed (KIP-368), by `time.monotonic`."""
+        """The time by which the login must be renewed (KIP-368), by `time.monotonic`."""
         self.login_version = -1
-        """The version of SaslAuthenticate that the broker takes, −1 as long as it is not known."""
+        """The version of SaslAuthenticate that the broker accepts, −1 until it is known."""
         try:
             self._socket = socket.create_connection(address, timeout)
             if tls is not None:
@@ -122,7 +122,7 @@ class Connection:
             raise ConnectionClosed(_words(broken)) from broken
 
     def response(self, timeout: float | None = None) -> Any:
-        """The response to the oldest request without one. After NoResponse it can be called again.
+        """Returns the response to the oldest request without a response. After NoResponse it can be called again.
 
         Raises ConnectionClosed, NoResponse, and ProtocolError for a response that is unreadable or belongs to another request.
         """
@@ -161,7 +161,7 @@ class Connection:
         return frame[SIZE_BYTES:]
 
     def _hint(self) -> str:
-        """What to change if the broker seems to speak TLS and this connection does not, else ""."""
+        """Returns the advice for a broker that seems to speak TLS when this connection does not, else ""."""
         if self._has_answered or isinstance(self._socket, ssl.SSLSocket):
             return ""
         if bytes(self._frames.tail[:2]) == TLS_ALERT:
@@ -198,7 +198,8 @@ class Connections:
         self, message: Message, version: int, connection: str = "main", *, awaits_response: bool = True, reads_on: bool = False
     ) -> None:  # fmt: skip
         """Send a request without waiting; see Connection.send. With `reads_on`, a connection that fails here stays open while
-        it awaits responses: `response` returns those that came before the broker closed the connection."""
+        it awaits responses: `response` returns the responses that came before the broker closed the connection.
+        """
         with self._open(connection, reads_on) as held:
             held.send(message, version, awaits_response=awaits_response)
 
@@ -245,7 +246,7 @@ class WireClient(Connections):
 
     @classmethod
     def at(cls, address: str, timeout: float = TIMEOUT) -> WireClient:
-        """A client of the broker at `host:port`, or the first in a list with commas. Raises ValueError."""
+        """Returns a client of the broker at `host:port`, or at the first address in a list with commas. Raises ValueError."""
         return cls(*address_of(address), timeout)
 
     def connect(self, name: str) -> Connection:

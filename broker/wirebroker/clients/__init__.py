@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, get_args
 ClientName = Literal["kafka-python", "aiokafka", "confluent", "wire"]
 CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
 Report = Callable[[str, int, str], None]
-"""Takes the outcome of a record: its value, its offset (−1 if there is none), the error ("" if there is none)."""
+"""Called with the outcome of a record: its value, its offset (−1 without an offset), and the error ("" without an error)."""
 BLOCK = 2.0
 """The number of seconds for which a call may block, if the client has a limit for that."""
 PACKAGES: dict[ClientName, str] = {
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How the application sets up its producer; times in ms."""
+    """The settings of the application's producer. Times are in ms."""
 
     idempotence: bool = True
     acks: int | str = "all"
@@ -46,7 +46,7 @@ class ProducerSettings:
     request_timeout: int = 2000
     delivery_timeout: int = 4000
     quick: bool = True
-    """Use short timeouts and one record per batch, so that a scenario ends soon; else the library's defaults."""
+    """True: short timeouts and one record per batch, so that a scenario ends soon. False: the library's defaults."""
     batches: list[int] = field(default_factory=list)
     """Batch sizes of the wire client, in records; the libraries send each record in a batch of its own."""
     first_sequence: int = 0
@@ -96,7 +96,7 @@ class Producer(Protocol):
         """Close it, waiting up to `timeout` seconds."""
 
     def crash(self) -> None:
-        """Drop the producer as if its process had died: it sends and reports nothing more."""
+        """Drop the producer as if its process had died: it sends nothing and reports nothing any more."""
 
 
 class Reader(Protocol):

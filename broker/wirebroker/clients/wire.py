@@ -1,4 +1,4 @@
-"""The `wire` client: how a good idempotent producer behaves, in a page, without a library.
+"""The `wire` client: a good idempotent producer on one page, without a library.
 
 It follows Kafka's rules (KIP-98, KIP-360). It sends unacknowledged batches again, unchanged and in order. After
 OUT_OF_ORDER_SEQUENCE_NUMBER it sends the batch again if an earlier batch failed. If the batch was the first, it raises its

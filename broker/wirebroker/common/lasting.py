@@ -1,4 +1,4 @@
-"""Files that are written as long as a process runs: they rotate, and go on after the disk was full.
+"""Files that a process writes as long as it runs. They rotate, and continue after the disk was full.
 
 Each write passes in the time, in ms since the epoch, because there is no clock here.
 """
@@ -27,12 +27,14 @@ _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a file is full. Then it gets a number in its name (`trace.000001.jsonl`), and an empty file takes its place."""
+    """The conditions under which a file is full. A full file gets a number in its name (`trace.000001.jsonl`), and an empty
+    file takes its place.
+    """
 
     size: int | None = None
     """in bytes"""
     ms: int | None = None
-    """since the first write"""
+    """ms since the first write"""
     keep: int = KEPT
     """the number of full files that stay; older ones are deleted"""
 
@@ -77,7 +79,7 @@ class LastingFile:
         """The time of the next try after a failed write."""
         self._missing = 0
         self._rotates_at: int | None = None
-        """The time of the next try to rotate, after a failed one."""
+        """The time of the next attempt to rotate, after a failed attempt."""
         if replaces and path.is_file() and path.stat().st_size:
             if rotation is not None:
                 self._move_away()
@@ -90,7 +92,7 @@ class LastingFile:
             self._failed(full, -RETRY_MS)
 
     def write(self, piece: bytes, now: int) -> None:
-        """Append a piece. It is lost, and counted, while the file cannot be written."""
+        """Append a piece. The piece is lost, and counted, while the file cannot be written."""
         if self._file is None and (self._retry_at is None or now < self._retry_at):
             self._missing += 1
             return
@@ -121,7 +123,7 @@ class LastingFile:
             self._append(file, self._start)
 
     def _append(self, file: FileIO, piece: bytes) -> None:
-        """Write a whole piece. A disk that is nearly full takes a part before it refuses the rest."""
+        """Write a whole piece. A disk that is nearly full may write a part before it refuses the rest."""
         written = 0
         while written < len(piece):
             written += file.write(piece[written:]) or 0
@@ -142,7 +144,7 @@ class LastingFile:
             self._began = now
 
     def _try_to_move_away(self, now: int) -> None:
-        """Rotate, or go on with the full file if that fails, as on Windows while somebody reads it."""
+        """Rotate, or go on with the full file if that fails, as on Windows while another process reads it."""
         try:
             self._move_away()
         except OSError as refused:
@@ -157,7 +159,7 @@ class LastingFile:
         return self._file is not None and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def _move_away(self) -> None:
-        """Give the file the next number, and delete those whose numbers are too low."""
+        """Give the file the next number, and delete the files with the lowest numbers beyond the limit."""
         numbered = self._numbered()
         newest = max(numbered, default=0) + 1
         self.path.replace(self.path.with_name(f"{self.path.stem}.{newest:06}{self.path.suffix}"))

@@ -1,4 +1,4 @@
-"""Long work is done in slices: after a number of elements, other requests have their turn."""
+"""Divides long work into slices: after a number of elements, other requests have their turn."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ T = TypeVar("T")
 SLICE = 256
 """The number of elements in one slice; an element takes some microseconds."""
 IDS = 8
-"""The same for ids of groups and transactions: hashing a very long id takes a millisecond."""
+"""The number of ids of groups or transactions in one slice: hashing a very long id takes a millisecond."""
 MEMBERS = 32
-"""The same for members of groups, with their subscriptions and assignments."""
+"""The number of members of groups in one slice, with their subscriptions and assignments."""
 TOPICS = 2048
-"""The same for topics or partitions of an assignment; each takes a microsecond."""
+"""The number of topics or partitions of an assignment in one slice; each takes a microsecond."""
 MEMBER = TOPICS // MEMBERS
 """A member of a group takes as long as this number of topics."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:
-    """A function to call for each element, which is true once in `every` calls: `if pause(): yield None` ends a slice."""
+    """Returns a function to call for each element. It returns True once in `every` calls: `if pause(): yield None` ends a
+    slice.
+    """
     return cycle(_pattern(every)).__next__
 
 
 def weighted_pauses(every: int = TOPICS) -> Callable[[int], bool]:
-    """The same for elements of different sizes: `if pause(size): yield None`, before an element or after it."""
+    """Returns such a function for elements of different sizes: `if pause(size): yield None`, before or after an element."""
     done = 0
 
     def pause(size: int) -> bool:

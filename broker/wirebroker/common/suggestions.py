@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LONGEST = 100
-"""Characters of the word that are compared; the comparison takes long for long words."""
+"""The number of characters of the word that are compared, because the comparison takes long for long words."""
 MOST_NAMES = 30
 """The number of known words that a sentence lists."""
 

@@ -38,7 +38,7 @@ _PRESENCE = frozenset({"error_message", "acknowledge_error_message"})
 
 
 def exchange(run: Run, step: Json) -> Json:
-    """Send the request of a step; the response as recordings have it."""
+    """Send the request of a step. Returns the response in the form of recordings."""
     for name in dict.fromkeys(_topics(step["fields"])):
         run.topic_names.setdefault(run.topic_id(run.topic({"topic": name})), name)
     ids = {name: raw for raw, name in run.topic_names.items()}

@@ -120,7 +120,7 @@ def _values(steps: Any, key: str) -> Iterator[str]:
 
 
 def until(reached: Callable[[], bool]) -> bool:
-    """Repeat until this is true; False after WITHIN seconds."""
+    """Repeat until this is true. Returns False after WITHIN seconds."""
     deadline = time.monotonic() + WITHIN
     while not (done := reached()) and time.monotonic() < deadline:
         time.sleep(PAUSE)

@@ -24,11 +24,11 @@ RECORDINGS = (
 OWN = {"4.4": "kafka-4.4.0.json"}
 """Scenarios that only this release and newer releases support."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
-"""Counts of advertised APIs: a broker with fewer APIs may still handle its own APIs as Kafka does. And our own texts for
-unreadable data.
+"""Values that are not compared: counts of advertised APIs, because a broker with fewer APIs may handle them as Kafka does; and
+wirebroker's texts for unreadable data.
 """
 LEFT_OUT = "left out: Kafka did not repeat it"
-"""Stands for the response of a step in which two runs of a real Kafka differed."""
+"""Stands for the response to a step at which two runs of a real Kafka differed."""
 PRESENCE_ONLY = ("message", "m")
 """Texts, whose wording is not compared."""
 NO_ERROR = "0 NONE"

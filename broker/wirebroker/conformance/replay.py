@@ -29,7 +29,7 @@ def replay(scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "na
 def play(run: Run, pause: float = 0) -> list[Json]:
     """Do the steps of a scenario and close the connections. Returns the observation of each step.
 
-    `pause` are the seconds to wait after a change of settings: Kafka answers first, and a busy broker applies it later.
+    `pause` are the seconds to wait after a change of settings, because a busy Kafka responds before it applies the change.
     """
     observed = []
     try:

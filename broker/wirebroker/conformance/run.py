@@ -17,7 +17,7 @@ from wirebroker.conformance.versions import Announced, VersionMode
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750
-"""Batches are dated back by this many ms, so that their timestamps are never taken for the broker's time of an append.
+"""Batches are dated back by this many ms, so that their timestamps differ from the broker's time of an append.
 
 This is more than the half second between two retention checks. So a batch with retention.ms=1000 is gone a second after it
 was appended, whenever the checks run.
@@ -60,7 +60,7 @@ class Run:
         self.broker = broker
         self.versions = versions
         self.lowered = False
-        """Whether a version was lowered, or would have been lowered with versions "clamped"."""
+        """Whether a version was lowered, or would be lowered with versions "clamped"."""
         self.client = WireClient(*broker.address)
         self._clients: dict[str, WireClient] = {}
         self.scenario = scenario
@@ -91,7 +91,7 @@ class Run:
         return value
 
     def client_of(self, step: Json) -> WireClient:
-        """The client of the step's listener; without one, of the first."""
+        """The client of the step's listener, by default of the first listener."""
         name = step.get("listener")
         if name is None:
             return self.client
@@ -111,8 +111,9 @@ class Run:
             return Announced.by(client)
 
     def version(self, api: str, step: Json, version: int) -> int:
-        """The version for a step: the one that it names, else this one; lowered if the broker has no such version and versions
-        are clamped, or if the replay itself sends the step, which then names no operation."""
+        """Returns the version for a step: the version that the step names, else `version`. It is lowered if the broker lacks
+        the version and versions are clamped, or if the replay itself sends the request, for which the step names no operation.
+        """
         named: int = step.get("v", version)
         lowered = self.announced.lowered(api, named)
         if "op" not in step:

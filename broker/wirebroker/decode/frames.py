@@ -42,7 +42,7 @@ class Decoded:
 
     plain: dict[str, Any]
     size: int
-    """its bytes, with the four of the size if they were there"""
+    """its bytes, with the four bytes of the size if they were there"""
     complaints: list[str] = field(default_factory=list)
 
 

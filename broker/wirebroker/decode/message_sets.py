@@ -47,7 +47,7 @@ def _key_and_value(message: LegacyRecord, topic: str | None) -> dict[str, Any]:
 
 
 def entry_bytes(plain: dict[str, Any], path: str) -> bytes:
-    """The bytes of an entry; a wrapper's are those of its `value`. Raises PlainError."""
+    """Returns the bytes of an entry; for a wrapper the bytes of its `value`. Raises PlainError."""
     key, value = (bytes_of(plain.get(name), embedded_bytes, f"{path}.{name}") for name in ("key", "value"))
     timestamp, attributes = plain.get("timestamp", NO_TIMESTAMP), plain.get("attributes", 0)
     return write_set([LegacyRecord(plain.get("offset", 0), plain["magic"], attributes, timestamp, key, value)])

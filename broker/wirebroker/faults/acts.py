@@ -54,7 +54,7 @@ class NothingToChange(ValueError):
 
 
 class BrokerParts(Protocol):
-    """The inside of a broker, for faults of storage and state."""
+    """The internals of a broker, for faults of storage and state."""
 
     def fail_write(self, partition: TopicPartition) -> None:
         """Let the next write to the partition fail."""
@@ -126,7 +126,7 @@ class Injection(ABC):
     @property
     @abstractmethod
     def broker(self) -> BrokerParts:
-        """The inside of the broker, for rules that need a broker."""
+        """The internals of the broker, for rules that need a broker."""
 
     @abstractmethod
     def respond(self, response: Message) -> Outcome:
@@ -178,7 +178,7 @@ class Injection(ABC):
 
     @abstractmethod
     def report(self, done: bool) -> None:
-        """Trace that the rule acted, or uncount the firing if there was nothing to do."""
+        """Trace that the rule acted, or take back its count if there was nothing to do."""
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ class Greeting:
     stalled_by: Hashable | None = None
     """The rule that stalls the handshake."""
     until: int | None = None
-    """The time at which a stalled handshake continues, in ms since the epoch. None means when the rule is unloaded."""
+    """The time at which a stalled handshake continues, in ms since the epoch. None: it continues when the rule is unloaded."""
 
 
 @dataclass(slots=True)

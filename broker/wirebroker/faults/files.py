@@ -88,7 +88,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line of the text that contains a word of the fault with a given number."""
+    """Finds the line that contains a word of the fault with this number."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where

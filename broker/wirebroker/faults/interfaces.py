@@ -67,11 +67,11 @@ class Host(Protocol):
 
     @property
     def fault_broker(self) -> BrokerParts | None:
-        """The inside of the broker, or None in a proxy. A proxy refuses rules that act inside a broker."""
+        """The internals of the broker, or None in a proxy. A proxy refuses rules that act inside a broker."""
 
     @property
     def refuses_faults(self) -> str:
-        """A sentence with the reason for which no rule may be loaded; "" if rules may be loaded."""
+        """A sentence that gives the reason why no rule may be loaded; "" if rules may be loaded."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close a connection; with `reset`, abort it."""

@@ -31,7 +31,7 @@ class Matches:
 
     facts: Facts
     before: list[MatchedRule] = field(default_factory=list)
-    """Matches that have yet to act before the request is handled,"""
+    """Matches that have not acted yet, and act before the request is handled,"""
     after: list[MatchedRule] = field(default_factory=list)
     """on the response,"""
     wire: list[MatchedRule] = field(default_factory=list)

@@ -61,7 +61,7 @@ class Misses:
         return "; ".join(parts)
 
     def _nearest(self, wanted: Mapping[str, object]) -> Iterable[str]:
-        """Yields the requests that fitted in all words but the fewest."""
+        """Yields the requests with the fewest words that did not fit."""
         fewest = min((len(words) for _, words in self._reasons), default=0)
         nearest = {key: reason for key, reason in self._reasons.items() if len(key[1]) == fewest}
         for (api, words), reason in sorted(nearest.items(), key=lambda each: -each[1].count)[:2]:

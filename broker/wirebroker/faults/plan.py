@@ -82,7 +82,7 @@ class FaultPlan:
 
     @property
     def broker(self) -> BrokerParts:
-        """The inside of the broker. Only rules that act inside a broker use this property, and `add` refuses such rules in a
+        """The internals of the broker. Only rules that act inside a broker use this property, and `add` refuses such rules in a
         proxy."""
         assert self.host.fault_broker is not None
         return self.host.fault_broker

@@ -85,7 +85,7 @@ class Match:
         return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
 
     def missing(self, facts: Facts) -> list[list[Misfit]]:
-        """Returns the words because of which the rule does not match a request of its APIs, or each batch of a Produce."""
+        """Returns the words that keep the rule from matching a request of its APIs, or each batch of a Produce."""
         if self.api is not None and facts.api not in self.api:
             return []
         return [[*self._header_misfits(facts), *self._misfits(facts, each)] for each in _parts(facts)]
@@ -144,8 +144,9 @@ def _fits(wanted: Any, found: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The choice of the matches on which a rule fires: the nth (from 1), every kth, each with a probability; at most
-    `times`."""
+    """The choice of the matches on which a rule fires: the nth (from 1), every kth, or each with a probability; at most
+    `times`.
+    """
 
     nth: tuple[int, ...] | None = None
     every: int | None = None
@@ -232,7 +233,7 @@ class Rule(_Declared, kw_only=True):
         self.loaded_at = 0
         """The time at which the rule was loaded, in ms since the epoch."""
         self.missed = ""
-        """The reason for which the rule could not fire; "" if it could fire."""
+        """The reason why the rule could not fire; "" if it could fire."""
         self.copied = False
         """Tells whether brokers hold copies of this rule."""
         self.misses: Misses | None = None
@@ -320,7 +321,7 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def why_not(self) -> str:
-        """Returns the reason for which the rule has matched nothing, and the requests that arrived instead."""
+        """Returns the reason why the rule has matched nothing, and the requests that arrived instead."""
         if self.misses is None:
             where = "; copies of it were, which are in kafka.faults.rules" if self.copied else ""
             return f"it was never added to a broker{where}"

@@ -1,4 +1,5 @@
-"""Named failures. A scenario describes the broker's behaviour and a good client's behaviour, and shows what this client did.
+"""Named failures. A scenario describes the broker's behaviour and a good client's behaviour. A run shows the behaviour of one
+client.
 
 files/      one TOML file for each scenario: the broker, its faults, the workload, the expected outcome
 scenario    what a file describes

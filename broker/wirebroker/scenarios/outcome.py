@@ -15,7 +15,7 @@ from wirebroker.testing.operations import visible
 
 @dataclass(slots=True)
 class Counts:
-    """The number of records with each outcome. A record counts once, however often it was sent."""
+    """The number of records with each outcome. A record counts once, even if it was sent several times."""
 
     sent: int = 0
     stored: int = 0
@@ -33,7 +33,7 @@ class Counts:
     displaced: int = 0
     """stored after a record that the same producer sent later to the same partition"""
     torn: int = 0
-    """of a transaction of which another part is visible"""
+    """missing from a transaction that is visible in part"""
     open: int = 0
     """in transactions that are still open"""
 

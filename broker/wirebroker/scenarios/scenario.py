@@ -80,7 +80,7 @@ class Scenario:
     behaviours: list[str]
     clients: list[ClientName]
     others: str
-    """The reasons for which some clients cannot play the part."""
+    """The reasons why some clients cannot play the part."""
     parts: list[Part]
 
 

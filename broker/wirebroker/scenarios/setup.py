@@ -41,8 +41,9 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """Returns a rule that responds to the first InitProducerId with this epoch. The producer raises the epoch by itself from
-    there."""
+    """Returns a rule that responds to the first InitProducerId with this epoch. From this epoch on, the producer raises the
+    epoch itself.
+    """
 
     def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

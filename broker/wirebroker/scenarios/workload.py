@@ -376,9 +376,9 @@ class _Held:
         self.lost = False
         """Raised if the client cannot continue."""
         self.broken = ""
-        """the reason for which it could not start"""
+        """the reason why it could not start"""
         self.failed = ""
-        """the reason for which its transaction could not begin"""
+        """the reason why its transaction could not begin"""
         self.errors: dict[str, str] = {}
         """errors of single records of a transaction"""
         self._journal = journal

@@ -9,11 +9,11 @@ from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import CLIENT_FIRST
 
 SUBJECT = "sub"
-"""The claim of a token that Kafka takes for the name, unless `sasl.oauthbearer.sub.claim.name` is another."""
+"""The claim of a token that has the user's name, unless `sasl.oauthbearer.sub.claim.name` names another claim."""
 
 
 def user_of(mechanism: str, token: bytes) -> str:
-    """Returns the user's name in a client's token, or "" if this token of the mechanism has none or cannot be read."""
+    """Returns the user's name in a client's token, or "" if this token has no name or cannot be read."""
     try:
         text = bytes(token).decode()
         if mechanism == PLAIN:

@@ -23,7 +23,7 @@ class OAuthBearer:
         self._disbelieved: Disbelieved | None = None
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """The client's first message. After an error it may send another one, or confirm the error and end."""
+        """The client's first message. After an error the client may send another token, or confirm the error and end."""
         refused, self._disbelieved = self._disbelieved, None
         if token == HEARD and refused is not None:
             return Failure(refused.cause, refused.response)

@@ -9,7 +9,7 @@ from wirebroker.security.mechanisms import Failure, Outcome, Success
 
 
 class Plain:
-    """Compares the client's password with that of the user."""
+    """Compares the client's password with the user's password."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -24,7 +24,7 @@ class Plain:
             if not value:
                 return _failure(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
-        # The time depends on the client's password, the second argument, alone: an unknown user takes as long as a wrong
+        # The duration depends only on the second argument, the client's password, so an unknown user takes as long as a wrong
         # password.
         same = hmac.compare_digest((expected or "").encode(), password.encode())
         if not same:

@@ -42,13 +42,13 @@ CLIENT_FINAL = re.compile(rf"c=({_BASE64}),r=({_NONCE}){_MORE},p=({_BASE64})")
 def credential_of(
     mechanism: ScramMechanism, password: str | bytes, salt: bytes, iterations: int = LEAST_ITERATIONS
 ) -> ScramCredential:
-    """What a broker stores in place of a password."""
+    """A broker stores this credential in place of a password."""
     raw = password.encode() if isinstance(password, str) else password
     return credential_of_salted(mechanism, hashlib.pbkdf2_hmac(mechanism.digest, raw, salt, iterations), salt, iterations)
 
 
 def credential_of_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """The same for a password that the client has already salted and hashed."""
+    """Returns the credential for a password that the client has already salted and hashed."""
     stored_key = hashlib.new(mechanism.digest, hmac.digest(salted, b"Client Key", mechanism.digest)).digest()
     return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", mechanism.digest), iterations)
 
@@ -80,7 +80,7 @@ class Scram:
         self._success: Success
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """The client's first message, then its final one."""
+        """The client's first message, then its final message."""
         message = token.decode("utf-8", "replace")
         return self._begin(message) if self._first is None else self._end(message)
 

@@ -18,7 +18,7 @@ class Stage(Enum):
     HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
     HANDSHAKE = "SaslHandshake"
     TOKEN = "SaslAuthenticate"
-    OTHER_MECHANISM = "nothing: the client asked to authenticate again by another mechanism"
+    OTHER_MECHANISM = "nothing: the client tried to authenticate again by another mechanism"
     DONE = "any request"
 
 
@@ -41,9 +41,9 @@ class Session:
         self.mechanism = ""
         """The SASL mechanism by which it is authenticated; "" before the first success."""
         self.asked = ""
-        """The mechanism of the authentication that goes on, or of the last one."""
+        """The mechanism of the running authentication, or of the last authentication."""
         self.user = ""
-        """The name that the client has given in the authentication that goes on, or in the last one."""
+        """The name that the client has given in the running authentication, or in the last authentication."""
         self.again = False
         """Whether the last success was a re-authentication."""
         self.sasl: Mechanism | None = None

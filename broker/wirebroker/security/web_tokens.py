@@ -74,7 +74,9 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """The fields of the JSON object with which the bytes begin, as Jackson reads them; none if it is not an object."""
+    """Returns the fields of the JSON object at the beginning of the bytes, as Jackson reads them; empty if there is
+    no object.
+    """
     try:
         text = raw.decode(json.detect_encoding(raw)).lstrip(" \t\r\n")
         value = _DECODER.raw_decode(text)[0] if text else None
@@ -215,7 +217,7 @@ class KeySet:
         ]
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """The key that a token names, or the first that fits its algorithm (jose4j's VerificationJwkSelector)."""
+        """Returns the key that a token names, or the first key that fits its algorithm (jose4j's VerificationJwkSelector)."""
         from jwt import PyJWK, PyJWKError
 
         fitting = [

@@ -380,7 +380,7 @@ class Recovery:
         note(f"{path}: {why}; the producers are taken from the batches")
 
     def _damage_of_snapshot(self, path: Path) -> str:
-        """Returns the reason for which the last snapshot cannot be used, or "". Raises DamagedFile if the snapshot may belong
+        """Returns why the last snapshot cannot be used, or "". Raises DamagedFile if the snapshot may belong
         to another log."""
         try:
             producers = read_snapshot(path)

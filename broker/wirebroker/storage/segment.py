@@ -46,7 +46,7 @@ _DELTA_AT = 23
 _LOOK = 8 * 1024
 """The number of bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""The creation time of a full segment, early enough that the next batch rolls the log."""
+"""The creation time of a full segment. It is so early that the next batch rolls the log."""
 MOST_OPEN = 128
 """The number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
@@ -83,7 +83,7 @@ class SegmentSettings(NamedTuple):
     """The bytes between two entries of the indexes, the largest number of entries, and the objects that all segments of a
     store share.
 
-    (index.interval.bytes, segment.index.bytes.) A segment calls `written` after a write that must be synced.
+    The settings are index.interval.bytes and segment.index.bytes. A segment calls `written` after a write that must be synced.
     """
 
     interval: int

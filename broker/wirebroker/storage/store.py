@@ -53,7 +53,7 @@ class FolderStore(Upkeep):
         self, root: Path, random_bytes: Callable[[int], bytes], *, more: Sequence[Path] = (), brokers: int = 1,
         sync: str = NEVER, nodes: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """Open and lock the directories, and read the metadata, which is in `root`. `nodes` are the brokers' ids; without them
+        """Open and lock the directories, and read the metadata in `root`. `nodes` are the brokers' ids; without them
         there are `brokers` brokers, numbered from 1.
 
         With `more`, each broker has a log directory in each of these places, too. Raises DataError, OSError.

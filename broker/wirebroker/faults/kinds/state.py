@@ -59,7 +59,7 @@ class withdraw_acl(Rule):
     needs_broker: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        from wirebroker.security.acl_specs import acl_of  # a proxy does without it: ACLs are inside a broker
+        from wirebroker.security.acl_specs import acl_of  # impossible in a proxy: ACLs are inside a broker
 
         try:
             acl_of(self.acl)
@@ -97,8 +97,9 @@ class fence(Rule):
 
 
 class slow_reassignment(Rule):
-    """A reassignment that begins in the next `ms` stays in progress until they have passed: only then do its new replicas get
-    in sync."""
+    """A reassignment that begins in the next `ms` stays in progress until this time is over: only then do its new replicas get
+    in sync.
+    """
 
     ms: Positive
 
@@ -128,8 +129,9 @@ class expire_member(Rule):
 
 
 class move_leader(Rule):
-    """The matching partitions of the request get another leader: another in-sync replica, or another broker, to which the
-    replica moves."""
+    """The matching partitions of the request get another leader: another in-sync replica, or another broker after the replica
+    has moved to it.
+    """
 
     example = 'faults.move_leader(api="Produce", topic="orders", nth=3)'
     needs_broker: ClassVar[bool] = True
@@ -192,7 +194,7 @@ class upgrade(Rule):
     may_miss: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        from wirebroker.core.releases.changes import RELEASES  # a proxy does without it: releases are of a broker
+        from wirebroker.core.releases.changes import RELEASES  # impossible in a proxy: a release belongs to a broker
 
         known = [f"kafka-{release}" for release in RELEASES]
         if self.to not in known:

@@ -31,7 +31,7 @@ class fail_write(Rule):
 
 
 class slow_write(Rule):
-    """The write takes `ms` by the broker's clock, and later writes to the same partition wait for it."""
+    """The write takes `ms` of the broker's clock. Later writes to the same partition wait for it."""
 
     ms: Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 

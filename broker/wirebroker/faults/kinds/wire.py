@@ -1,4 +1,4 @@
-"""**The wire**, whose pauses are the machine's time and not the broker's clock:"""
+"""**The wire**. Pauses use the machine's time and not the broker's clock:"""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class bandwidth(Rule):
 
 class corrupt(Rule):
     """This many `bytes` of the response arrive with inverted bits: from `at` on (negative: counted from the end of the
-    response), or at places after its size that the seed determines."""
+    response), or at places (after its size) that the seed determines."""
 
     bytes: Positive = 1
     at: int | None = None
@@ -146,7 +146,7 @@ class refuse(Rule):
 
 
 class close(Rule):
-    """The connection closes after the response, without a request to do so, or `ms` later by the broker's clock."""
+    """The connection closes right after the response, or `ms` later by the broker's clock."""
 
     ms: Milliseconds = 0
 
