@@ -28,8 +28,8 @@ RECORDING: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[MockKafka, tuple[str, int]]]:
-    configs = SETTINGS | SECRET
-    with MockKafka(security="sasl_plaintext", users=USERS, configs=configs, topics=["seen", "hidden"], clock="frozen") as kafka:
+    access = {"security": "sasl_plaintext", "users": USERS, "configs": SETTINGS | SECRET}
+    with MockKafka(profile="kafka-4.3", topics=["seen", "hidden"], clock="frozen", **access) as kafka:
         yield kafka, kafka._listen(Listener(1, "127.0.0.1"))
 
 

@@ -58,7 +58,7 @@ def test_a_broker_starts_with_variables_that_kafka_does_not_know() -> None:
     assert [line.partition("(")[2] for line in lines] == ["node 3, INSIDE)\n", "node 3, HOST)\n", ""], told
     (line,) = told.splitlines()
     assert line.endswith(
-        " these variables name no setting of Kafka 4.3 and have no effect: KAFKA_JMX_PORT, KAFKA_LOG4J_ROOT_LOGLEVEL, "
+        " these variables name no setting of Kafka and have no effect: KAFKA_JMX_PORT, KAFKA_LOG4J_ROOT_LOGLEVEL, "
         "KAFKA_NUM_PARTITONS; did you mean 'num.partitions'?, KAFKA_ZOOKEEPER_CONNECT"
     )
 

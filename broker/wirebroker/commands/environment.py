@@ -56,7 +56,7 @@ def from_environment(arguments: argparse.Namespace, environment: Mapping[str, st
     arguments.topic += _topics(environment, arguments)
     if unknown:
         names = ", ".join(f"{each}{did_you_mean(_setting(each), BROKER_SETTINGS, SPELLING)}" for each in sorted(unknown))
-        warnings.append(f"these variables name no setting of Kafka 4.3 and have no effect: {names}")
+        warnings.append(f"these variables name no setting of Kafka and have no effect: {names}")
     return warnings
 
 

@@ -79,7 +79,7 @@ class Rules:
 
 
 ProfileName = Literal[
-    "kafka-4.3", "textbook", "single", "highest", "kafka-4.4", "kafka-4.2", "kafka-4.1", "kafka-4.0", "kafka-3.9",
+    "kafka-4.4", "textbook", "single", "highest", "kafka-4.3", "kafka-4.2", "kafka-4.1", "kafka-4.0", "kafka-3.9",
     "kafka-3.8", "kafka-3.7", "kafka-3.6", "kafka-3.5", "kafka-3.4", "kafka-3.3", "kafka-3.0", "kafka-2.8", "kafka-2.7",
     "kafka-2.6", "kafka-2.5", "kafka-2.4", "kafka-2.3", "kafka-2.1", "kafka-1.1", "kafka-1.0", "kafka-0.11", "pulsar",
 ]  # fmt: skip

@@ -310,7 +310,7 @@ class RequestRow(ClientRow):
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedRow(ClientRow):
-    """A request in a version that Kafka 4.3.1 does not read, such as one that it dropped in 4.0 (KIP-896)."""
+    """A request in a version that the broker's release does not read, such as one that it dropped in 4.0 (KIP-896)."""
 
     event = "unsupported"
 

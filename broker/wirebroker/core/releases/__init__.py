@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafkawire.registry import KEYS
 from wirebroker.core.releases.changes import Behaviour, behaviour_of
 
-DEFAULT = "4.3"
+DEFAULT = "4.4"
 """The release that a broker is without a profile."""
 
 
