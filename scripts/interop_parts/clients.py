@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from _kafka_releases import COPY, VERSION, KafkaUnavailable, fetch_jars, jar_folder, pom_of
+from _kafka_releases import COPY, RELEASES, VERSION, KafkaUnavailable, fetch_jars, jar_folder, pom_of
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
@@ -99,29 +100,20 @@ def python(module: str, program: str) -> Callable[[], Command]:
     return prepare
 
 
-def java() -> Command:
+def java(version: str = VERSION, program: str = "Interop") -> Command:
     """Kafka's own client, from the jars of a real Kafka."""
     tool("java")
     try:
-        jars = fetch_jars()
+        jars = fetch_jars(version)
     except KafkaUnavailable as error:
         raise Missing(str(error)) from None
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    return Command(["java", *options, "-cp", f"{jars}/*", PROGRAMS / "java" / "Interop.java"])
+    return Command(["java", *options, "-cp", f"{jars}/*", PROGRAMS / "java" / f"{program}.java"])
 
 
 def old_java(version: str) -> Callable[[], Command]:
     """The client of an earlier Kafka, with a program that uses only the common features of all releases."""
-
-    def prepare() -> Command:
-        tool("java")
-        try:
-            jars = fetch_jars(version)
-        except KafkaUnavailable as error:
-            raise Missing(str(error)) from None
-        return Command(["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", PROGRAMS / "java" / "OldInterop.java"])
-
-    return prepare
+    return partial(java, version, "OldInterop")
 
 
 def old_kafka_python() -> Command:
@@ -240,13 +232,12 @@ CLIENTS: dict[str, Callable[[], Command]] = {
     "pyspark": pyspark,
 }
 """Each function fetches its client's dependencies and returns its command, or raises Missing."""
-OLD: dict[str, Callable[[], Command]] = {
-    "java-0.11": old_java("0.11.0.3"),
-    "java-1.1": old_java("1.1.1"),
-    "java-2.8": old_java("2.8.2"),
+OTHERS: dict[str, Callable[[], Command]] = {
+    **{f"java-{release}": old_java(RELEASES[release]) for release in ("0.11", "1.1", "2.8", "3.9")},
+    "java-4.4": partial(java, RELEASES["4.4"]),
     f"kafka-python-{OLD_KAFKA_PYTHON}": old_kafka_python,
 }
-"""Clients of earlier releases, for a broker of such a release: `-- --profile kafka-2.8`. They run only if they are named."""
+"""Clients of other releases. They run only if they are named."""
 
 
 def serving(prepare: Callable[[], Command], program: str, *before: str) -> Callable[[], Command]:

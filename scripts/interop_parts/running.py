@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from bench_parts.process import end_group
 from interop_parts.checks import FAIL, Outcome, Result
-from interop_parts.clients import CLIENTS, OLD, Command, Missing, fetched
+from interop_parts.clients import CLIENTS, OTHERS, Command, Missing, fetched
 
 SILENCE = 90.0
 """Seconds that one check may take before the program is ended; the programs give up waiting after 20 s each time."""
@@ -31,7 +31,7 @@ def run(
     try:
         if offline and not fetched(client):
             raise Missing(f"it was not fetched yet; scripts/interop --fetch --clients {client} does that")
-        command = (CLIENTS | OLD)[client]()
+        command = (CLIENTS | OTHERS)[client]()
     except Missing as missing:
         outcome.missing = str(missing)
         return outcome
