@@ -202,7 +202,7 @@ class Raw(io.RawIOBase):
 
 
 class Broker:
-    """An engine on a directory that does the work of `net.storage_jobs` at once instead of in threads."""
+    """An engine on a directory. The work of `net.storage_jobs` is done at once instead of in threads."""
 
     def __init__(self, place: Path, sync: str, now: int) -> None:
         self.now = now

@@ -51,7 +51,7 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(kafka: MockKafka
     assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (5, 5, 0)
     assert response.aborted_transactions is None
     assert fetched(kafka, asked(), node=2) == (0, -1, True)
-    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "also at the end of the log"
+    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "the follower is preferred also at the end of the log"
 
 
 @pytest.mark.parametrize(

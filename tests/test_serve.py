@@ -429,7 +429,7 @@ def test_a_closed_console_ends_with_one_sentence(serve: Start) -> None:
     ((host, port, _),) = until_ready(process)
     assert process.stdout is not None
     process.stdout.close()
-    for _ in range(10):  # a thread writes, and finds out a moment later
+    for _ in range(10):  # a thread writes the trace, and notices the error a moment later
         assert produced_twice(host, port) == [0, 0]
     process.stdout = None
     assert ended(process) == ["WARNING the trace no longer goes to the console (Broken pipe); the broker goes on without it"]
@@ -588,7 +588,7 @@ def test_a_soft_reset_goes_back_to_the_start_and_keeps_connections(serve: Start,
 
 def test_a_warm_broker_responds_for_all_coordinators_at_once(serve: Start) -> None:
     def errors(port: int) -> list[int]:
-        """The errors of a client's first requests for a coordinator, and to it."""
+        """The errors of a client's first requests for a coordinator, and of its first requests to the coordinator."""
         wire = WireClient("127.0.0.1", port)
         found = wire.request(plain("FindCoordinator", key_type=0, key="g"), 3)
         return [found.error_code, wire.request(heartbeat("g", "m", 1), 0).error_code]

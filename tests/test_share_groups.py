@@ -180,7 +180,7 @@ def test_aborted_records_are_skipped_by_a_group_that_reads_committed_ones(kafka:
     group, found = shared_by(kafka, "a", **{"share.isolation.level": "read_committed"})
     with closing(group):
         assert found == [(1, 3, 1)], (
-            "the aborted record 0 is left out; its marker 1 and the commit's 3 are offsets as any other"
+            "the aborted record 0 is left out; its marker 1 and the commit's marker 3 take offsets like any record"
         )
 
 
@@ -234,7 +234,9 @@ def test_a_fault_matches_share_fetch_as_any_api(kafka: MockKafka) -> None:
     ("given_out", "read"), [(None, [0, 10, 20, 30]), (9, [0, 10, 20, 30, 40]), (10, list(range(0, 500, 10)))]
 )
 def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read: list[int]) -> None:
-    """Room for 25 records, that is three batches and the next one; records up to `given_out` are another member's."""
+    """There is room for 25 records, so three batches and the next batch are read. Another member has the records up to
+    `given_out`.
+    """
     ten = [Record(number, 0, None, b"v") for number in range(10)]
     log = b"".join(build_batch(ten, base_offset=base) for base in range(0, 500, 10))
     batches = Batches()
@@ -269,11 +271,11 @@ def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(mon
             forgotten_topics_data=[],
         )  # fmt: skip
     given = [part.partition_index for topic in response.responses for part in topic.partitions if part.acquired_records]
-    assert (given, tries) == ([63], 8), "before any is loaded, after 1, 2, 4, 8, 16 and 32, and at the end"
+    assert (given, tries) == ([63], 8), "before any state is loaded, after 1, 2, 4, 8, 16 and 32 states, and at the end"
 
 
 def test_what_a_quota_does_not_allow_is_acquired_and_not_sent(tmp_path: Path) -> None:
-    """As a real broker did: its window of ten seconds allows 20,000 bytes at once."""
+    """As on a real broker, whose window of ten seconds allows 20,000 bytes at once."""
     with MockKafka(topics={"t": 1}, clock="frozen", data=tmp_path) as kafka:
         for _ in range(50):
             kafka.produce("t", value=bytes(1000))

@@ -89,7 +89,7 @@ def test_a_state_that_begins_again_goes_on_counting_its_updates() -> None:
         state.write("g1", 1, 2)
         assert state.after(1) == (4, 6), "this was an update"
         state.write("g1", 3, 2)
-        assert state.after(1) == (7, 9), "and then a snapshot, because there had been more than two updates"
+        assert state.after(1) == (7, 9), "and then a snapshot is written, because there were more than two updates"
 
 
 def test_idle_share_partitions_are_written_again_so_that_older_records_can_go() -> None:
@@ -100,7 +100,7 @@ def test_idle_share_partitions_are_written_again_so_that_older_records_can_go() 
         assert state.after(9) == (0, 3)
         state.write("g0", 3)
         assert state.after(1.5) == (5, 8), "g1 and h0 are written again"
-        assert state.after(30) == (8, 11), "and then all, because g0 was in use"
+        assert state.after(30) == (8, 11), "and then all older records, because g0 was in use"
 
 
 def test_a_broker_that_starts_knows_from_the_log_which_records_are_needed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Share groups of many partitions: each request is answered the same in slices as at once."""
+"""Share groups of many partitions: a request gets the same response whether it is handled in slices or at once."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ def by_id(world: World, topics: list[str], *partitions: Plain) -> list[Plain]:
 
 
 def acknowledged(index: int, kind: int | None) -> Plain:
-    """A partition with an acknowledgement of offset 0 if `kind` is one."""
+    """A partition; with an acknowledgement of offset 0, of type `kind`, unless `kind` is None or 0."""
     batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [kind]}] if kind else []
     return {"partition_index": index, "acknowledgement_batches": batches}
 
 
 def share_fetch(world: World, epoch: int, topics: list[str], wait_ms: int = 0, kind: int | None = None) -> Message:
-    """A ShareFetch of both partitions of these topics; with acknowledgements of offset 0 if `kind` is one."""
+    """A ShareFetch of both partitions of these topics; with acknowledgements of offset 0, of type `kind`, unless `kind` is None
+    or 0.
+    """
     asked = by_id(world, topics, *(acknowledged(index, kind) for index in (0, 1)))
     limits = {"min_bytes": 1, "max_bytes": 1 << 20, "max_records": 10_000, "batch_size": 500}
     return plain("ShareFetch", **member(epoch), **limits, max_wait_ms=wait_ms, topics=asked, forgotten_topics_data=[])
@@ -171,9 +173,9 @@ def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_misse
 
 @pytest.mark.parametrize("slices", [0, 2, 20, 100])
 def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
-    """Also if the time is up while it is still looking."""
+    """This is also true if the time is up while the fetch is still looking for records."""
     world = fetching(slices)
-    for _ in range(2):  # the timer is perhaps set only now
+    for _ in range(2):  # the timer may be set only now
         world.engine.tick(NOW + 500)
         world.go_on()
     (response,) = world.engine.take_effects()

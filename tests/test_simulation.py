@@ -127,7 +127,7 @@ def anybody_may_lead(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 BROKEN |= {
     "acks=all is acknowledged at once": all_is_acknowledged_at_once,
     "consumers see what is not replicated": consumers_see_what_is_not_replicated,
-    "a new leader knows its missing records": a_new_leader_knows_what_it_does_not_have,
+    "a new leader has the records that it lacks": a_new_leader_knows_what_it_does_not_have,
     "anybody may lead": anybody_may_lead,
 }
 
@@ -142,7 +142,7 @@ def test_broken_rules_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         except Violation:
             caught += 1
             break
-    assert caught, f"300 schedules found nothing wrong with: {name}"
+    assert caught, f"300 schedules found no error in: {name}"
 
 
 def test_a_failing_schedule_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Long requests: each handler answers the same in slices as at once, and takes more slices the longer the request is."""
+"""Long requests: a handler responds the same in slices as at once, and a longer request takes more slices."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class World:
             self.ask(init_producer_id(f"tx-{i}", 1000), 3)
 
     def ask(self, request: Message, version: int) -> bytes:
-        """The response's frame; the request has to be answered within its slices."""
+        """Returns the response's frame. The request must get its response within its slices."""
         self.send(request, version)
         self.slices = 1
         return self.response()
 
     def send(self, request: Message, version: int, connection: Connection | None = None) -> None:
-        """Have the request begun."""
+        """Begin the request."""
         frame = encode_request(7, "slices", request, version)[4:]
         self.engine.receive(connection or self.connection, memoryview(frame), NOW)
 
@@ -84,7 +84,7 @@ class World:
             pass
 
     def step(self) -> bool:
-        """Run one slice, or work aside; False if there is none."""
+        """Run one slice, or other work. Returns False if there is no work."""
         turns = self.engine.turns
         if self.engine.timers.busy:
             self.engine.tick(NOW, lambda: True)
@@ -115,7 +115,7 @@ class World:
 
 
 class Case(NamedTuple):
-    """The fields of a request with many elements, and its version. `changes` says whether it leaves the world another."""
+    """The fields of a request with many elements, and its version. `changes` tells whether the request changes the world."""
 
     fields: Callable[[int], Plain]
     version: int
@@ -276,7 +276,7 @@ class Wide(World):
         self.slices = 0
 
     def after(self, request: Message, version: int) -> tuple[object, ...]:
-        """All that the request leaves."""
+        """The whole state after the request."""
         self.send(request, version)
         self.go_on()
         self.engine.tick(NOW + 10)
@@ -450,7 +450,7 @@ def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
     world.send(end, 3)
     transaction = world.engine.transactions.transactions["tx-1"]
     assert transaction.state is TransactionState.PREPARE_COMMIT
-    assert len(world.engine.take_effects()) == 1, "Kafka answers too when it has been written down that it commits"
+    assert len(world.engine.take_effects()) == 1, "Kafka, too, responds once the decision to commit is written down"
     slices = 0
     while world.engine.timers.busy:
         world.engine.tick(NOW, lambda: True)
@@ -499,7 +499,7 @@ def said(frame: bytes) -> dict[tuple[str, int], bytes]:
 
 
 def produce(world: World, topic: str, tag: str) -> bytes:
-    """Append a record to the topic's first partition; the batch as it is stored."""
+    """Append a record to the topic's first partition. Returns the batch as it is stored."""
     partition = world.engine.cluster.partition(topic, 0)
     assert partition is not None
     other = world.engine.connect(1, now=NOW)
@@ -579,7 +579,7 @@ class Groups(World):
         self._connections: dict[str, Connection] = {}
 
     def begin(self, member: str, request: Message) -> None:
-        """Have the member's request begun."""
+        """Begin the member's request."""
         if member not in self._connections:
             self._connections[member] = self.engine.connect(1, now=self.now)
         frame = encode_request(7, "slices", request, self._connections[member].versions[request.__schema__.key][1])[4:]
@@ -592,7 +592,7 @@ class Groups(World):
         return [(of[each.connection], b"".join(each.parts)) for each in responses]
 
     def left(self, member: str) -> None:
-        """The member's connection is gone."""
+        """Close the member's connection."""
         self.engine.disconnected(self._connections.pop(member))
 
     def beat(self, member: str, **fields: Any) -> bytes:

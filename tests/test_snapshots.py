@@ -71,7 +71,7 @@ def test_a_retry_is_recognised_by_the_whole_window(kafka: MockKafka) -> None:
         kafka.restore(snapshot)
         producer.wire = client(kafka)
         assert [producer.send(sequence).base_offset for sequence in range(4)] == [0, 1, 2, 3], (
-            "duplicates, not only the last one"
+            "all batches of the window are duplicates, and not only the last batch"
         )
         assert producer.send(6).error_code == OUT_OF_ORDER
         assert [record.value for record in kafka.records("orders")] == [b"v0", b"v1", b"v2", b"v3"], round

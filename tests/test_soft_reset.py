@@ -54,7 +54,7 @@ def test_clients_stay_and_their_next_requests_succeed(kafka: MockKafka) -> None:
     kafka.reset(soft=True)
     assert producer.send(1).base_offset == 1, "an offset is not used twice"
     assert [record.offset for record in kafka.records("orders")] == [1]
-    assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace begins again, the producer goes on"
+    assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace begins again, and the producer goes on"
     assert topic_ids(kafka) == before
     kafka.audit().assert_exactly_once(intended=[("orders", None, b"v1")])
 
@@ -77,7 +77,7 @@ def test_an_open_transaction_goes_on_without_its_first_records(kafka: MockKafka,
     kafka.reset(soft=True)
     kafka.produce("orders", value="of another")
     assert values(only(reader.response())) == [b"of another"], "a read_committed consumer that waited does not wait for it"
-    assert Reader(kafka).committed_offset("g") == (0, -1), "nor does one that asks for the offset of its group"
+    assert Reader(kafka).committed_offset("g") == (0, -1), "nor does a consumer that asks for the offset of its group"
     assert producer.send("new").error_code == 0
     assert kafka.partition("orders").last_stable_offset == 2
     assert producer.end(commit=True) == 0

@@ -28,7 +28,7 @@ esac
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A folder with a uv that installs nothing, and the Python of the environments that it makes."""
+    """A folder with a `uv` that installs nothing, and the Python of the environments that this `uv` makes."""
     for name, text in (("uv", UV), ("stand-in", STAND_IN)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)

@@ -49,7 +49,7 @@ def data(tmp_path: Path) -> Path:
 
 def after_kill(data: Path, to: Path) -> Path:
     """A directory in use as kill −9 would leave it: the page cache has all writes."""
-    removed = shutil.ignore_patterns("*.deleted", "*-delete")  # which a thread removes while this copies
+    removed = shutil.ignore_patterns("*.deleted", "*-delete")  # a thread may remove the file during the copy
     return Path(shutil.copytree(data, to, ignore=removed))
 
 
@@ -451,7 +451,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
     assert {name: raw for name, raw in contents(copy).items() if not name.endswith(".lock")} == {
         name: raw for name, raw in before.items() if not name.endswith(".lock")
     }
-    with pytest.raises(DamagedFile):  # and it is not in use
+    with pytest.raises(DamagedFile):  # and the directory is not in use
         MockKafka(data=copy).start()
 
 
@@ -500,7 +500,7 @@ def test_a_second_broker_is_refused(data: Path, capsys: pytest.CaptureFixture[st
         assert kafka.records("orders") == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there a file that is locked cannot be opened")
+@pytest.mark.skipif(sys.platform == "win32", reason="on Windows a locked file cannot be opened")
 @pytest.mark.parametrize("platform", ["linux", "another"])
 def test_another_process_is_refused_also_after_somebody_has_read_the_lock(data: Path, platform: str) -> None:
     if platform == "linux" != sys.platform:
@@ -596,7 +596,7 @@ def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptur
 def test_metadata_is_not_lost_where_a_kill_came_before_the_first_topic(data: Path, tmp_path: Path) -> None:
     with MockKafka(data=data):
         copy = after_kill(data, tmp_path / "copy")
-    (copy / "orders-0").mkdir()  # as far as it had come with the topic
+    (copy / "orders-0").mkdir()  # up to the partition that it had reached
     with MockKafka(data=copy, topics=["orders"]) as kafka:
         assert kafka.produce("orders", value=b"a") == 0
     shutil.rmtree(copy)
@@ -778,7 +778,7 @@ def test_with_sync_always_a_response_waits_for_the_disk_and_others_join_it(data:
             thread.join()
         assert responses == [0] * 6
         logs = [path for path in disk.synced if path.suffix == ".log"]
-        assert len(logs) <= 4  # the first alone, then both files once for all others; six would be one for each
+        assert len(logs) <= 4  # the first request, then once for all others; not six
 
 
 def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answered(data: Path, disk: Disk) -> None:
@@ -802,7 +802,7 @@ def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answ
             return {f"{offset:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
 
         assert kafka._call(lambda engine: append(engine, 2)) == of(0) | of(1) | {"orders-0"}
-        # The second is on the disk already when the third closes it, but its indexes are not.
+        # When the third segment closes the second, the second is on the disk already, but its indexes are not.
         assert kafka._call(lambda engine: append(engine, 1)) == of(1) | of(2) | {"orders-0"}
 
 
@@ -919,7 +919,7 @@ def test_d2_records_that_a_failover_cut_off_do_not_come_back_from_the_directory(
             assert producer.send(sequence, acks=1).base_offset == sequence
         for node in (2, 3):
             kafka.freeze_replica("orders", 0, node)
-        for _ in range(15):  # into a second segment, which goes as well
+        for _ in range(15):  # into a second segment, which is removed as well
             kafka.produce("orders", value=bytes(100_000))
         producer.send(3, acks=1)
         kafka.kill_broker(1)

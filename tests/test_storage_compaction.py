@@ -69,7 +69,7 @@ def fill(kafka: MockKafka, chance: random.Random, batches: int = 60) -> None:
 
 
 def compacted(kafka: MockKafka) -> None:
-    """Let the cleaner do what there is to do."""
+    """Let the cleaner finish its work."""
     before = partition_of(kafka).log.size
     kafka.clock.advance(seconds=2)
     kafka.wait_until(lambda: partition_of(kafka).log.size < before)
@@ -114,7 +114,7 @@ def test_a_tombstone_stays_for_a_while(where: Path | None) -> None:
         compacted(kafka)
         (tombstone,) = [record for record in kafka.records("orders") if record.key == b"gone"]
         assert (tombstone.offset, tombstone.value) == (2, None)
-        assert tombstone.timestamp == written  # although the batch was rewritten, with another base
+        assert tombstone.timestamp == written  # although the batch was rewritten with another base
         kafka.clock.advance(seconds=70)
         fill(kafka, chance, 40)
         compacted(kafka)
@@ -269,7 +269,7 @@ def test_an_open_transaction_stops_it(where: Path | None) -> None:
 
 
 def crash_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let renames and removals fail after this many."""
+    """Let renames and removals fail after this number of them."""
     left = steps
     replace, unlink = Path.replace, Path.unlink
 

@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def classic(group: Group) -> Any:
-    kept = group.snapshot  # whose members have gone on since then
+    kept = group.snapshot  # the members of this group have gone on since then
     members = [(m.member_id, m.instance_id, m.client_id) for m in kept.members]
     return kept.generation, kept.protocol_type or None, kept.protocol, kept.leader, members
 
@@ -41,7 +41,7 @@ def modern(group: ConsumerGroup) -> Any:
 
 
 def state_of(engine: Engine) -> dict[str, Any]:
-    """Everything that is to be kept."""
+    """All state that a restart must keep."""
     offsets = engine.groups.offsets
     groups = engine.groups.groups
     return {

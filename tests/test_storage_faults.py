@@ -238,7 +238,7 @@ def test_a_truncated_log_loses_its_end_and_the_state_with_it(mock_kafka: MockKaf
 
 
 def test_truncation_keeps_the_state_of_producers_before_the_cut(mock_kafka: MockKafka) -> None:
-    """Also of one whose records the log has no longer."""
+    """This is also true of a producer whose records are no longer in the log."""
     producer, other = RawProducer(mock_kafka), RawProducer(mock_kafka)
     for sequence in range(2):
         producer.send(sequence)

@@ -112,7 +112,7 @@ def test_indexes_are_read_as_far_as_they_rise(
     for offset_step, position_step in steps:
         offset, position = offset + offset_step, position + position_step
         entries.append((offset, position))
-    path.write_bytes(offset_index_bytes(BASE, entries) + bytes(8 * zeros))  # Kafka's end in zeros while they are open
+    path.write_bytes(offset_index_bytes(BASE, entries) + bytes(8 * zeros))  # Kafka's indexes end in zeros while they are open
     assert list(zip(*read_offset_index(path, BASE), strict=True)) == entries
     times = [(position, offset) for offset, position in entries]
     path.write_bytes(time_index_bytes(BASE, times) + bytes(12 * zeros))
@@ -271,7 +271,7 @@ def test_the_records_of_a_difference_lead_from_one_image_to_the_next(seed: int, 
 def test_metadata_that_was_begun_is_never_empty(tmp_path: Path) -> None:
     log = MetadataLog(tmp_path)
     log.create()
-    assert not MetadataLog(tmp_path).exists  # it may have been killed there
+    assert not MetadataLog(tmp_path).exists  # the broker may have been killed there
     log.begun(5)
     log.close()
     read = MetadataLog(tmp_path)

@@ -116,12 +116,12 @@ class Dialogue:
         eventually(lambda: self.wire.request(request, 3), lambda response: response.error_code == 0)
 
     def transaction(self, topic: str, name: str, commits: bool | None) -> None:
-        """One transaction of three records, which is left open with None."""
+        """Makes one transaction of three records. With None it stays open."""
         pid, epoch = self.producer(name)
         records = [Record(i, 0, b"t%d" % i, b"%s %s" % (name.encode(), str(commits).encode())) for i in range(3)]
         response = eventually(
             lambda: self.produce(topic, records, name, producer_id=pid, producer_epoch=epoch, base_sequence=0),
-            lambda each: each.error_code not in (6, 16, 51),  # it is being elected, or a marker is being written
+            lambda each: each.error_code not in (6, 16, 51),  # the coordinator is being elected, or a marker is being written
         )
         assert response.error_code == 0, response
         if commits is not None:
@@ -166,7 +166,7 @@ def everything(wire: WireClient) -> dict[str, Any]:
 
 
 def speak(dialogue: Dialogue) -> int:
-    """All kinds of writes; returns the producer id of the records in `plain`."""
+    """Makes all kinds of writes. Returns the producer id of the records in `plain`."""
     pid, _ = dialogue.producer()
     dialogue.idempotent("plain", range(10), pid)
     for codec in (1, 2, 3, 4):
@@ -262,7 +262,7 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
         kafka.start()
         wire = WireClient(*kafka.address)
         for isolation in (0, 1):
-            expected = theirs[f"mine {isolation}"]  # which shows once the leader has raised its high watermark
+            expected = theirs[f"mine {isolation}"]  # the record is visible once the leader has raised its high watermark
             found = eventually(lambda i=isolation: stored(wire, "mine", i), lambda got, all_=expected: got >= all_)
             assert found == expected
         dialogue = Dialogue(wire, kafka.now())

@@ -33,7 +33,7 @@ def topic(name: str, factor: int = 0) -> dict[str, object]:
 
 
 def topology(factor: int = 0) -> dict[str, object]:
-    """Words of "in" are counted: a subtopology with a store, whose changelog the broker has to create."""
+    """A topology that counts the words of the topic "in". The broker has to create the changelog of its store."""
     empty: dict[str, object] = {
         "source_topic_regex": [], "repartition_sink_topics": [], "repartition_source_topics": [], "copartition_groups": [],
     }  # fmt: skip
@@ -63,7 +63,7 @@ class App:
         self.wire.close()
 
     def beat(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """A member joins, or reports the tasks that it was given last."""
+        """A member joins, or reports the tasks that it got last."""
         epoch = self._epochs.get(member, 0)
         body: dict[str, Any] = {
             "group_id": "app", "member_id": member, "member_epoch": epoch, "endpoint_information_epoch": 0,

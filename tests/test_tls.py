@@ -71,7 +71,7 @@ def test_kafka_python_produces(secured: MockKafka) -> None:
         bootstrap_servers=secured.bootstrap_servers, security_protocol="SSL", ssl_cafile=str(secured.tls_folder / "ca.pem")
     )
     assert producer.send("orders", b"a pound of tea").get(10).offset == 0
-    assert producer.send("orders", bytes(900_000)).get(10).offset == 1, "a large frame arrives in many records of TLS"
+    assert producer.send("orders", bytes(900_000)).get(10).offset == 1, "a large frame arrives in many TLS records"
     producer.close()
     assert secured.trace.events("authentication") == []
 

@@ -157,7 +157,7 @@ def test_a_failed_handshake_is_logged_once(secured: MockKafka, caplog: pytest.Lo
             client.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200_000))
         secured.wait_until(lambda: any("speaks HTTP" in record.getMessage() for record in caplog.records))
         assert ask(secured, context(secured))
-    ours = [record.getMessage() for record in caplog.records if record.name == "wirebroker"]  # a client may log as well
+    ours = [record.getMessage() for record in caplog.records if record.name == "wirebroker"]  # clients log, too
     assert len(ours) == 1, ours
 
 
@@ -175,4 +175,4 @@ def test_handshakes_that_begin_together_take_turns(monkeypatch: pytest.MonkeyPat
         soon.pop(0)()
         shares.append(len(done) - sum(shares))
     assert done == list(range(20))
-    assert max(shares) <= 5, "a turn has time for four, and for the one that began before it was over"
+    assert max(shares) <= 5, "a turn has time for four handshakes, and for one that began before the turn was over"

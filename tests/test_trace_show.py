@@ -34,7 +34,7 @@ START = 1_800_000_000_000
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two producers on two partitions, one of them with a duplicate and a gap; a fault; every row there is."""
+    """Two producers on two partitions, one of them with a duplicate and a gap; a fault; and every kind of row."""
     path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     with MockKafka(topics={"orders": 2, "other": 1}, trace="all", clock="frozen") as kafka:
         now = kafka.clock.now()

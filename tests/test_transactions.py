@@ -323,7 +323,7 @@ def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: InProcess) -> 
 
 
 def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(kafka: InProcess) -> None:
-    """A thousand transactions, each of them cut off at a random moment in one case out of five."""
+    """A thousand transactions. One in five is cut off at a random moment."""
     count, chance = 1_000, random.Random(7)
     feeder = client(kafka)
     for start in range(0, count, 100):

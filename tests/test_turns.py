@@ -1,4 +1,4 @@
-"""Fair turns: no client keeps another one waiting for as long as its own requests take."""
+"""Fair turns: a client with long requests does not make another client wait until all of them are done."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kafka() -> Iterator[MockKafka]:
 
 
 def read_response(connection: socket.socket) -> int:
-    """The correlation id of the next answer."""
+    """The correlation id of the next response."""
     size, correlation_id = struct.unpack(">ii", exactly(connection, 8))
     exactly(connection, size - 4)
     return int(correlation_id)

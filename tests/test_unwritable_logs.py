@@ -215,7 +215,7 @@ def test_a_marker_that_cannot_be_written_is_written_later(kafka: MockKafka, comm
     for topic in ("orders", GROUP_TOPIC):
         for partition in kafka._call(lambda engine, topic=topic: engine.cluster.topics[topic].partitions):
             partition.fail_next_write(FOR_EVER)
-    assert till.end(commit) == 0, "it is decided and written down"
+    assert till.end(commit) == 0, "the outcome is decided and written down"
     kafka.clock.advance(minutes=1)
     assert Reader(kafka).values() == []
     assert till.init() == CONCURRENT

@@ -1,7 +1,7 @@
 """Ids longer than Kafka's formats can hold: invalid UTF-8 becomes U+FFFD, three bytes for each, as in Kafka.
 
 If a record cannot hold an id, the request gets UNKNOWN_SERVER_ERROR and leaves no state; if a response cannot, the API's error
-response is sent instead. The expected codes are those of Kafka 4.3.1, played to it request by request.
+response is sent instead. The expected codes come from Kafka 4.3.1, which got the same requests one by one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_li
 
 
 def test_a_response_that_cannot_be_written_is_an_unknown_server_error(kafka: MockKafka) -> None:
-    assert ask(kafka, join("g", protocol_type=SENT), 2).error_code == 0, "the response does not repeat it"
+    assert ask(kafka, join("g", protocol_type=SENT), 2).error_code == 0, "the response does not repeat the id"
     for version in (0, 5):
         listed = ask(kafka, plain("ListGroups"), version)
         assert (listed.error_code, listed.groups) == (FAILED, [])
@@ -124,7 +124,7 @@ def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -
             response = ask(kafka, commit("g", retention), version)
             assert only(response).error_code == 0
     ask(kafka, commit("g", 2**63 - 1), 2)
-    kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired that was not to
+    kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired too early
     assert only(ask(kafka, offset_fetch_of("g"), 8)).committed_offset == -1
 
 

@@ -228,7 +228,7 @@ def test_a_reset_and_a_snapshot_bring_the_release_back() -> None:
         assert (releases(kafka), announced(kafka)[2]["metadata.version"]) == (["4.3"], 30)
         assert "log.message.format.version" not in described(kafka)
         kafka.reset(soft=True)
-        assert releases(kafka) == ["4.3"], "connections stay, so the release does"
+        assert releases(kafka) == ["4.3"], "connections stay, so the release stays, too"
         kafka.reset()
         assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
 

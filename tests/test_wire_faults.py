@@ -204,11 +204,13 @@ def test_a_connection_closes_some_time_later_by_the_brokers_clock(mock_kafka: Mo
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "large"])
 def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> None:
-    """Whether the rest of it is on its way or never sent: nothing of it is handled, and it counts once."""
+    """The rest of the request may be on its way or may never be sent. In both cases no part of it is handled, and the request
+    counts once.
+    """
     cut = mock_kafka.faults.add(faults.cut(64, request=True, api="Produce", nth=2))
     data = encode_request(1, "raw", produce_request("orders", batch(tag="v" * size)), 9)
     with dial(mock_kafka) as connection:
-        for start in range(0, len(data), 70_000):  # the first one arrives in several parts
+        for start in range(0, len(data), 70_000):  # the first response arrives in several parts
             connection.sendall(data[start : start + 70_000])
         assert connection.recv(4)
     with dial(mock_kafka) as connection:

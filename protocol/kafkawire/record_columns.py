@@ -71,7 +71,8 @@ class Shape:
         """The place of the last run, its columns, and its timestamp deltas. The next run is likely to have the same ones."""
 
     def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
-        """Returns the run of at most `most` records from `start` on. Its first record should have the number `first`.
+        """Returns the run of at most `most` records from `start` on. The first record of the run should have the number
+        `first`.
 
         Returns None if no record of this shape begins there. `raw` has the bytes of `most` such records.
         """

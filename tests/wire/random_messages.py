@@ -44,7 +44,7 @@ def release_of(cls: type[Message], version: int) -> str:
     """The release whose definition describes this version of the message."""
     key = cls.__schema__.key
     oldest, newest = BETWEEN_CONTROLLERS.get(key) or versions(key)
-    if newest < 0:  # Kafka 4 has lost it, or it is newer than 4.3.1
+    if newest < 0:  # Kafka 4 has removed it, or it is newer than 4.3.1
         return OLDER if key < 90 else NEWER
     if version < oldest:
         return OLDER
@@ -100,7 +100,7 @@ class Maker:
 
 
 def damaged(raw: bytes, random: Random) -> bytes:
-    """The bytes cut off, changed here and there, or run over."""
+    """The bytes cut off, changed in some places, or with further bytes appended."""
     chance = random.random()
     if chance < 0.3:
         return raw[: random.randint(0, len(raw))]

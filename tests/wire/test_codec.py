@@ -1,4 +1,4 @@
-"""Messages survive the way through their bytes, and the codec reads the forms that Kafka reads."""
+"""A message that is encoded and decoded stays the same, and the codec reads the forms that Kafka reads."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ READ: list[tuple[str, type[Message], int, bytes, Any]] = [
     ("a known tag's wrong size", Tagged, 0, b"\x05\x01" + tag(3, b"\x02\x02x", size=99), Tagged(5, Leaf(), ["x"])),
     ("unknown tags", Tagged, 0, b"\x05\x02" + tag(9, b"zzz") + tag(3, b"\x01"), Tagged(5, Leaf(), [])),
     ("many unknown tags", Tagged, 0, b"\x05\x80\x02" + tag(9, b"z") * 256, Tagged(5)),
-    ("unknown tags where none is known", Forms, 2, b"\0\0\0\x01\x01" + tag(0, b"zz"), Forms(None, None, None, [])),
+    ("unknown tags where no tag is known", Forms, 2, b"\0\0\0\x01\x01" + tag(0, b"zz"), Forms(None, None, None, [])),
     ("a tag of its version", Tagged, 2, b"\x05\x01" + tag(1, b"\0\x09"), Tagged(5, late=9)),
 ]
 REFUSED: list[tuple[str, type[Message], int, bytes, str]] = [

@@ -1,4 +1,5 @@
-"""Against Kafka's own classes: the same bytes written, the same damaged bytes refused, the same read from the others.
+"""The codec beside Kafka's own classes: both write the same bytes, refuse the same damaged bytes, and read the same from the
+others.
 
 Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches, each version on the release that
 describes it; skipped where there is no Java or no jar.

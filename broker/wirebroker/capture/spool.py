@@ -20,7 +20,8 @@ from wirebroker.trace.rows import ReplyRow, Row
 
 
 def spool(capture: BinaryIO, write: Callable[[bytes], object]) -> Iterator[list[str]]:
-    """Read a capture and write its rows as lines. Yields after each packet, and the complaints at the end.
+    """Read a capture and write its rows as lines. Yields an empty list after each packet, and the list of complaints at the
+    end.
 
     Raises DamagedCapture if it has not even one packet; OSError.
     """

@@ -24,7 +24,7 @@ from wirebroker.trace.rows import Row, row_from_json
 
 TIMEOUT_S = 30.0
 PATH = "/explain"
-"""The control's path of the findings."""
+"""The path at which the control serves the findings."""
 Told = dict[str, Any]
 """A finding as JSON."""
 

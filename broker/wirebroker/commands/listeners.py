@@ -21,7 +21,9 @@ MAP, LISTENERS, ADVERTISED = "listener.security.protocol.map", "listeners", "adv
 
 
 def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_ids: Collection[int]) -> list[Listener]:
-    """Every socket to open. Raises UsageError for a bad address, and for a name that two listeners have."""
+    """Returns every listener for which a socket is to be opened. Raises UsageError for a bad address, and for a name that two
+    listeners have.
+    """
     shown = _advertised(arguments.advertise, settings.get(ADVERTISED, ""))
     found = places(arguments, settings, shown)
     if "" in shown:

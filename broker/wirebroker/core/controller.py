@@ -78,8 +78,8 @@ class Controller:
         self._change_all(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """Start the broker if it was down. The broker's replicas follow and are in sync, or lead the partitions without a
-        leader.
+        """Start the broker if it was down. The broker's replicas follow and are in sync. They lead those partitions that have
+        no leader.
         """
         self.finish()
         broker = self._broker(node_id)

@@ -163,7 +163,9 @@ class Engine:
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
         """Makes the interceptor of a connection when a client connects. See `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
-        """Called by a soft reset with the time, to bring back what the broker was started with."""
+        """A soft reset calls these functions with the time. They bring back the topics and settings with which the broker was
+        started.
+        """
         self.upgrading: Upgrading | None = None
         """The rolling upgrade that is in progress."""
         self._numbers = count(1)

@@ -1,4 +1,6 @@
-"""A partition's log as a ribbon over its offsets. Below it time goes downward, and a position that rises moves to the right."""
+"""A partition's log as a ribbon over its offsets. Below the ribbon time goes downward, and a rising position moves to the
+right.
+"""
 
 from __future__ import annotations
 

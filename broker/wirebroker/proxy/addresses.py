@@ -42,10 +42,10 @@ def carries_addresses(key: int, version: int) -> bool:
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Tells whether a response to Produce (version 10 or newer, with its size) names no node, as it has no tagged field.
+    """Tells whether a response to Produce (version 10 or newer, with its size) names no node, because it has no tagged field.
 
-    Nearly all responses name no node, and decoding is the slowest part of forwarding. False, too, if it
-    would take long to find out.
+    Nearly all responses name no node, and decoding is the slowest part of forwarding. It returns False, too, if the check would
+    take long.
     """
     try:
         topics, pos = response[9], 10

@@ -66,7 +66,7 @@ MEASURED_MS = 600_000
 WATCHED_MS = 60_000
 """The ms for which each Fetch is decoded after each look at groups or transactions."""
 METRICS_LIMIT = 16 * 1024 * 1024
-"""The most decompressed bytes that are read of a push."""
+"""The proxy decompresses at most this many bytes of the metrics that a client pushes."""
 
 
 class Proxy:

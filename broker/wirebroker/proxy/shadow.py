@@ -225,7 +225,9 @@ class Shadow:
         return Judged(verdict, known.state if known else None, outcome, agrees, fenced_by, outlived)
 
     def _next(self, key: Key, known: _Known, batch: BatchHeader, base_offset: int) -> Judged | None:
-        """The shortcut for the next batch of a producer whose window has passed, which the broker has stored."""
+        """The shortcut for a batch that the broker has stored, if it is the next batch of a producer whose whole window has
+        passed.
+        """
         _, _, producer_id = key
         if not known.whole or batch.producer_epoch < self._latest.get(producer_id, -1):
             return None

@@ -33,7 +33,7 @@ Settings = dict[tuple[int, str], dict[str, str]]
 
 
 class Loading:
-    """Reads the directory for one start. Raises DataError after changing nothing except torn tails."""
+    """Reads the data directory once, at a start. Raises DataError; until then only torn tails were changed."""
 
     def __init__(self, directories: LogDirectories, random_bytes: Callable[[int], bytes]) -> None:
         self.unused: Settings = {}

@@ -30,7 +30,7 @@ class Elections(NamedTuple):
 def read_elections(root: Path, folders: Iterable[PartitionFolder]) -> Elections:
     """The elections in the metadata of the folders' log directories and of the directories in `root`."""
     log_dirs = {each.path.parent for folder in folders for each in (folder, *folder.others)} | {root}
-    if not is_remote(root):  # there a look into each folder is a request
+    if not is_remote(root):  # in a remote directory each look into a folder would be a request
         with suppress(OSError):
             log_dirs |= {each for each in root.iterdir() if (each / METADATA_FOLDER).is_dir()}  # as metadata.log.dir names it
     histories: list[History] = []

@@ -43,7 +43,7 @@ def is_small(folders: Iterable[PartitionFolder]) -> bool:
 
 
 def directory_pieces(folders: Iterable[PartitionFolder], split_bytes: int = SPLIT_BYTES, cores: int = 1) -> list[Piece]:
-    """The pieces of these partitions in log order; a smaller log is divided so that `cores` can read it side by side."""
+    """The pieces of these partitions in log order. The pieces of a small log are smaller, so that all cores have work."""
     folders = list(folders)
     pieces = numbered(piece for folder in folders for piece in _pieces_of(folder, split_bytes))
     share = -(-sum(each.size for each in pieces) // cores)
