@@ -118,7 +118,7 @@ def test_idle_polls_share_an_arrow_and_errors_do_not() -> None:
     rows += [asked(30_000, 99, "Fetch", "reader"), answered(30_000, 99, "Fetch", "reader", ["NOT_LEADER_OR_FOLLOWER"])]
     words = words_in(drawn(rows))
     assert [text for text in words if "Fetch" in text] == ["40 × Fetch orders-0 · 20.0 s", "Fetch orders-0"]
-    assert words[-1] == "NOT_LEADER_OR_FOLLOWER"
+    assert words[words.index("Fetch orders-0") + 1] == "NOT_LEADER_OR_FOLLOWER"
     assert "⋮ 9.5 s" in words or "⋮ 10.0 s" in words, "the pause is shown"
 
 
@@ -304,6 +304,23 @@ def test_python_and_http_draw_what_a_broker_did() -> None:
 def test_the_style_is_complete() -> None:
     assert set(PICTURES) | {"overview"} == set(ALL)
     assert STYLE.count("{") == STYLE.count("}")
+
+
+def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:
+    """Sequences of two partitions are not one span."""
+    rows: list[Row] = []
+    for at in range(400):
+        place = {"partition": at % 2, "first_sequence": 5 * (at // 2), "last_sequence": 5 * (at // 2) + 4}
+        rows += [asked(at, at), replace(judged(at, at, 0, offset=at), **place), answered(at + 1, at)]  # type: ignore[arg-type]
+    words = words_in(drawn(rows, lines=20))
+    assert any(text.endswith(" × Produce") for text in words)
+    assert not [text for text in words if "Produce" in text and "seq" in text]
+
+
+def test_names_of_many_lanes_are_whole() -> None:
+    names = [f"settlement-worker-{at}" for at in range(6)]
+    words = words_in(drawn([row for at, name in enumerate(names) for row in (asked(at, at, client=name),)], width=700))
+    assert set(names) <= set(words)
 
 
 def test_a_stored_log_shows_what_an_audit_found_at_its_offsets() -> None:

@@ -83,8 +83,8 @@ def client_lane(client_id: str | None) -> Lane:
 
 
 def broker_lane(node: int) -> Lane:
-    """Returns the lane of a broker."""
-    return "broker", f"broker {node}"
+    """Returns the lane of a broker. A proxy does not know the id of the broker that clients reach first, until one asks."""
+    return "broker", f"broker {node}" if node >= 0 else "bootstrap"
 
 
 def steps_of(rows: Iterable[tuple[int, Row]]) -> list[Step]:

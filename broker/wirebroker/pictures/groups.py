@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median
 
 from wirebroker.pictures.exchanges import USUAL
-from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, fitted, line, rect, text
+from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, fitted, legend, line, rect, text
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import GroupRow, ReplyRow, Row
 
@@ -157,7 +157,7 @@ class _Drawing:
         top = 58.0
         middle = top + (len(partitions) + 1) * LANE
         height = middle + (len(members) + 1) * LANE + 8
-        keys = "amber: a rebalance · ticks: heartbeats · blue: joins or leaves · red: a refusal, or no heartbeat"
+        keys = ["amber: a rebalance, or an error that clients expect", "ticks: heartbeats", "blue: joins or leaves", "red: a refusal, or no heartbeat"]
         marks = [text(8, 14, fitted(f"group {self.name}", self.width - 20), "head"), *self._rebalances(32, height - 24)]
         marks += self._heading(top, "who has the partition" if partitions else "no assignment was traced")
         for at, name in enumerate(partitions):
@@ -165,8 +165,8 @@ class _Drawing:
         marks += self._heading(middle, "members and heartbeats")
         for at, key in enumerate(members):
             marks += self._member(middle + (at + 1) * LANE, key)
-        marks.append(text(8, height + 30, fitted(keys, self.width - 16), "say dim"))
-        return [*marks, *self._times(height)], int(height + 40)
+        explained, bottom = legend(keys, 8, height + 30, self.width - 8)
+        return [*marks, *explained, *self._times(height)], int(bottom)
 
     def _heading(self, y: float, words: str) -> list[Mark]:
         return [text(8, y - 4 + LANE / 2, words, "say dim"), line(self.left, y + LANE - 12, self.right, y + LANE - 12, "rule")]
@@ -194,11 +194,13 @@ class _Drawing:
             began = None
             words = f"gen {generation}" if state == "Stable" else f"{state}"
             yield line(x, y, x, bottom + 4, "rule dashed")
-            if x - drawn > 8 and begun >= 0:
-                room = self.right - x
-                place, kind = (x + 3, "say good") if room > len(words) * LETTER + 4 else (x - 3, "end say good")
-                yield text(place, y, words, kind if state == "Stable" else kind.replace("good", "dim"))
-                drawn = x + len(words) * LETTER
+            room = len(words) * LETTER
+            is_last = self.right - x < room + 4
+            begins = x - 3 - room if is_last else x + 3
+            if begins - drawn > 8 and begun >= 0:
+                kind = "good" if state == "Stable" else "dim"
+                yield text(x - 3 if is_last else x + 3, y, words, f"{'end ' * is_last}say {kind}")
+                drawn = begins + room
 
     def _partition(self, y: float, name: str, held: Sequence[tuple[str, str, int, int]]) -> Iterator[Mark]:
         yield text(self.left - 8, y + 4, fitted(name, self.left - 12), "end say plain")

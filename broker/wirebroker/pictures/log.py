@@ -10,7 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, dot, fitted, group, label, line, path, rect, text
+from wirebroker.pictures.marks import (
+    LETTER,
+    Mark,
+    Picture,
+    coloured,
+    cross,
+    dot,
+    fitted,
+    group,
+    label,
+    legend,
+    line,
+    path,
+    rect,
+    text,
+)
 from wirebroker.pictures.ribbon import THICK, Piece, Ribbon, sequences
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, ReplyRow, RetentionRow, Row, TransactionRow
@@ -22,6 +37,9 @@ MOST_LINES = 12
 TALLEST = 620
 MOST_BATCHES = 1000
 """With this many batches or more, neighbours share a mark."""
+MEANINGS = {
+    "accepted": "filled: stored", "duplicate": "empty: a retry, at its first copy", "rejected": "cross: refused",
+}  # fmt: skip
 ENDS = {"CompleteCommit": ("committed", "good"), "CompleteAbort": ("aborted", "bad")}
 
 
@@ -230,7 +248,8 @@ class _Drawing(Ribbon):
         self.story, self.width = story, width
         self.stored = [batch for batch in story.batches if batch.row.verdict == "accepted"]
         offsets = [each for batch in story.batches if batch.first >= 0 for each in (batch.first, batch.last + 1)]
-        offsets += [offset for moves in story.moves.values() for _, offset in moves]
+        standing = [key for key, moves in story.moves.items() if key[0] == "log start" and len(moves) < 2]
+        offsets += [offset for key, moves in story.moves.items() if key not in standing or not offsets for _, offset in moves]
         super().__init__(min(offsets, default=0), max([*offsets, 1]), LEFT if width >= 560 else 52, width - 14)
         times = {batch.time for batch in story.batches} | {each[0] for each in story.notes}
         times |= {each[0] for moves in story.moves.values() for each in moves}
@@ -240,14 +259,17 @@ class _Drawing(Ribbon):
 
     def picture(self) -> tuple[list[Mark], int]:
         """Returns the marks and the height."""
-        legend, top = self.legend(self.names)
+        producers, top = self.producers(self.names)
         ribbon = top + 16
         self.top = ribbon + THICK + 12 + self._brackets_height()
         self._set_places()
-        marks = [*legend, *self.scale(ribbon), *self._ribbon(ribbon), *self._brackets(ribbon + THICK + 4)]
+        marks = [*producers, *self.scale(ribbon), *self._ribbon(ribbon), *self._brackets(ribbon + THICK + 4)]
         marks += [*self._spans(), *self._clock(), *self._lines(), *self._arrivals(), *self._notes()]
         keys, height = self._keys(self.bottom + 22)
-        return [*marks, *keys], int(height)
+        verdicts = {batch.row.verdict for batch in self.story.batches}
+        said = [MEANINGS[verdict] for verdict in MEANINGS if verdict in verdicts]
+        meanings, bottom = legend(said, self.left, height, self.right) if verdicts - {"accepted"} else ([], height)
+        return [*marks, *keys, *meanings], int(bottom)
 
     def _set_places(self) -> None:
         steps = [1 + min(math.log2(1 + (later - earlier) / 10), 6) for earlier, later in pairwise(self.times)]
@@ -324,7 +346,7 @@ class _Drawing(Ribbon):
                 found.append((kind, "", colour, kind))
         names = [key for key in moves if key[0] in ("reader", "group") and moves[key]]
         latest = sorted(names, key=lambda key: moves[key][-1][0])[-MOST_LINES:]
-        colours = coloured(sorted({name for _, name in latest}))
+        colours = coloured([*self.names, *sorted({name for _, name in latest})])  # no reader looks like a producer
         for kind, name in sorted(latest):
             words = f"{name} reads" if kind == "reader" else f"group {name} committed"
             found.append((kind, name, colours[name], words))

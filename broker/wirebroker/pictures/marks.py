@@ -125,6 +125,16 @@ def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[
     return [back, text(x, y + 4, words, f"say {'end ' * end}{kind}")]
 
 
+def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[list[Mark], float]:
+    """Returns what colours and shapes mean, in as many lines as it takes, and where the lines end."""
+    lines = [""]
+    for piece in pieces:
+        longer = f"{lines[-1]} · {piece}".removeprefix(" · ")
+        lines = [*lines[:-1], longer] if len(longer) * LETTER <= right - x or not lines[-1] else [*lines, piece]
+    marks = [text(x, y + at * LINE, fitted(words, right - x), "say dim") for at, words in enumerate(lines)]
+    return marks, y + len(lines) * LINE - 8
+
+
 def coloured(names: Iterable[str]) -> dict[str, str]:
     """Returns a class of colour for each name. A name keeps its colour in other pictures, unless another name has it there."""
     found: dict[str, str] = {}

@@ -42,7 +42,7 @@ class Ribbon:
         offset = min(max(offset, self.low), self.high)
         return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
 
-    def legend(self, names: Mapping[str, str]) -> tuple[list[Mark], float]:
+    def producers(self, names: Mapping[str, str]) -> tuple[list[Mark], float]:
         """Returns the producers in their colours, and where the ribbon may begin."""
         marks: list[Mark] = []
         x, y = self.left, 16.0

@@ -37,6 +37,7 @@ from wirebroker.pictures.marks import (
     fitted,
     group,
     label,
+    legend,
     line,
     path,
     rect,
@@ -55,7 +56,15 @@ PAUSE_MS = 1000
 TOP = 34
 GAP = 210
 """The smallest width in px of the middle column, which has the words."""
+HEAD_LETTER = 7.25
+"""The width of a letter in the name of a lane."""
+TALLEST_HEAD = 170
+"""The largest height of the names of narrow lanes."""
 OTHERS = "others"
+MEANINGS = (
+    "two heads: a request and its response", "broad: several", "grey: idle polls, connections", "boxed: a change",
+    "purple: a fault", "red: a refusal", "amber: a retry that the broker knew", "cross: it never arrived",
+)  # fmt: skip
 MOST_NOTES = 4
 """More notes than this between two arrows are folded."""
 
@@ -241,7 +250,7 @@ def _count(fold: Fold, row: Row, has_requests: bool) -> None:
 def words_of(fold: Fold) -> str:
     """Returns the words of a fold: how often it happened, and from where to where."""
     (api, count), *others = fold.counts.most_common() or [("", 0)]
-    if not others and fold.spans and count == len(fold.spans):
+    if not others and fold.place and fold.spans and count == len(fold.spans):
         (first, _, low, _), (_, last, _, high) = fold.spans[0], fold.spans[-1]
         sequences = f" seq {span_of(first, last)}" if first >= 0 else ""
         times = f"{count:,} × " if count > 1 else ""
@@ -273,7 +282,8 @@ class _Lanes:
         self.step = min(max((room - max(GAP, room * 0.45)) / (between + 1), 16), 130)
         edge = self.step / 2
         self.is_narrow = self.step < 70
-        self.top = TOP + 50 if self.is_narrow else TOP
+        longest = max((len(lane[1]) for lane in (*self.clients, *self.brokers)), default=0)
+        self.top = int(min(max(TOP + 50, longest * HEAD_LETTER + 28), TALLEST_HEAD)) if self.is_narrow else TOP
         self.x = {lane: self.gutter + edge + at * self.step for at, lane in enumerate(self.clients)}
         self.x |= {lane: width - 8 - edge - at * self.step for at, lane in enumerate(reversed(self.brokers))}
         self.left = max((self.x[lane] for lane in self.clients), default=self.gutter)
@@ -312,9 +322,11 @@ class _Lanes:
                     "x": rounded(x + 4),
                     "y": tall,
                 }
-                marks.append(Mark("text", upright | {"class": f"head say {kind}"}, fitted(lane[1], tall - 6)))
+                marks.append(
+                    Mark("text", upright | {"class": f"head say {kind}"}, fitted(lane[1], (tall - 6) / HEAD_LETTER * LETTER))
+                )
             else:
-                marks.append(text(x, 19, fitted(lane[1], room - 8), f"head middle say {kind}"))
+                marks.append(text(x, 19, fitted(lane[1], (room - 8) / HEAD_LETTER * LETTER), f"head middle say {kind}"))
         return Mark("g", {"class": "heads"}, "", marks)
 
 
@@ -339,11 +351,11 @@ def _drawn(drawn: Sequence[Line], lanes: _Lanes) -> tuple[list[Mark], int]:
     for each in drawn:
         if isinstance(each, Step) and each.answer is not None and id(each.answer) in places:
             waits += _wait(each, places[id(each)], places[id(each.answer)], lanes)
-    height = int(y + 6)
     if not drawn:
         marks.append(text(lanes.gutter, lanes.top + 16, "no request was traced", "say dim"))
-        height = lanes.top + 30
-    return [*lanes.lines(height), *waits, *marks, lanes.heads()], height
+        return [*marks, lanes.heads()], lanes.top + 30
+    meanings, bottom = legend(MEANINGS, 8, y + 16, lanes.width - 8)
+    return [*lanes.lines(y), *waits, *marks, *meanings, lanes.heads()], int(bottom + 6)
 
 
 def _line(each: Line, y: float, lanes: _Lanes) -> Mark:
@@ -375,7 +387,9 @@ def _step(step: Step, y: float, lanes: _Lanes) -> Mark:
     client, broker = lanes.of(step.client), lanes.of(step.broker)
     kind = lanes.colour(step.client) if step.kind == "plain" else step.kind
     if step.way == NOTED:
-        return group([_hit(y, lanes), *_note(step, y, lanes, broker), *_title(step, y, lanes)], row=step.number)
+        return group(
+            [_hit(y, lanes), *_note(step.words, step.kind, y, lanes, broker), *_title(step, y, lanes)], row=step.number
+        )
     assert client is not None
     assert broker is not None
     start, stop = (client, broker) if step.way == ASKED else (broker, client)
@@ -420,15 +434,15 @@ def _arrow(start: float, stop: float, y: float, kind: str, is_lost: bool) -> lis
     return [dot(start, y, 2.5, f"fill {kind}"), shaft, head]
 
 
-def _note(step: Step, y: float, lanes: _Lanes, at: float | None) -> list[Mark]:
+def _note(said: str, kind: str, y: float, lanes: _Lanes, at: float | None) -> list[Mark]:
     """A change, as a box in the middle, tied to the broker's lane."""
     room = lanes.right - lanes.left - 20
-    words = fitted(step.words, room - 16)
+    words = fitted(said, room - 16)
     wide = len(words) * LETTER + 16
     middle = lanes.left + (lanes.right - lanes.left) / 2
-    tie = [line(middle + wide / 2, y, at, y, f"stroke thin {step.kind}"), dot(at, y, 3, f"fill {step.kind}")] if at else []
-    box = rect(middle - wide / 2, y - 8, wide, 16, f"box {step.kind}", "", 8)
-    return [*tie, box, text(middle, y + 4, words, f"middle say {step.kind}")]
+    tie = [line(middle + wide / 2, y, at, y, f"stroke thin {kind}"), dot(at, y, 3, f"fill {kind}")] if at else []
+    box = rect(middle - wide / 2, y - 8, wide, 16, f"box {kind}", "", 8)
+    return [*tie, box, text(middle, y + 4, words, f"middle say {kind}")]
 
 
 def _fold(fold: Fold, y: float, lanes: _Lanes) -> Mark:
@@ -439,7 +453,10 @@ def _fold(fold: Fold, y: float, lanes: _Lanes) -> Mark:
     marks = [_hit(y, lanes)]
     if client is not None and broker is not None:
         marks += _both_ways(client, broker, y, kind, sum(fold.counts.values()))
-    marks += _fold_words(fold, [(struck, "fault"), (wrong, "bad")], y, lanes)
+    if client is None and not wrong and not struck:
+        marks += _note(words_of(fold), "note", y, lanes, broker)
+    else:
+        marks += _fold_words(fold, [(struck, "fault"), (wrong, "bad")], y, lanes)
     took = f"{time_of_day(fold.began)} to {time_of_day(fold.ended)}"
     names = "\n".join(f"{times:,} × {name}" for name, times in [*fold.counts.most_common(), *fold.bad.most_common()])
     return group([*marks, Mark("title", {}, f"{took}\n{names}")], first=fold.first, last=fold.last)

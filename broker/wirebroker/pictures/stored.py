@@ -42,8 +42,8 @@ def stored(name: str, batches: Sequence[Stored], found: Sequence[Found], width: 
     low, high = (batches[0].first, max(each.last for each in batches) + 1) if batches else (0, 1)
     ribbon = Ribbon(low, high, LEFT, width - 14)
     colours = coloured(sorted({each.producer for each in batches if each.marker < 0}))
-    legend, y = ribbon.legend(colours)
-    marks = [*legend, *ribbon.scale(y + TOP), *ribbon.draw(y + TOP, _pieces(batches, colours))]
+    producers, y = ribbon.producers(colours)
+    marks = [*producers, *ribbon.scale(y + TOP), *ribbon.draw(y + TOP, _pieces(batches, colours))]
     y += TOP + THICK
     there = [each for each in found if each.last >= low and each.first < high]
     for kind in dict.fromkeys(each.kind for each in there):

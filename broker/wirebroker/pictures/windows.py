@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wirebroker.pictures.exchanges import span_of
-from wirebroker.pictures.marks import LETTER, LINE, SERIES, Mark, Picture, cross, fitted, group, line, path, rect, text
+from wirebroker.pictures.marks import LETTER, LINE, SERIES, Mark, Picture, cross, fitted, group, legend, line, path, rect, text
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import ProduceRow, Row
 
@@ -18,6 +18,7 @@ WINDOW = 5
 RUN = 8
 """In a run of at least this many accepted batches those in the middle share a line."""
 TOP = 40
+MEANINGS = ("green: stored", "amber: a retry that the window knew", "red: refused", "grey: forgotten, a retry of it is refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +98,20 @@ def _drawn(arrivals: Sequence[Arrival], width: int, name: str) -> tuple[list[Mar
     asked = max(min(width * 0.3, 300), 110)
     left = gutter + asked + 20
     slot = (width - left - 10) / (WINDOW + 1)
-    heads = [(gutter, "what arrives"), (left, "forgotten"), (left + slot, "← older"), (left + slot * WINDOW, "newest")]
-    marks = [text(x, 30, fitted(words, slot * 2 if x > gutter else asked), "say dim") for x, words in heads]
+    marks = [
+        text(gutter, 30, "what arrives", "say dim"),
+        text(left + slot - 9, 30, "forgotten", "end say dim"),
+        text(left + slot * (WINDOW + 1) - 4, 30, "newest", "end say dim"),
+        *([text(left + slot + 2, 30, "← older", "say dim")] if slot * WINDOW > 16 * LETTER else []),
+    ]
     marks += [
         text(gutter, 14, fitted(name, width - gutter - 10), "head"),
         line(left + slot - 5, 20, left + slot - 5, TOP + len(arrivals) * LINE, "rule dashed"),
     ]
     for at, each in enumerate(arrivals):
         marks.append(_line(each, TOP + at * LINE + LINE / 2, gutter, left, slot))
-    return marks, TOP + len(arrivals) * LINE + 10
+    meanings, bottom = legend(MEANINGS, 8, TOP + len(arrivals) * LINE + 20, width - 8)
+    return [*marks, *meanings], int(bottom + 6)
 
 
 def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> Mark:
@@ -116,7 +122,7 @@ def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> M
         text(gutter - 10, y + 4, when if gutter > 60 else when[6:], "end say dim"),
     ]
     words = (
-        f"⋮ {each.folded:,} more, in order"
+        f"⋮ {each.folded:,} more{', in order' * (gutter > 60)}"
         if each.folded
         else f"seq {span_of(row.first_sequence, row.last_sequence)} {_why(each)}"
     )
