@@ -231,7 +231,7 @@ def test_an_api_that_does_not_exist_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"kind": "reply"}, "this is not a frame: an object whose `kind` is request, answer or batches"),
+        ({"kind": "reply"}, "this is not a frame: an object whose `kind` is request, response or batches"),
         ({"version": 99}, "version: ProduceRequest has versions 0 to 13, not 99"),
         ({"api": "Prodduce"}, "api: there is no API 'Prodduce'; did you mean 'Produce'?"),
         ({"body": {"ack": 1}}, "body.ack: ProduceRequest has no such field; did you mean 'acks'?"),

@@ -76,7 +76,7 @@ def test_every_message_of_every_version_is_decoded_to_its_end(script: Path, tmp_
                 if isinstance(message, ApiVersionsResponse):
                     message.error_code = 0
                 frames.append((True, b"".join(encode_response(number, message, version))))
-                names.append(f"{api.name} v{version} answer")
+                names.append(f"{api.name} v{version} response")
     capture = written(tmp_path / "all.pcapng", frames)
     columns = ["-T", "fields", "-e", "_ws.col.Info", "-Y", "tcp.len > 0"]
     assert tshark(script, capture, *columns) == names

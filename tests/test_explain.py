@@ -22,13 +22,15 @@ from requesting import fetch, find_coordinator, offset_fetch, plain, produce_req
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
+from wirebroker.explain.explanation import Explanation
 from wirebroker.explain.findings import KINDS, Finding, Kind
+from wirebroker.net import proxy_host
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING
-from wirebroker.trace.rows import FetchRow, ReplyRow, RunRow
+from wirebroker.trace.rows import ConnectionRow, FetchRow, ReplyRow, RunRow
 from wirekit import ask_in_vain, batch, client
 
 NAME = "wirebroker-conformance"
@@ -293,6 +295,38 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     stage.in_both("coordinator_unreachable", "It responded at")
     (row,) = stage.proxy.trace.where("api=FindCoordinator coordinator~node")
     assert "node 1 at 127.0.0.1:" in row.parts()[3]
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        (proxy_host.NO_TLS, "the broker's port is plaintext, and the proxy speaks TLS"),
+        (proxy_host.REFUSED_CERTIFICATE, "the proxy has none or another"),
+        (proxy_host.WANTS_CERTIFICATE, "the proxy has none"),
+    ],
+)
+def test_the_cause_fits_what_the_broker_refused(reason: str, cause: str) -> None:
+    """A real broker ends the connection in each of these cases, and only the proxy's words tell them apart."""
+    row = ConnectionRow(
+        0, 1, 1, "closed", "127.0.0.1", "PLAINTEXT", "", f"the connection to the broker broke: {reason}", "", ()
+    )
+    (found,) = Explanation().take_all([row]).findings()
+    assert (found.kind, cause in found.cause) == ("tls_failed", True)
+
+
+def test_members_that_miss_one_coordinator_are_one_finding(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    stage.kafka.faults.add(faults.error(15, api="FindCoordinator"))
+    with ExitStack() as stack:
+        address = address_of(stage.proxy.bootstrap_servers)
+        members = [stack.enter_context(closing(Connection(address, client_id=f"member-{at}"))) for at in range(2)]
+        for _ in range(4):
+            for member in members:
+                member.request(find_coordinator("team"), 4)
+            stage.later(2)
+    stage.in_both("coordinator_unreachable", "group team", "and 1 other client")
+    for each in (stage.kafka, stage.proxy):
+        assert len(each.trace.explain()) == 1
 
 
 def test_a_group_that_is_denied_does_not_miss_its_coordinator(staged: Callable[..., Stage]) -> None:

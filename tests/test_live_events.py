@@ -195,7 +195,7 @@ def test_the_bytes_of_an_exchange_are_shown_field_by_field(kafka: MockKafka) -> 
         ask_for_metadata(kafka)
         row = next(row for row in stream.rows(1) if row["event"] == "reply")
         shown = control.ask("GET", f"/exchanges/{row['id']}")
-    request, response = shown["request"], shown["answer"]
+    request, response = shown["request"], shown["response"]
     assert response["size"] == row["bytes"] - 4
     name = next(field for field in request["fields"] if field["name"] == "name")
     assert name["value"] == "orders"
@@ -214,7 +214,7 @@ def test_no_secret_is_shown(kafka: MockKafka) -> None:
         stream.next()
         kafka._call(lambda engine: engine.trace.kept.keep(1, about, request[4:], response))  # type: ignore[union-attr]
         shown = ControlClient(kafka.control_url).ask("GET", "/exchanges/1")
-    text = json.dumps(shown) + bytes.fromhex(shown["request"]["hex"] + shown["answer"]["hex"]).decode("latin-1")
+    text = json.dumps(shown) + bytes.fromhex(shown["request"]["hex"] + shown["response"]["hex"]).decode("latin-1")
     assert "hunter2" not in text
     assert "signature" not in text
     assert "billing" in text

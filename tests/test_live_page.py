@@ -516,7 +516,7 @@ def test_clients_are_named_in_rows_and_what_is_chosen_can_be_copied(page: Page, 
         return text
 
     assert json.loads(copied("copy row"))["client_id"] == "billing"
-    for which, shown in ((0, "Produce v9 request"), (1, "Produce v9 answer")):
+    for which, shown in ((0, "Produce v9 request"), (1, "Produce v9 response")):
         assert bytes.fromhex(copied("copy hex", which))
         command = shlex.split(copied("copy command", which))
         assert command[:2] == ["wirebroker", "decode"]

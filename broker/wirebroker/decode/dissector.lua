@@ -327,7 +327,7 @@ local function request(tree, c, held, pinfo)
   return api.name .. " v" .. c.version .. " request"
 end
 
-local function answer(tree, c, held, pinfo)
+local function response(tree, c, held, pinfo)
   local correlation = c.tvb(4, 4):int()
   local asked
   for _, each in ipairs(held.requests[correlation] or {}) do
@@ -336,8 +336,8 @@ local function answer(tree, c, held, pinfo)
   tree:add(F.correlation_id, c.tvb(4, 4))
   c.pos = 8
   if asked == nil then
-    tree:add(shown(c, 8, c.last), "an answer whose request was not captured"):add_proto_expert_info(not_decoded)
-    return "answer"
+    tree:add(shown(c, 8, c.last), "a response whose request was not captured"):add_proto_expert_info(not_decoded)
+    return "response"
   end
   local api = asked.api
   c.version = asked.version
@@ -345,10 +345,10 @@ local function answer(tree, c, held, pinfo)
   tree:add(F["@request_in"], asked.frame):set_generated()
   tree:add(F["@latency"], pinfo.rel_ts - asked.time):set_generated()
   if api.key == 18 and c.last >= 10 and c.tvb(8, 2):int() == 35 then c.version = 0 end
-  tree:append_text(", " .. api.name .. " v" .. c.version .. " answer")
+  tree:append_text(", " .. api.name .. " v" .. c.version .. " response")
   if c.version >= api.flexible and api.key ~= 18 then tags(tree, c, {}) end
-  body(tree, c, api, api.response, "an answer")
-  return api.name .. " v" .. c.version .. " answer"
+  body(tree, c, api, api.response, "a response")
+  return api.name .. " v" .. c.version .. " response"
 end
 
 local function frame(tvb, pinfo, root)
@@ -357,11 +357,11 @@ local function frame(tvb, pinfo, root)
   local tree = root:add(kafka4, tvb())
   local c = { tvb = tvb, pos = 4, last = tvb:len(), version = 0, flexible = false }
   tree:add(F.frame_size, tvb(0, 4))
-  local done, said = pcall(asks and request or answer, tree, c, held, pinfo)
+  local done, said = pcall(asks and request or response, tree, c, held, pinfo)
   if not done then
     local reason = type(said) == "table" and said.reason or tostring(said)
     tree:add_proto_expert_info(damaged, reason)
-    said = (asks and "request" or "answer") .. " that cannot be read: " .. reason
+    said = (asks and "request" or "response") .. " that cannot be read: " .. reason
   end
   pinfo.cols.info:append((pinfo.private.kafka4 and "; " or "") .. said)
   pinfo.private.kafka4 = "1"

@@ -1,7 +1,7 @@
 """Frames to plain data and back: requests, responses, and record data that stands by itself, as in a segment of a log.
 
 {"kind": "request", "api": "Produce", "version": 9, "correlation_id": 3, "client_id": "billing", "body": {…}}
-{"kind": "answer", "api": "Produce", "version": 9, "correlation_id": 3, "body": {…}}
+{"kind": "response", "api": "Produce", "version": 9, "correlation_id": 3, "body": {…}}
 {"kind": "batches", "batches": […]}
 """
 
@@ -156,7 +156,7 @@ def _response(data: bytes, begin: int, key: int, version: int) -> Decoded:
     correlation_id, pos = read_response_header(frame, key, version)
     reader = RecordData()
     body, end = _body(cls, data, version, begin + pos, reader)
-    plain = {KIND: "answer", "api": api_name(key), "version": version, "correlation_id": correlation_id, "body": body}
+    plain = {KIND: "response", "api": api_name(key), "version": version, "correlation_id": correlation_id, "body": body}
     return Decoded(plain, 0, reader.complaints + _left_over(cls, len(data) - end, end))
 
 
@@ -194,8 +194,8 @@ def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: Recor
 
 def encode_plain(plain: Any) -> bytes:
     """The bytes of a frame, with its size in front, or of batches. Raises PlainError."""
-    if not isinstance(plain, dict) or plain.get(KIND) not in ("request", "answer", "batches"):
-        raise PlainError("this is not a frame: an object whose `kind` is request, answer or batches")
+    if not isinstance(plain, dict) or plain.get(KIND) not in ("request", "response", "batches"):
+        raise PlainError("this is not a frame: an object whose `kind` is request, response or batches")
     if plain[KIND] == "batches":
         return record_data(plain.get("batches", []), "batches")
     try:

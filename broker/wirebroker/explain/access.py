@@ -13,6 +13,12 @@ from wirebroker.trace.rows import AuthenticationRow, AuthorizationRow, Connectio
 TLS = "SSL"
 """The mechanism of rows about a TLS handshake."""
 ADVICE_ON_TLS = (
+    ("not to speak TLS", "the broker's port is plaintext, and the proxy speaks TLS",
+     "--upstream-tls-ca of the proxy, and the port"),
+    ("proxy's certificate", "the broker wants a certificate that it trusts, and the proxy has none or another",
+     "--upstream-tls-cert of the proxy, and ssl.truststore of the broker"),
+    ("wants a certificate", "the broker wants a certificate from its clients, and the proxy has none",
+     "--upstream-tls-cert of the proxy"),
     ("has no certificate", "the listener wants a certificate from each client", "ssl.keystore.location of the client, or "
      "ssl.client.auth of the listener"),
     ("certificate is refused", "the authority of the client's certificate is not in the truststore of the listener, or the "

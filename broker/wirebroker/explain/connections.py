@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from wirebroker.explain.access import is_about_tls
 from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import SECOND, Client, at, between, client_of, equal, ms, times
+from wirebroker.explain.words import SECOND, Client, at, between, client_of, counted, equal, ms, times
 from wirebroker.trace.rows import BrokerRow, ConnectionRow, ReplyRow, Row
 from wirebroker.trace.selection import groups_of, transactions_of
 
@@ -169,19 +169,21 @@ class MissingCoordinators(Detector):
 
     def findings(self, now: int) -> Iterator[Finding]:
         """Yields a finding for each coordinator that is missing or was missing."""
-        for (name, client), question in self._asked.items():
-            if question.is_missing:
-                yield self._finding(name, client, question, "")
-        for (name, client), question in self._over.items():
-            yield self._finding(name, client, question, f" It responded at {at(question.ended)}.")
+        missing = [(*key, question) for key, question in self._asked.items() if question.is_missing]
+        for name, asking in _by_name(missing):
+            yield self._finding(name, asking, "")
+        for name, asking in _by_name([(*key, question) for key, question in self._over.items()]):
+            yield self._finding(name, asking, f" It responded at {at(max(each.ended for _, each in asking))}.")
 
-    def _finding(self, name: str, client: Client, question: _Question, back: str) -> Finding:
+    def _finding(self, name: str, asking: list[tuple[Client, _Question]], back: str) -> Finding:
+        client, question = max(asking, key=lambda each: each[1].evidence.span)
+        others = f" and {counted(len(asking) - 1, 'other client')}" if asking[1:] else ""
         evidence = question.evidence
         problem = next((words[0] for node, words in self._problems.items() if words and f"node {node} " in question.told), "")
         told = f"brokers answered {question.told}" if question.told else "no broker named one"
         sentence = (
-            f"The coordinator of {name} did not respond to {client} for {ms(evidence.span)}: it asked for the coordinator "
-            f"{times(evidence.count)} {between(evidence.first_time, evidence.last_time)}, and {told}"
+            f"The coordinator of {name} did not respond to {client}{others} for {ms(evidence.span)}: it asked for the "
+            f"coordinator {times(evidence.count)} {between(evidence.first_time, evidence.last_time)}, and {told}"
             f"{f'; {problem}' if problem else ''}.{back}"
         )
         kind = name.partition(" ")[0]
@@ -192,6 +194,16 @@ class MissingCoordinators(Detector):
             f"the named node and its log; kafka-topics.sh --describe --topic {topic}: leader and in-sync replicas",
             f"{equal(kind, name.partition(' ')[2])} event=reply", evidence, evidence.span + (0 if back else 10**9),
         )  # fmt: skip
+
+
+def _by_name(
+    questions: Iterable[tuple[str, Client, _Question]],
+) -> Iterator[tuple[str, list[tuple[Client, _Question]]]]:
+    """The clients that ask for the same coordinator."""
+    found: dict[str, list[tuple[Client, _Question]]] = {}
+    for name, client, question in questions:
+        found.setdefault(name, []).append((client, question))
+    yield from found.items()
 
 
 def _names(row: ReplyRow) -> Iterator[str]:

@@ -157,7 +157,12 @@ class _Drawing:
         top = 58.0
         middle = top + (len(partitions) + 1) * LANE
         height = middle + (len(members) + 1) * LANE + 8
-        keys = ["amber: a rebalance, or an error that clients expect", "ticks: heartbeats", "blue: joins or leaves", "red: a refusal, or no heartbeat"]
+        keys = [
+            "amber: a rebalance, or a usual error",
+            "ticks: heartbeats",
+            "blue: joins or leaves",
+            "red: a refusal, or no heartbeat",
+        ]
         marks = [text(8, 14, fitted(f"group {self.name}", self.width - 20), "head"), *self._rebalances(32, height - 24)]
         marks += self._heading(top, "who has the partition" if partitions else "no assignment was traced")
         for at, name in enumerate(partitions):

@@ -206,7 +206,8 @@ class ConnectionRow(Row):
     def parts(self) -> Parts:
         what = self.software or self.client_host
         waited = f"; unanswered: {', '.join(self.unanswered)}" if self.unanswered else ""
-        rest = self.reason or f"by {self.client_host} at {self.listener} of node {self.node}"
+        at = f" of node {self.node}" if self.node >= 0 else ""  # a proxy learns the node of its first listener later
+        rest = self.reason or f"by {self.client_host} at {self.listener}{at}"
         return "", what, self.change, rest + waited
 
 

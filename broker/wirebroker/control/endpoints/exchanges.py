@@ -47,7 +47,7 @@ class ShownExchange(Form):
     """A request with its response."""
 
     request: Frame
-    answer: Frame
+    response: Frame
 
 
 class OfRun(Form):

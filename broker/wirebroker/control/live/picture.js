@@ -25,11 +25,11 @@ export function above(view, parts) {
 
 /** A picture with its overview, and buttons and keys that move its window. `changed(window)` is told each window. */
 export function picture({ kind, feed, words, remember, ask }) {
-  const choice = h("select", { "aria-label": "of", onchange: () => { of = choice.value; remember({ at: of }); go(); } });
+  const choice = h("select", { "aria-label": "of", hidden: true, onchange: () => { of = choice.value; remember({ at: of }); go(); } });
   const strip = h("div", { class: "strip", title: "drag: choose the rows that are drawn" });
   const sheet = h("div", { class: "sheet", tabindex: "0" });
   const said = h("aside", { class: "said", "aria-label": "what was clicked" });
-  const state = h("span", { class: "dim" });
+  const state = h("span", { class: "dim" }, "drawing…");
   const button = (label, title, act) => h("button", { type: "button", title, "aria-label": title, onclick: act }, label);
   const tools = h("div", { class: "tools" }, choice, button("‹", "earlier ( [ )", () => move(-1)), button("›", "later ( ] )", () => move(1)), button("+", "fewer rows ( + )", () => zoom(0.5)), button("−", "more rows ( - )", () => zoom(2)),
     button("all", "all rows ( 0 )", () => show(1, 0)), button("latest", "follow the latest rows ( End )", () => show(0, 0)), state, h("a", { class: "box" }, "SVG"));
@@ -77,7 +77,7 @@ export function picture({ kind, feed, words, remember, ask }) {
     choice.value = found.choice;
     choice.hidden = !found.choices.length;
     const follows = !first && !last;
-    state.textContent = found.last ? `rows ${found.first.toLocaleString("en")}–${found.last.toLocaleString("en")} of ${small.first.toLocaleString("en")}–${small.last.toLocaleString("en")}${follows ? ", following" : ""}` : "";
+    state.textContent = found.last ? `rows ${found.first.toLocaleString("en")}–${found.last.toLocaleString("en")} of ${small.first.toLocaleString("en")}–${small.last.toLocaleString("en")}${follows ? ", following" : ""}${small.first > 1 && feed.run.of !== "file" ? `; the ${feed.run.of} has forgotten the rows before ${small.first.toLocaleString("en")} (--trace FILE keeps all)` : ""}` : "no row yet";
   }
 
   function show(from, to) {

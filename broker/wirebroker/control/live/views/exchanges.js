@@ -154,7 +154,7 @@ export function open({ feed, words, remember, ask }) {
     if (!feed.number(row)) return; // its run is over
     try {
       const found = await ask("GET", `exchanges/${feed.number(row)}${feed.run.of === "file" ? "" : `?run=${encodeURIComponent(feed.run.run)}`}`);
-      into.append(...frame("request", found.request, ""), ...frame("answer", found.answer, ` --api ${row.api} --version ${row.version}`));
+      into.append(...frame("request", found.request, ""), ...frame("response", found.response, ` --api ${row.api} --version ${row.version}`));
     } catch (absent) { into.append(h("p", { class: "note" }, absent.message)); }
   }
 
