@@ -11,6 +11,7 @@ import pytest
 import trustme
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from requesting import init_producer_id, plain
 from wirebroker import MockKafka, ProxyKafka, faults
@@ -20,7 +21,7 @@ from wirebroker.client import brokers, login
 from wirebroker.commands import replay
 from wirebroker.commands.cli import main
 from wirebroker.trace.rows import AuthenticationRow, ReplyRow
-from wirekit import RawProducer, client
+from wirekit import RawProducer, batch, client
 
 Play = Callable[[MockKafka], None]
 Out = pytest.CaptureFixture[str]
@@ -28,7 +29,7 @@ Out = pytest.CaptureFixture[str]
 
 def recorded(path: Path, play: Play, **settings: object) -> str:
     """A captured session of this play."""
-    with MockKafka(topics={"orders": 2}, capture=path, **settings) as kafka:  # type: ignore[arg-type]
+    with MockKafka(**{"topics": {"orders": 2}, "capture": path, **settings}) as kafka:  # type: ignore[arg-type]
         play(kafka)
     return str(path)
 
@@ -215,6 +216,33 @@ def test_groups_are_asked_for_at_their_own_coordinators(tmp_path: Path, capsys: 
         rows = [row for row in kafka.trace.events("reply") if isinstance(row, ReplyRow) and row.api == "OffsetFetch"]
     assert [row.errors for row in rows] == [()] * len(groups)
     assert len({row.node for row in rows}) > 1
+
+
+def test_requests_are_split_by_the_leaders_of_their_partitions(tmp_path: Path, capsys: Out) -> None:
+    """One broker led all partitions of the session, and three do now. Each gets its part, in the same order."""
+
+    def wanted(offset: int) -> list[dict[str, int]]:
+        return [{"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20} for at in range(3)]
+
+    def play(kafka: MockKafka) -> None:
+        line = client(kafka)
+        line.request(MetadataRequest(topics=None), 12)
+        parts = [{"index": at, "records": batch(0, 2)} for at in range(3)]
+        data = [{"name": "orders", "partition_data": parts}]
+        line.request(plain("Produce", acks=-1, timeout_ms=1000, topic_data=data), 9)
+        for offset in (0, 1, 2):
+            topics = [{"topic": "orders", "partitions": wanted(offset)}]
+            line.request(plain("Fetch", max_wait_ms=50, min_bytes=1, max_bytes=1 << 20, topics=topics), 12)
+
+    session = recorded(tmp_path / "a.pcapng", play, topics={"orders": 3})
+    with MockKafka(brokers=3, topics={"orders": 3}, trace="all") as kafka:
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers.split(",")[0]]) == 0
+        asked = [
+            (row.api, row.node) for row in kafka.trace.events("reply") if isinstance(row, ReplyRow) and row.api != "Metadata"
+        ]
+        assert [kafka.records("orders", partition=at)[-1].offset for at in range(3)] == [1, 1, 1]
+    assert sorted(asked) == sorted([("Produce", at) for at in (1, 2, 3)] + 3 * [("Fetch", at) for at in (1, 2, 3)])
+    assert "no difference" in capsys.readouterr().out
 
 
 def test_a_coordinator_is_found_again_and_the_wait_is_told(

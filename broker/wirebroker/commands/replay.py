@@ -33,7 +33,7 @@ from wirebroker.common.complaints import complain
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
-from wirebroker.requests.parts import named
+from wirebroker.requests.parts import Where, named, part_of
 
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
 """Versions that every broker since Kafka 2.8 knows."""
@@ -230,13 +230,31 @@ class Replay:
         if header.api_key in NOT_REPLAYED:
             return
         session = number, getattr(request, "session_id", 0)
-        key = number, self._sessions.get(session) or self._address(header.api_key, request)
-        self.remaker.remake(request, number)
-        made = encode_request(header.correlation_id, header.client_id, request, header.api_version)
-        line = self._lines.get(key) or self._open(key, asked.connection.node_id)
+        at = self._sessions.get(session)
+        for address, part in [(at, request)] if at is not None else list(self._parts(header.api_key, request)):
+            self.remaker.remake(part, number)
+            made = encode_request(header.correlation_id, header.client_id, part, header.api_version)
+            self._send_to((number, address), asked.connection.node_id, header.correlation_id, made, part)
+
+    def _parts(self, key: int, request: Message) -> Iterator[tuple[Address, Message]]:
+        """A request and its node, split by the leaders of its partitions. A Fetch of a session stays whole."""
+        nodes = {}
+        if key in TO_LEADERS and getattr(request, "session_epoch", -1) < 0:
+            places = ((name, index) for name, index in named(request, self._directory) if index is not None)
+            nodes = {place: self._leaders.get(place, -1) for place in places}
+        if len(set(nodes.values())) < 2:
+            yield self._address(key, request), request
+            return
+        for node in dict.fromkeys(nodes.values()):
+            mine: Where = frozenset(place for place, leader in nodes.items() if leader == node)
+            part = part_of(request, lambda name, index, mine=mine: (name, index) in mine, self._directory)  # type: ignore[misc]
+            yield self._nodes.get(node, self._bootstrap), part
+
+    def _send_to(self, key: tuple[int, Address], node_id: int, correlation_id: int, made: bytes, request: Message) -> None:
+        line = self._lines.get(key) or self._open(key, node_id)
         line.relay.from_client(memoryview(made), 0)
         if not (isinstance(request, ProduceRequest) and request.acks == 0):
-            line.awaited.append((header.correlation_id, made))
+            line.awaited.append((correlation_id, made))
         try:
             self._renew(line)
             line.connection.send_bytes(made)
@@ -259,13 +277,15 @@ class Replay:
         return line
 
     def _read(self, recorded: RecordedExchange) -> None:
-        """Read the response to a request at the place of its recorded response."""
+        """Read the response to a request, or to its parts, at the place of its recorded response."""
         exchange = recorded.exchange
         number, correlation_id = exchange.connection.number, exchange.correlation_id
-        lines = (each for each in self._lines.items() if each[0][0] == number and each[1].awaited)
-        key, line = next((each for each in lines if each[1].awaited[0][0] == correlation_id), (None, None))
-        if key is None or line is None:
-            return
+        for key, line in list(self._lines.items()):
+            if key[0] == number and line.awaited and line.awaited[0][0] == correlation_id:
+                self._read_from(key, line, recorded)
+
+    def _read_from(self, key: tuple[int, Address], line: _Line, recorded: RecordedExchange) -> None:
+        exchange, number = recorded.exchange, key[0]
         self._latest = None
         try:
             response = self._response(line, recorded)

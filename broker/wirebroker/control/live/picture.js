@@ -5,6 +5,7 @@ import { h, printable } from "./dom.js";
 const STEP_MS = 120; // between two questions to the control
 const LEAST = 10; // rows in the smallest window
 const LATEST = 400; // rows in the window that follows the latest
+const DRAWN = 50_000; // rows of a file that the control draws at once
 const SCREENS = 3; // the height of a drawing
 
 /** Elements for marks: [tag, attributes, text, marks]. A text is a text node, so nothing in it becomes markup. */
@@ -42,7 +43,8 @@ export function picture({ kind, feed, words, remember, ask }) {
   let drawn = { first: 0, last: 0 }, all = { first: 1, last: 0 }, asked = "", asking = false, dragged = null;
 
   const query = (more) => new URLSearchParams({ width: Math.max(Math.floor(sheet.clientWidth) - 2, 320), of, ...more });
-  const bounds = () => (first || last ? { first, last } : { latest: LATEST });
+  const isWhole = () => feed.run.of === "file" && (feed.file?.rows ?? 0) <= DRAWN; // of a file nothing follows
+  const bounds = () => (first || last ? { first, last } : isWhole() ? { first: 1 } : { latest: LATEST });
 
   async function go(again = false) {
     const at = `${feed.run.run} ${feed.last} ${first} ${last} ${of} ${sheet.clientWidth}`;
@@ -76,7 +78,7 @@ export function picture({ kind, feed, words, remember, ask }) {
     }
     choice.value = found.choice;
     choice.hidden = !found.choices.length;
-    const follows = !first && !last;
+    const follows = !first && !last && feed.run.of !== "file";
     state.textContent = found.last ? `rows ${found.first.toLocaleString("en")}–${found.last.toLocaleString("en")} of ${small.first.toLocaleString("en")}–${small.last.toLocaleString("en")}${follows ? ", following" : ""}${small.first > 1 && feed.run.of !== "file" ? `; the ${feed.run.of} has forgotten the rows before ${small.first.toLocaleString("en")} (--trace FILE keeps all)` : ""}` : "no row yet";
   }
 
