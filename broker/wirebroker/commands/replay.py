@@ -15,6 +15,7 @@ from kafkawire.entities import values
 from kafkawire.errors import EncodeError, ErrorCode, ProtocolError, error_name
 from kafkawire.frames import SIZE, decode_response, encode_request, read_request_header
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
@@ -33,7 +34,7 @@ from wirebroker.common.complaints import complain
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
-from wirebroker.requests.parts import Where, named, part_of
+from wirebroker.requests.parts import Where, named, part_of, topic_name
 
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
 """Versions that every broker since Kafka 2.8 knows."""
@@ -52,6 +53,8 @@ NOT_READY = frozenset(
 )  # fmt: skip
 TOLD_EVERY_S = 5.0
 """Seconds between two lines about the progress."""
+FETCH_WAIT_MS = 2000
+"""The ms for which a Fetch waits at least, if its recorded response has records."""
 PAUSE_S = 0.1
 """Seconds between two attempts while a coordinator is not ready."""
 Address = tuple[str, int]
@@ -123,6 +126,8 @@ class Replay:
         """The nodes that have the fetch sessions, by the recorded connections and ids."""
         self._latest: Message | None = None
         """The response that was read last."""
+        self._full: dict[tuple[int, int], frozenset[tuple[str, int]]] = {}
+        """The partitions with records in the response to each recorded Fetch, by connection and correlation id."""
         self._told = time.monotonic()
 
     def _connect(self, address: tuple[str, int]) -> Connection:
@@ -176,6 +181,13 @@ class Replay:
     def play(self, events: Iterable[Recorded]) -> None:
         """Send the requests. Raises CannotReplay, ProtocolError."""
         events = list(events)
+        self._full = {
+            (event.exchange.connection.number, event.exchange.correlation_id): frozenset(
+                self._places_with_records(event.response)
+            )
+            for event in events
+            if isinstance(event, RecordedExchange) and isinstance(event.response, FetchResponse)
+        }
         for number, event in enumerate(events):
             self._where = f"{number:,} of {len(events):,} requests and responses"
             self._tell("")
@@ -185,6 +197,11 @@ class Replay:
                 self._read(event)
         for key in list(self._lines):
             self._drop(key, "the session ends")
+
+    def _places_with_records(self, response: FetchResponse) -> Iterator[tuple[str, int]]:
+        for topic in response.responses:
+            name = topic_name(topic, self._directory) or ""
+            yield from ((name, each.partition_index) for each in topic.partitions if each.records)
 
     def _tell(self, waits: str) -> None:
         """Report the progress of a long replay from time to time."""
@@ -232,9 +249,20 @@ class Replay:
         session = number, getattr(request, "session_id", 0)
         at = self._sessions.get(session)
         for address, part in [(at, request)] if at is not None else list(self._parts(header.api_key, request)):
+            self._wait_for_recorded(part, header.correlation_id, number)
             self.remaker.remake(part, number)
             made = encode_request(header.correlation_id, header.client_id, part, header.api_version)
             self._send_to((number, address), asked.connection.node_id, header.correlation_id, made, part)
+
+    def _wait_for_recorded(self, request: Message, correlation_id: int, number: int) -> None:
+        """A Fetch whose recorded response has records waits for them, another one does not wait.
+
+        Other requests come at other times than in the recorded session, so the recorded wait says nothing.
+        """
+        full = self._full.get((number, correlation_id))
+        if isinstance(request, FetchRequest) and full is not None:
+            has_records = any(place in full for place in named(request, self._directory))
+            request.max_wait_ms = max(request.max_wait_ms, FETCH_WAIT_MS) if has_records else 0
 
     def _parts(self, key: int, request: Message) -> Iterator[tuple[Address, Message]]:
         """A request and its node, split by the leaders of its partitions. A Fetch of a session stays whole."""
