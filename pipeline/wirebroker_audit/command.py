@@ -14,15 +14,16 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +31,7 @@ from kafkawire.printable import printable, printable_lines
 from wirebroker.client.settings import Access, read_access
 from wirebroker_audit.logs.places import BadPlace, input_path, local_path, log_path
 from wirebroker_audit.reading.remote import is_remote, place
+from wirebroker_audit.share import Share, duration
 from wirebroker_audit.spark.interruption import Interruption
 from wirebroker_audit.spark.java import NoJava
 
@@ -42,8 +44,8 @@ SHOWN = 3
 """The number of findings of each kind and severity that the terminal shows."""
 TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
-REFRESH = 0.25
-"""Seconds between two looks at Spark's tasks."""
+REFRESH, EVERY = 0.25, 60.0
+"""Seconds between two looks at Spark's tasks, and between two lines where there is no terminal."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path. Spark reads the paths of the last two itself."""
 ONCE_ONLY = ("policy", "since", "findings-table")
@@ -128,7 +130,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             if table is not None:
                 table.check(spark)
             if options.follow is None:
-                result = audit(spark, request, shown.stage)
+                result = audit(spark, request, shown.stage, shown.expect)
                 exports.write(result.summary, request.out)
                 if table is not None:
                     table.append(spark, result.summary, request.out / "findings")
@@ -242,16 +244,27 @@ def show(result: Result, console: Console, out: Path) -> None:
 
 
 class _Shown:
-    """The progress bar: the stage, and the number of finished Spark tasks."""
+    """The progress bar: the stage, how much of the whole audit is done, and about how long the rest takes.
+
+    Without a terminal it prints a line for each stage, and for each minute of a long one.
+    """
 
     def __init__(self, progress: Progress, err: Console) -> None:
         self._progress, self._err = progress, err
-        self._task = progress.add_task("", total=None)
+        self._task = progress.add_task("", total=None, left="")
         self._tracker: Any = None
+        self._name = ""
+        self._told = 0.0
+        self.share = Share()
         self.ended = threading.Event()
 
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        self.share.expect(seconds)
+
     def stage(self, name: str) -> None:
-        self._progress.update(self._task, description=name, completed=0, total=None)
+        self._name, self._told = name, monotonic()
+        self.share.begin(name, self._told)
+        self._progress.update(self._task, description=name)
         if not self._err.is_terminal:
             self._err.print(f"{name} …", soft_wrap=True, markup=False)
 
@@ -266,9 +279,18 @@ class _Shown:
             except Exception:  # Spark is being stopped
                 return
             known = [each for each in stages if each is not None]
-            if known:
-                total, done = sum(each.numTasks for each in known), sum(each.numCompletedTasks for each in known)
-                self._progress.update(self._task, completed=done, total=total)
+            total, done = sum(each.numTasks for each in known), sum(each.numCompletedTasks for each in known)
+            self._show(done / total if total else 0.0)
+
+    def _show(self, part: float) -> None:
+        now = monotonic()
+        done, left = self.share.look(part, now)
+        words = "" if left is None else f"about {duration(left)} left"
+        self._progress.update(self._task, completed=done, total=1.0 if self.share.is_known else None, left=words)
+        if not self._err.is_terminal and now - self._told > EVERY:
+            self._told = now
+            about = f" {done:.0%} of the audit," if self.share.is_known else ""
+            self._err.print(f"{self._name} …{about} {words}".rstrip(" ,"), soft_wrap=True, markup=False)
 
 
 @contextmanager
@@ -277,8 +299,9 @@ def _progress(err: Console) -> Iterator[_Shown]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
     )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         shown = _Shown(progress, err)

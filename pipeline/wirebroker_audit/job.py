@@ -28,7 +28,7 @@ from wirebroker_audit.checks.reconcile import reconcile
 from wirebroker_audit.checks.rows import identified
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, ReportState, read_state
-from wirebroker_audit.inputs.journal import BadJournal, check_journal, read_journal
+from wirebroker_audit.inputs.journal import BadJournal, Journal, check_journal, read_journal
 from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.inputs.trace import BadTrace, read_trace
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
@@ -39,7 +39,7 @@ from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
 from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder
 from wirebroker_audit.reading.pieces import Piece
 from wirebroker_audit.report.history import HISTORY, earlier, entry_of, save
-from wirebroker_audit.sources import tasks
+from wirebroker_audit.sources import expected, tasks
 from wirebroker_audit.spark import tables
 from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, local_rows, settled, united
@@ -198,11 +198,14 @@ class Result:
 
 
 Stage = Callable[[str], None]
+Expect = Callable[[Mapping[str, float]], None]
 
 
-def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: None) -> Result:
-    """Run the audit and write the report; `stage` receives the name of each stage, which describes Spark's jobs, too. Raises
-    CannotAudit."""
+def audit(
+    spark: SparkSession, request: Request, stage: Stage = lambda name: None, expect: Expect = lambda seconds: None
+) -> Result:  # fmt: skip
+    """Run the audit and write the report; `stage` receives the name of each stage, which describes Spark's jobs, too. `expect`
+    receives about how long the stages will take, and again when more is known. Raises CannotAudit."""
 
     def described(name: str) -> None:
         spark.sparkContext.setJobDescription(f"wirebroker audit: {name}")
@@ -213,7 +216,7 @@ def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: Non
         described("listing partitions")
         request, origin = _without_skipped(spark, request)
         with _whole_or_nothing(request.out.resolve()) as folder:
-            return _Audit(spark, request, origin, folder, described).run()
+            return _Audit(spark, request, origin, folder, described, expect).run()
     except REFUSALS as refused:
         raise CannotAudit(str(refused)) from refused
     finally:
@@ -284,7 +287,10 @@ def _put_back(earlier: Path, out: Path) -> None:
 class _Audit:
     """One audit; each stage writes tables that later stages read."""
 
-    def __init__(self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage) -> None:
+    def __init__(
+        self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage, expect: Expect
+    ) -> None:  # fmt: skip
+        self.expect = expect
         self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
         self.began = datetime.now(UTC)
         self.policies = request.policies
@@ -304,15 +310,12 @@ class _Audit:
             return self._run(together)
 
     def _run(self, together: ExitStack) -> Result:
-        journal = self.request.intended if self.table is None else None
-        intended = read_journal(self.spark, journal) if journal else None
-        if intended is not None and intended.isEmpty():
-            self.notices.append(f"--intended {journal}: the journal names no record, so it shows nothing about the log")
+        pieces, carried = self._to_read()
+        intended = self._journal(pieces)
         arrivals = self._arrivals()
-        self.stage("scanning batches")
+        self.stage(expected.SCAN)
         kept = self.folder.resolve() / BATCHES
         kept.mkdir()
-        pieces, carried = self._to_read()
         folded = tasks.fold(self.spark, pieces, kept, self.request.expiration_ms)
         if carried is not None:
             tables.added(carried.batches(), kept)
@@ -320,11 +323,11 @@ class _Audit:
         folded = settled(folded)
         by_partition = checks.summed(folded)
         totals = self._totals(folded, by_partition)
-        if sum(each["records"] for each in totals.values()) > SMALL_RECORDS:
+        if self._counted(totals, intended) > SMALL_RECORDS:
             together.close()
         batches = tables.stored(self.spark, kept, schema.BATCHES)
         self._unreadable(batches)
-        self.stage("checking sequences, epochs and transactions")
+        self.stage(expected.CHECKS)
         bounds = settled(checks.with_compaction(self.origin.bounds_frame(), folded))
         found = checks.findings_of(batches, folded, bounds, self.request.expiration_ms)
         findings = self._with_findings(self._with_coordinators(self._aside(found, "checked")))
@@ -337,7 +340,7 @@ class _Audit:
         ranges = self._ranges(by_partition)
         findings, commits = self._with_groups(findings, batches, ranges)
         outcomes = self._what_if(arrivals)
-        self.stage("writing the report")
+        self.stage(expected.WRITING)
         before = self.request.since or self.request.out
         from wirebroker_audit.report import (
             changes,
@@ -359,6 +362,24 @@ class _Audit:
         coverage.write_sums(self.folder)
         return Result(summary, shown)
 
+    def _journal(self, pieces: Sequence[Piece]) -> Journal | None:
+        """Reads the journal, if there is one that is not a table."""
+        self.expect(expected.by_size(pieces, self._journal_bytes(), by_record=self._by_record(0)))
+        if (path := self.request.intended) is None or self.table is not None:
+            return None
+        self.stage(expected.JOURNAL)
+        read = read_journal(self.spark, path, self.folder.resolve() / WORK / "journal")
+        if not read.number:
+            self.notices.append(f"--intended {path}: the journal names no record, so it shows nothing about the log")
+        return read
+
+    def _counted(self, totals: Mapping[str, Mapping[str, int]], intended: Journal | None) -> int:
+        """Returns the number of records; the rows say better than the segments' sizes how long the rest takes."""
+        batches, records = (sum(each[name] for each in totals.values()) for name in ("batches", "records"))
+        rows = intended.number if intended is not None else 0
+        self.expect(expected.by_rows(self.origin.pieces, batches, records, rows, by_record=self._by_record(records)))
+        return records
+
     def _read_table(self) -> bool:
         """Reads the application's table, if the journal is a table. Returns whether the driver can hold it."""
         if (described := self.request.table) is None:
@@ -368,6 +389,15 @@ class _Audit:
         topics = self.request.topics
         self.table = self._aside(rows.where(sf.col("topic").isin(*topics)) if topics else rows, "table")
         return self.table.count() <= SMALL_RECORDS
+
+    def _journal_bytes(self) -> int:
+        """The size of the journal; 0 without a journal, or if it is not in the file system."""
+        path = self.request.intended
+        return 0 if path is None or is_elsewhere(path) else _bytes_of(Path(path))
+
+    def _by_record(self, records: int) -> bool:
+        """Whether contents are probably compared record by record; that depends on the largest topic."""
+        return self.request.intended is not None or records <= self.request.records_limit
 
     def _to_read(self) -> tuple[list[Piece], Earlier | None]:
         """Returns the pieces to read: all, or those after the marks of an earlier report; and the earlier report's rows that
@@ -479,7 +509,7 @@ class _Audit:
 
     def _by_content(
         self, batches: DataFrame, bounds: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]],
-        intended: DataFrame | None,
+        intended: Journal | None,
     ) -> Iterator[DataFrame]:  # fmt: skip
         """Finds duplicates by the content of records, or of batches if there are too many records."""
         limit = self.request.records_limit
@@ -491,9 +521,9 @@ class _Audit:
             yield from self._by_batch(batches, found, totals, large)
         if large and len(large) == len(totals):
             return
-        self.stage("comparing the contents of records")
+        self.stage(expected.RECORDS)
         pieces = [each for each in self.origin.pieces if each.topic in totals and each.topic not in large]
-        records = self._aside(tasks.records(self.spark, pieces, self.request.expiration_ms), "records")
+        records = tasks.records(self.spark, pieces, self.folder.resolve() / WORK / "records", self.request.expiration_ms)
         problems = settled(records.where("problem IS NOT NULL"))
         self._unreadable(problems)
         stored = self._since_log_start(records.where("problem IS NULL"), bounds)
@@ -512,9 +542,10 @@ class _Audit:
                 yield from self._stored_again(contents.visible(alike), found, among=contents.without_tombstones(units))
             return
         if self.request.topics:
-            intended = intended.where(sf.col("topic").isin(*self.request.topics))
+            intended = intended.within(self.request.topics)
         hidden = rows.where("transaction IN ('aborted', 'open')")
-        came = reconcile(units, hidden, intended, contents.deleted(batches, bounds))
+        count = intended.number + sum(each["records"] for each in totals.values())
+        came = reconcile(units, hidden, intended.rows, contents.deleted(batches, bounds), count)
         yield came.findings
         yield from self._stored_again(contents.without_tombstones(came.unnamed), found, came.beyond)
 
@@ -538,7 +569,7 @@ class _Audit:
         self, batches: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]], large: list[str]
     ) -> Iterator[DataFrame]:  # fmt: skip
         """Finds duplicates by the content of batches, in topics with too many records."""
-        self.stage("comparing the contents of batches")
+        self.stage(expected.BATCHES)
         limit = f"more than {self.request.records_limit:,} records, so contents were compared batch by batch"
         more = f" and {len(large) - SAID:,} more topics" if len(large) > SAID else ""
         self.notices.append(f"{', '.join(large[:SAID])}{more}: {limit}")

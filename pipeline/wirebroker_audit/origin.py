@@ -143,7 +143,7 @@ class Directory(Origin):
         self.options = {"path": str(path.resolve()), "topics": ",".join(topics), "parallelism": str(self.cores)}
 
     def pin(self) -> None:
-        self.pieces = directory_pieces(find_partitions(self._path.resolve(), self._topics), self._split_bytes, self.cores)
+        self.pieces = directory_pieces(self._folders, self._split_bytes, self.cores)
         self.is_small = is_small(self._folders)
 
     def after(self, state: ReportState) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
@@ -255,7 +255,7 @@ class Cluster(Origin):
             client.close()
 
     def topic_id(self, topic: str, partition: int) -> str:
-        return next(each.topic_id for each in self._live if (each.topic, each.partition) == (topic, partition))
+        return self._topic_ids[topic, partition]
 
     def look(self) -> None:
         client = Client(self.name, self._access)
@@ -265,6 +265,7 @@ class Cluster(Origin):
             self.durability = {topic: Durability.of(client.replicas[topic], settings) for topic, settings in told}
         finally:
             client.close()
+        self._topic_ids = {(each.topic, each.partition): each.topic_id for each in self._live}
         self.bounds = [
             (each.topic, each.partition, each.start, EVERYTHING if each.compacted is not False else -1) for each in self._live
         ]

@@ -116,7 +116,12 @@ def test_a_live_clusters_coordinators_are_asked(spark: SparkSession, tmp_path: P
         opened = [Open("orders", 0, orders.producer_id, 0, 0), Open("payments", 0, stray.pid, 0, 0)]
         producer.commit_transaction(20)
         client = Client(kafka.bootstrap_servers)
-        known = live_coordinators(client, opened, 2**60)
+        asked: list[str] = []
+        with pytest.MonkeyPatch.context() as patched:
+            ask = client.ask
+            patched.setattr(client, "ask", lambda node, request: asked.append(type(request).__name__) or ask(node, request))
+            known = live_coordinators(client, opened, 2**60)
         client.close()
+        assert asked.count("DescribeProducersRequest") == 1, "one for each leader"
         assert [known.about(each, 2**60).severity for each in opened] == ["info", "certain"]
         assert "has ended since" in known.about(opened[0], 2**60).words

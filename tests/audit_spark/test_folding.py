@@ -17,8 +17,10 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from audit_spark.synthetic import make_directory  # noqa: E402
 from wirebroker_audit.checks.contents import doubles, pack  # noqa: E402
-from wirebroker_audit.folding.runs import HEADER, RUNS, _by_number, _together, fold, folded, kept  # noqa: E402
+from wirebroker_audit.folding.runs import HEADER, RUNS, _by_number, _together, fold, folded  # noqa: E402
 from wirebroker_audit.logs.planning import find_pieces  # noqa: E402
+from wirebroker_audit.reading import parts  # noqa: E402
+from wirebroker_audit.reading.parts import kept  # noqa: E402
 from wirebroker_audit.reading.reader import read_piece  # noqa: E402
 from wirebroker_audit.reading.scan import BATCHES  # noqa: E402
 
@@ -96,14 +98,30 @@ def test_a_worker_gives_away_the_runs_that_cannot_go_on(
     assert Counter(map(str, rows)) == Counter(slowly_folded([row for chunk in chunks for row in chunk.to_pylist()]))
 
 
+def test_small_batches_are_gathered_and_written_together(chunks: list[pa.RecordBatch], tmp_path: Path) -> None:
+    """Each batch of a file is a row group of its own, which readers have to load; 20,000 partitions made as many."""
+    small = [chunk.slice(at, 7) for chunk in chunks for at in range(0, len(chunk), 7)]
+    rows = pa.Table.from_batches(small)
+    for most in (50, 1 << 30):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(parts, "GATHERED_ROWS", most)
+            made = list(parts.gathered(iter(small)))
+        assert pa.Table.from_batches(made).equals(rows)
+        assert max(map(len, made)) <= max(most, 7) + 7
+        assert len(made) <= len(rows) // 50 + 1 < len(small)
+    path = tmp_path / "part-00000.parquet"
+    (told,) = parts.counted(parts.gathered(iter(small)), path, BATCHES)
+    assert (told.to_pylist(), pq.ParquetFile(path).num_row_groups) == ([{"rows": len(rows)}], 1)
+
+
 def test_the_batches_are_kept_when_all_are_read_and_not_before(chunks: list[pa.RecordBatch], tmp_path: Path) -> None:
     path = tmp_path / "part-00000.parquet"
-    batches = kept(iter(chunks), path)
+    batches = kept(iter(chunks), path, BATCHES)
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
     for _ in range(2):  # a repeated task
-        assert sum(each.num_rows for each in folded(kept(iter(chunks), path))) > 0
+        assert sum(each.num_rows for each in folded(kept(iter(chunks), path, BATCHES))) > 0
     assert list(tmp_path.iterdir()) == [path]
     assert pq.read_table(path).equals(pa.Table.from_batches(chunks, schema=BATCHES))
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from kafkawire.coordinator_records.transaction_log import PartitionsSchema, TransactionLogValue
 from kafkawire.errors import ErrorCode
@@ -55,20 +56,21 @@ def _running(client: Client, opened: Sequence[Open]) -> Iterator[tuple[str, int,
     for each in opened:
         partitions.setdefault((each.topic, each.partition), []).append(each)
     client.refresh(tuple({topic for topic, _ in partitions}))
-    for (topic, partition), here in partitions.items():
-        request = producers.DescribeProducersRequest(topics=[producers.TopicRequest(name=topic, partition_indexes=[partition])])
-        try:
-            (found,) = (
-                each for named in client.ask(client.leader(topic, partition), request).topics for each in named.partitions
-            )
-            code = found.error_code
-        except (BrokerError, ValueError):
-            code, found = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        if code or found is None:
-            yield from ((topic, partition, each.producer_id, each.first_offset) for each in here)
+    led: dict[str, dict[str, list[int]]] = {}
+    for topic, partition in partitions:
+        led.setdefault(client.leader(topic, partition), {}).setdefault(topic, []).append(partition)
+    told: dict[tuple[str, int], producers.PartitionResponse] = {}
+    for leader, topics in led.items():
+        named = [producers.TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in topics.items()]
+        with suppress(BrokerError):
+            response = client.ask(leader, producers.DescribeProducersRequest(topics=named))
+            told |= {(topic.name, each.partition_index): each for topic in response.topics for each in topic.partitions}
+    for where, here in partitions.items():
+        found = told.get(where)
+        if found is None or found.error_code:
+            yield from ((*where, each.producer_id, each.first_offset) for each in here)
         else:
-            told = ((each.producer_id, each.current_txn_start_offset) for each in found.active_producers)
-            yield from ((topic, partition, *each) for each in told)
+            yield from ((*where, each.producer_id, each.current_txn_start_offset) for each in found.active_producers)
 
 
 def _state(told: transactions.TransactionState) -> TransactionLogValue:

@@ -1,8 +1,7 @@
 """Compares the stored records with the application's journal: lost records, further copies, and records whose sending failed.
 
-A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. One shuffle with two
-64-bit hashes for each row finds these names. Only the rows of other names are read again, and only names on both sides are
-matched one by one.
+A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. `names` finds these
+names; only the rows of other names are read again, and only names that occur on both sides are matched one by one.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from wirebroker.audit.matching import Place, Wish, match
 from wirebroker_audit.checks.contents import SIDE, head
+from wirebroker_audit.checks.names import odd_names
 from wirebroker_audit.checks.rows import finding
 from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import in_groups, settled, united
@@ -38,14 +38,15 @@ class Reconciled(NamedTuple):
     """lost, unacknowledged_stored"""
 
 
-def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame) -> Reconciled:
+def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame, count: int) -> Reconciled:
     """Match the stored records with the intended ones.
 
     `units` are the visible records with their `value_hash`. `hidden` are the records of aborted or open transactions. `deleted`
-    has the number of offsets that retention or compaction removed from each partition.
+    has the number of offsets that retention or compaction removed from each partition. `count` is the approximate number of
+    all records.
     """
     stored, wanted = _hashed(units), _hashed(intended)
-    odd = settled(_odd(stored, wanted))
+    odd = settled(odd_names(stored, wanted, count))
     both, absent, unnamed = (odd.where(which).select("hash") for which in (
         "wanted > 0 AND stored > 0", "wanted > 0 AND stored = 0", "wanted = 0"))  # fmt: skip
     stored_twice = _named(stored.join(both, ["hash"], "left_semi"))
@@ -57,34 +58,8 @@ def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted:
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
-    """Adds a hash of each row's name. `check` tells names with the same hash apart; for the other names the `name`
-    itself does.
-    """
+    """Adds a hash of each row's name."""
     return rows.withColumn("hash", sf.xxhash64(*NAME))
-
-
-def _odd(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """Returns the hashes of the other names: of all names except those that occur once in the journal and once in the log, on a
-    matching partition and without a failure of sending. Each has the numbers of rows `stored` and `wanted`.
-    """
-    names = ("hash", "check", "partition", "acknowledged", "stored")
-    check = sf.xxhash64("value_hash", "topic", "key", sf.lit(1))
-    there = stored.withColumns({"check": check, "acknowledged": sf.lit(True), "stored": sf.lit(1)}).select(*names)
-    meant = wanted.withColumns({"check": check, "stored": sf.lit(0)}).select(*names)
-    counted = (
-        united([there, meant])
-        .groupBy("hash")
-        .agg(
-            sf.sum("stored").alias("stored"), sf.count(sf.lit(1)).alias("rows"),
-            sf.min("acknowledged").alias("acknowledged"),
-            *(sf.min(name).alias(f"least_{name}") for name in ("check", "partition")),
-            *(sf.max(name).alias(f"most_{name}") for name in ("check", "partition")),
-        )
-        .withColumn("wanted", sf.col("rows") - sf.col("stored"))
-    )  # fmt: skip
-    alike = (ROW.least_check == ROW.most_check) & (ROW.least_partition == ROW.most_partition)
-    well = (ROW.wanted == 1) & (ROW.stored == 1) & alike & ROW.acknowledged
-    return counted.where(~well).select("hash", "stored", "wanted")
 
 
 def _named(rows: DataFrame) -> DataFrame:

@@ -7,19 +7,15 @@ millions; `joined` does it with the runs of earlier pieces. No Spark here.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from kafkawire.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from wirebroker_audit.reading.linker import EVENT, NO_RUN, Array, follows, is_numbered
-from wirebroker_audit.reading.scan import BATCHES, is_intact
+from wirebroker_audit.reading.scan import is_intact
 
 HEADER = pa.struct(
     [
@@ -53,8 +49,6 @@ FAR = 1 << 62
 """A position beyond all others."""
 HELD = 50_000
 """The number of runs that a worker holds. It emits the runs that cannot continue."""
-_REPEATING = ["topic", "segment", "problem", "detail"]
-"""Columns with a Parquet dictionary; numbers are faster without a dictionary."""
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
@@ -186,22 +180,6 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 NONE = pa.RecordBatch.from_pylist([], schema=RUNS)
-
-
-def kept(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """Passes the batches on, and also writes them into a Parquet file. The file appears after the last batch.
-
-    A repeated task replaces the file with an equal one.
-    """
-    partial = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with pq.ParquetWriter(partial, BATCHES, use_dictionary=_REPEATING) as file:
-            for each in batches:
-                file.write_batch(each)
-                yield each
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 # Runs of several pieces

@@ -7,15 +7,17 @@ is read once, and the audit keeps the columns that it matches records by, with h
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -23,7 +25,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from wirebroker.audit.journal import FIELDS, parse_line, part_of
 from wirebroker_audit.inputs.columns import AT_ONCE, columns_of, parsed
-from wirebroker_audit.spark.tables import mapped, settled, united
+from wirebroker_audit.reading.parts import kept
+from wirebroker_audit.spark.tables import Fold, mapped, settled, stored, united
 
 PARTS = pa.schema(
     [
@@ -35,6 +38,7 @@ PARTS = pa.schema(
 )  # fmt: skip
 """One row of a journal. `…_form` is the field that holds the key or the value; a malformed row has a `problem` and, in a file
 of lines, the `line`."""
+_TOLD = pa.schema([pa.field(name, pa.int64()) for name in ("rows", "ids", "problems")])
 COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
 CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
 """Columns whose Parquet type may differ: pandas stores partitions as floating point numbers if some partitions are null."""
@@ -66,15 +70,46 @@ def check_journal(path: str) -> None:
                 raise BadJournal(f"{path}, line {number}{problem}")
 
 
-def read_journal(spark: SparkSession, path: str) -> DataFrame:
-    """One row for each intended record, with the columns `COLUMNS`. Raises BadJournal."""
-    parts = settled(_parquet(spark, path) if _is_parquet(path) else _lines(spark, path))
-    if (bad := parts.where("problem IS NOT NULL").first()) is not None:
+class Journal(NamedTuple):
+    """The intended records."""
+
+    rows: DataFrame
+    """one for each record, with the columns `COLUMNS`"""
+    number: int
+    """of the journal's rows; several rows with an id are one record"""
+
+    def within(self, topics: Sequence[str]) -> Journal:
+        """The records of these topics."""
+        return self._replace(rows=self.rows.where(sf.col("topic").isin(*topics)))
+
+
+def read_journal(spark: SparkSession, path: str, keep: Path) -> Journal:
+    """The journal, whose rows the tasks write into the new folder `keep`. Raises BadJournal."""
+    keep.mkdir()
+    rows, made = _parquet(spark, path) if _is_parquet(path) else _lines(spark, path)
+    told = mapped(rows, partial(_kept, made=made, keep=keep), from_arrow_schema(_TOLD)).collect()
+    parts = stored(spark, keep, from_arrow_schema(PARTS))
+    if any(row["problems"] for row in told) and (bad := parts.where("problem IS NOT NULL").first()) is not None:
         raise BadJournal(f"{_where(path, bad['line'])}{bad['problem']}")
-    rows = _merged(parts)
-    if (bad := rows.where("problem IS NOT NULL").first()) is not None:
+    count = sum(row["rows"] for row in told)
+    if not any(row["ids"] for row in told):
+        return Journal(parts.select(*COLUMNS).fillna("null", ["shown"]), count)
+    merged = settled(_merged(parts))
+    if (bad := merged.where("problem IS NOT NULL").first()) is not None:
         raise BadJournal(f"{path}: {bad['problem']}")
-    return rows.select(*COLUMNS)
+    return Journal(merged.select(*COLUMNS), count)
+
+
+def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path) -> Iterator[pa.RecordBatch]:
+    """Writes a task's rows, and yields how many there are, and how many have an id or a problem."""
+    context = TaskContext.get()
+    path = keep / f"part-{0 if context is None else context.partitionId():05d}.parquet"
+    sums = {"rows": 0, "ids": 0, "problems": 0}
+    for each in kept(made(chunks), path, PARTS):
+        sums["rows"] += each.num_rows
+        for name in ("id", "problem"):
+            sums[f"{name}s"] += each.num_rows - each.column(name).null_count
+    yield pa.RecordBatch.from_pylist([sums], schema=_TOLD)
 
 
 def _is_parquet(path: str) -> bool:
@@ -82,19 +117,18 @@ def _is_parquet(path: str) -> bool:
     return path.endswith(".parquet") or (local.is_dir() and any(local.glob("*.parquet")))
 
 
-def _parquet(spark: SparkSession, path: str) -> DataFrame:
+def _parquet(spark: SparkSession, path: str) -> tuple[DataFrame, Fold]:
     try:
         rows = spark.read.parquet(path)
     except (PySparkException, Py4JError) as refused:
         raise BadJournal(f"{path}: the file is not Parquet") from refused
     _check_names(rows.columns, path)
     rows = rows.withColumns({name: sf.col(name).cast(to) for name, to in CASTS.items() if name in rows.columns})
-    return mapped(rows, _of_rows, from_arrow_schema(PARTS))
+    return rows, _of_rows
 
 
-def _lines(spark: SparkSession, path: str) -> DataFrame:
-    lines = spark.read.text(path).select(sf.col("value").cast("binary").alias("line"))  # it need not be UTF-8
-    return mapped(lines, _of_lines, from_arrow_schema(PARTS))
+def _lines(spark: SparkSession, path: str) -> tuple[DataFrame, Fold]:
+    return spark.read.text(path).select(sf.col("value").cast("binary").alias("line")), _of_lines  # it need not be UTF-8
 
 
 def _of_rows(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

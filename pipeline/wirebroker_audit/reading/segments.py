@@ -86,7 +86,7 @@ class _FileReader:
         if self._size < self.piece.file_size and not self._is_same(file):
             yield self.damage("deleted", f"{self.piece.path} was compacted before it was read", self.position, 0)
             return
-        buffer = bytearray(CHUNK)
+        buffer = bytearray(min(CHUNK, max(self._size - self.position, 0)))
         wanted = CHUNK
         while self.position < self.stop:
             view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)

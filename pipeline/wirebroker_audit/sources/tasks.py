@@ -7,23 +7,30 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.folding import schema
-from wirebroker_audit.folding.runs import folded, kept
+from wirebroker_audit.folding.runs import folded
+from wirebroker_audit.logs.planning import LEAST_SHARE
+from wirebroker_audit.reading.parts import COUNTED, counted, gathered, kept
 from wirebroker_audit.reading.pieces import SPLIT_BYTES, Piece, packed
 from wirebroker_audit.reading.reader import read_piece
-from wirebroker_audit.reading.records import record_rows
-from wirebroker_audit.spark.tables import mapped
+from wirebroker_audit.reading.records import RECORDS, record_rows
+from wirebroker_audit.reading.scan import BATCHES
+from wirebroker_audit.spark.tables import mapped, stored
+
+ROUNDS = 4
+"""How many tasks of many small pieces a core runs one after the other, so that progress shows and no core waits long."""
 
 
 def fold(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
     """The runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`."""
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
-        batches = (chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))
-        return folded(kept(batches, keep / f"part-{mine[0].number:05d}.parquet"))
+        batches = gathered(chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))
+        return folded(kept(batches, _part(keep, mine), BATCHES))
 
     return _mapped(spark, pieces, work, schema.RUNS)
 
@@ -33,13 +40,20 @@ def runs_of(rows: DataFrame) -> DataFrame:
     return mapped(rows, folded, schema.RUNS)
 
 
-def records(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int) -> DataFrame:
-    """The records in the batches of these pieces."""
+def records(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
+    """The records in the batches of these pieces, which tasks write as Parquet files into the new folder `keep`."""
+    keep.mkdir()
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
-        return record_rows(chunk for piece in mine for chunk in read_piece(piece, expiration_ms))
+        rows = record_rows(chunk for piece in mine for chunk in read_piece(piece, expiration_ms))
+        return counted(gathered(rows), _part(keep, mine), RECORDS)
 
-    return _mapped(spark, pieces, work, schema.RECORDS)
+    _mapped(spark, pieces, work, from_arrow_schema(COUNTED)).collect()
+    return stored(spark, keep, schema.RECORDS)
+
+
+def _part(keep: Path, mine: Sequence[Piece]) -> Path:
+    return keep / f"part-{mine[0].number:05d}.parquet"
 
 
 def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = EXPIRATION_MS) -> DataFrame:
@@ -56,7 +70,7 @@ def _mapped(
 ) -> DataFrame:
     """The rows that `work` yields for groups of pieces, in one task for each group."""
     share = -(-sum(each.size for each in pieces) // spark.sparkContext.defaultParallelism)
-    tasks = packed(pieces, min(SPLIT_BYTES, share))
+    tasks = packed(pieces, min(SPLIT_BYTES, share, max(share // ROUNDS, LEAST_SHARE)))
 
     def run(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in chunks:

@@ -1,0 +1,64 @@
+"""How much of an audit is done, and how long the rest takes: from the stages' expected times, corrected by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+UNSURE = 5.0
+"""Seconds before the first estimate, and those that an unexpected stage counts for."""
+ALMOST = 0.95
+"""The most of a stage that counts as done while the stage runs: its last tasks are not yet known."""
+
+
+class Share:
+    """The share of an audit that is done. Times are seconds of any clock that only goes forward."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, float] = {}
+        self._passed: dict[str, float] = {}
+        """the expected seconds of the stages that have ended"""
+        self._name = ""
+        self._begun_at = -1.0
+        self._part = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is expected."""
+        return bool(self._expected)
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """The stages and about how long they take, instead of what was expected before. The first call begins the count."""
+        if not self.is_known:
+            self._passed, self._name = {}, ""
+        self._expected = dict(seconds)
+
+    def begin(self, name: str, now: float) -> None:
+        """A stage begins, so the one before has ended."""
+        if self._name:
+            self._passed[self._name] = self._expected.get(self._name, UNSURE)
+        if self._begun_at < 0 and self.is_known:
+            self._begun_at = now
+        self._name, self._part = name, 0.0
+
+    def look(self, part: float, now: float) -> tuple[float, float | None]:
+        """The share that is done if this part of the stage's known tasks is, and the seconds that are left if they can be
+        estimated."""
+        self._part = max(self._part, min(part, ALMOST))
+        if not self.is_known:
+            return 0.0, None
+        here = self._expected.get(self._name, UNSURE)
+        passed = sum(self._passed.values())
+        ahead = sum(each for name, each in self._expected.items() if name not in self._passed and name != self._name)
+        done = (passed + here * self._part) / (passed + here + ahead)
+        spent = now - self._begun_at
+        if self._begun_at < 0 or spent < UNSURE or done <= 0:
+            return done, None
+        return done, spent * (1 - done) / done
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `3 min`, `2 h 5 min`."""
+    if seconds < 59.5:
+        return f"{max(seconds, 1):.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

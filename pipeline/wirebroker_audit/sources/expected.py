@@ -1,0 +1,41 @@
+"""How long the stages of an audit take in relation to each other: first by the sizes of segments, then by the rows that were
+counted. The units are seconds of a processor, as scripts/bench-audit measured them; a progress bar corrects them by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wirebroker_audit.reading.pieces import Piece
+
+REPORT = 6.0
+"""Seconds that any report takes."""
+BATCH_BYTES, JOURNAL_BYTES, RECORD_OFFSETS = 500, 150, 200
+"""The bytes of a small batch and of a journal's row, and of a record in a live cluster's log."""
+PIECE, BATCH, CHECK, RECORD, ROW, NAMED = 2e-3, 4e-6, 1e-6, 12e-6, 14e-6, 10e-6
+"""Seconds for a piece, for each batch that is scanned and that is checked, for a record, for a journal's row, and to match a
+record with the journal."""
+
+JOURNAL, SCAN, CHECKS = "reading the journal", "scanning batches", "checking sequences, epochs and transactions"
+RECORDS, BATCHES, WRITING = "comparing the contents of records", "comparing the contents of batches", "writing the report"
+
+
+def by_size(pieces: Sequence[Piece], journal_bytes: int, *, by_record: bool) -> dict[str, float]:
+    """The seconds of each stage, before anything is read."""
+    size = sum(each.size * (RECORD_OFFSETS if each.bootstrap else 1) for each in pieces)
+    batches = size // BATCH_BYTES
+    rows = journal_bytes // JOURNAL_BYTES
+    return _stages(len(pieces), batches, batches, rows, by_record=by_record)
+
+
+def by_rows(pieces: Sequence[Piece], batches: int, records: int, rows: int, *, by_record: bool) -> dict[str, float]:
+    """The seconds of each stage, after the batches are counted."""
+    return _stages(len(pieces), batches, records, rows, by_record=by_record)
+
+
+def _stages(pieces: int, batches: int, records: int, rows: int, *, by_record: bool) -> dict[str, float]:
+    checks = batches * CHECK
+    seconds = {JOURNAL: rows * ROW, SCAN: pieces * PIECE + batches * BATCH, CHECKS: 2 + checks, WRITING: REPORT + checks}
+    if by_record:
+        return seconds | {RECORDS: pieces * PIECE + records * RECORD + (records + rows) * NAMED * bool(rows)}
+    return seconds | {BATCHES: 1 + batches * CHECK}
