@@ -18,6 +18,7 @@ from wirebroker.pictures.drawing import ALL, Wish, draw
 from wirebroker.pictures.kept import MOST, KeptRows
 from wirebroker.pictures.marks import STYLE, TAGS, Mark, Picture, svg
 from wirebroker.pictures.stored import Found, Stored, stored
+from wirebroker.requests.facts import Batch
 from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import (
     FaultRow,
@@ -30,6 +31,7 @@ from wirebroker.trace.rows import (
     Row,
     TransactionRow,
 )
+from wirebroker.trace.timeline import timelines
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\u202e]]>\udc80"
 START = 1_700_000_000_000
@@ -304,6 +306,16 @@ def test_python_and_http_draw_what_a_broker_did() -> None:
 def test_the_style_is_complete() -> None:
     assert set(PICTURES) | {"overview"} == set(ALL)
     assert STYLE.count("{") == STYLE.count("}")
+
+
+def test_a_window_has_batches_that_a_fault_stopped_as_the_timeline_has() -> None:
+    sent = Batch("orders", 0, 7, 0, 5, 9, 5)
+    struck = FaultRow(START + 5, 1, 1, "shop", "Produce", 9, 2, "lose_request", "lose_request(nth=2)", (), 1, sent)
+    rows = [*produced(0, 1, 0, offset=0), asked(4, 2), struck, *produced(9, 3, 5, offset=5)]
+    words = [text for text in words_in(drawn(rows, "windows", width=1400)) if text.startswith("seq")]
+    assert words == ["seq 0–4 → offset 0, epoch 0", "seq 5–9 ⚡ lose_request(nth=2)", "seq 5–9 → offset 5"]
+    (again,) = [line for line in timelines(rows) if "stopped by lose_request" in line]
+    assert again.split()[1] == "5–9"
 
 
 def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:

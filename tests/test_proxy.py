@@ -440,6 +440,23 @@ def test_tls_towards_clients_and_towards_brokers(upstream: MockKafka) -> None:
         Dialogue(plaintext) >> seq(0) << accepted(at=0) >> fetch(0) << each(offsets=[[0]])
 
 
+def test_a_file_of_client_properties_says_how_to_reach_the_brokers(upstream: MockKafka, tmp_path: Path) -> None:
+    authority, served = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    file = tmp_path / "client.properties"
+    file.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={tmp_path / 'ca.pem'}\n")
+    with (
+        ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
+        ProxyKafka(upstream=secured.bootstrap_servers, command_config=file) as plaintext,
+    ):
+        Dialogue(plaintext) >> seq(0) << accepted(at=0)
+    with pytest.raises(ValueError, match="both say how to reach the brokers"):
+        ProxyKafka(upstream="a:1", command_config=file, upstream_tls=ssl.create_default_context())
+    with pytest.raises(ValueError, match="No such file"):
+        ProxyKafka(upstream="a:1", command_config=tmp_path / "missing")
+
+
 @pytest.fixture
 def authority(tmp_path: Path) -> trustme.CA:
     """Makes an authority, and a server's certificate that it signed."""

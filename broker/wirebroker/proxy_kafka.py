@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from wirebroker.client.settings import BadConfig, read_access
 from wirebroker.net.clock import SystemClock
 from wirebroker.net.listener import Address, parse_address
 from wirebroker.net.proxy_host import ProxyHost
@@ -40,7 +41,8 @@ class ProxyKafka:
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
     `configs` are limits for clients by Kafka's names, such as `socket.request.max.bytes`.
     `client_tls` is for connections of clients, `upstream_tls` for connections to brokers. If `upstream_tls` has a certificate,
-    let `client_tls` require certificates, too (`verify_mode`), unless the proxy listens on loopback. `capture` is a pcapng file
+    let `client_tls` require certificates, too (`verify_mode`), unless the proxy listens on loopback. `command_config` is a file
+    of client properties in place of `upstream_tls`, as for `wirebroker proxy`. `capture` is a pcapng file
     for Wireshark. `control` opens the HTTP control and the live page, at `control_url` (needs the extra control). Raises
     ValueError for an address that cannot be read.
     """
@@ -48,7 +50,8 @@ class ProxyKafka:
     def __init__(
         self, *, upstream: str, listen: str = "127.0.0.1:0", trace: str = "verdicts", allow_faults: bool = False,
         random_seed: int = 0, configs: Mapping[str, object] | None = None, client_tls: ssl.SSLContext | None = None,
-        upstream_tls: ssl.SSLContext | None = None, capture: str | os.PathLike[str] | None = None, control: bool = False,
+        upstream_tls: ssl.SSLContext | None = None, command_config: str | os.PathLike[str] | None = None,
+        capture: str | os.PathLike[str] | None = None, control: bool = False,
         loop_thread: LoopThread | None = None,
     ) -> None:  # fmt: skip
         self._upstream, self._listen = [parse_address(each.strip()) for each in upstream.split(",")], parse_address(listen)
@@ -56,6 +59,9 @@ class ProxyKafka:
         self._allow_faults = allow_faults
         self._configs = dict(configs or {})
         self._tls = client_tls, upstream_tls
+        self._lends = upstream_tls is not None  # the context itself does not tell whether it has a certificate
+        if command_config is not None:
+            self._tls, self._lends = _secured(client_tls, upstream_tls, command_config)
         self._capture_path = capture
         self._new_control = _control_maker() if control else None
         self._control: Control | None = None
@@ -87,7 +93,7 @@ class ProxyKafka:
         self._host = ProxyHost(
             SystemClock(), self._upstream, self._listen, seed=self._seed, allow_faults=self._allow_faults,
             configs=self._configs, client_tls=client_tls, upstream_tls=upstream_tls,
-            lends_certificate=upstream_tls is not None,  # a context does not tell whether it has a certificate
+            lends_certificate=self._lends,
         )  # fmt: skip
         self._host.proxy.trace_at(self._level)
         if self._capture_path is not None:
@@ -196,6 +202,19 @@ class ProxyKafka:
     @property
     def _fault_seed(self) -> int:
         return self._seed if self._host is None else self._call(lambda proxy: proxy.plan.seed)
+
+
+def _secured(
+    client_tls: ssl.SSLContext | None, upstream_tls: ssl.SSLContext | None, command_config: str | os.PathLike[str]
+) -> tuple[tuple[ssl.SSLContext | None, ssl.SSLContext | None], bool]:
+    """The TLS with clients and with brokers, and whether brokers get a certificate. Raises ValueError."""
+    if upstream_tls is not None:
+        raise ValueError("upstream_tls and command_config both say how to reach the brokers; give one")
+    try:
+        access = read_access(os.fspath(command_config))
+        return (client_tls, access.context()), bool(access.identity)
+    except BadConfig as wrong:
+        raise ValueError(str(wrong)) from None
 
 
 def _control_maker() -> Callable[[ProxyHost], Control]:

@@ -3,6 +3,7 @@ loop."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +15,17 @@ from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot
+from wirebroker.explain.explanation import Explanation
+from wirebroker.explain.findings import Finding
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.pictures.kept import KeptRows
 from wirebroker.testing import passing, states
 from wirebroker.testing.goals import Goal
 from wirebroker.testing.views import Machine
-from wirebroker.trace.kept_frames import KeptFrames
+from wirebroker.trace.kept_frames import KeptExchange, KeptFrames
 from wirebroker.trace.recorder import Recorder
+from wirebroker.trace.saved import Numbered
 
 if TYPE_CHECKING:
     from wirebroker.common.exposition import Family
@@ -47,6 +51,27 @@ class Readable:
     @property
     def run(self) -> str:
         """The name of this run. Numbers of rows count only within a run."""
+        raise NotImplementedError
+
+    @property
+    def newest(self) -> int:
+        """The number of the latest row of the run."""
+        raise NotImplementedError
+
+    async def rows_for_picture(self, number: int) -> Sequence[Numbered]:
+        """Returns the kept rows; of a file, the rows around `number`."""
+        raise NotImplementedError
+
+    async def explained(self) -> tuple[list[Finding], Explanation]:
+        """Returns what is wrong in the rows, and how many rows were read."""
+        raise NotImplementedError
+
+    def exchange(self, number: int) -> KeptExchange | None:
+        """Returns the exchange whose `reply` row has this number, or None if its bytes are not there."""
+        raise NotImplementedError
+
+    def why_no_bytes(self) -> str:
+        """Returns why an exchange may have no bytes, for the end of a sentence."""
         raise NotImplementedError
 
     def catch_up(self) -> None:
@@ -155,6 +180,28 @@ class Controlled(Readable):
         """Keep the bytes of exchanges while there is a reader or a capture."""
         trace = self.machine.trace
         trace.kept = (trace.kept or KeptFrames()) if self._readers or self.capture_path else None
+
+    @property
+    def newest(self) -> int:
+        return self.machine.trace.added
+
+    async def rows_for_picture(self, number: int) -> Sequence[Numbered]:
+        for _ in self.drawable.catch_up(self.machine.trace, self.run):
+            await asyncio.sleep(0)
+        return self.drawable.rows
+
+    async def explained(self) -> tuple[list[Finding], Explanation]:
+        self.follower = self.follower or Follower(self)
+        return await self.follower.findings(), self.follower.explanation
+
+    def exchange(self, number: int) -> KeptExchange | None:
+        kept = self.machine.trace.kept
+        return None if kept is None else kept.get(number)
+
+    def why_no_bytes(self) -> str:
+        if self.capture_path:
+            return f"only the latest 64 MiB are kept. The capture has them: wirebroker trace show {self.capture_path} --page"
+        return "/events had no reader then, or the exchange is forgotten"
 
     @property
     def capture_path(self) -> str:

@@ -5,10 +5,11 @@ Memory: the index (`trace.saved`), the counts of the latest searches, and the wi
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic, time_ns
@@ -18,6 +19,7 @@ from wirebroker.capture.files import DamagedCapture, is_capture
 from wirebroker.capture.spool import exchange_in, spool
 from wirebroker.control.controlled import Readable
 from wirebroker.explain.explanation import Explanation
+from wirebroker.explain.findings import Finding
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.kept_frames import KeptExchange
 from wirebroker.trace.saved import BLOCK, Numbered, Parts, SavedRows, Search, window
@@ -144,6 +146,21 @@ class SavedFile(Readable):
         end = monotonic() + SLICE_S
         return window(self.rows, self.search(where), after, most, lambda: monotonic() > end)
 
+    @property
+    def newest(self) -> int:
+        return self.rows.rows
+
+    async def rows_for_picture(self, number: int) -> Sequence[Numbered]:
+        first = max(number - MOST_DRAWN // 2, 1) - 1
+        return (await asyncio.to_thread(window, self.rows, self.rows, first, MOST_DRAWN, lambda: False))[0]
+
+    async def explained(self) -> tuple[list[Finding], Explanation]:
+        await asyncio.to_thread(self.explain_on)
+        return self.explanation.findings(), self.explanation
+
+    def why_no_bytes(self) -> str:
+        return "the capture lacks a part of them" if self.is_capture else "a trace has no bytes; --capture writes them"
+
     def exchange(self, number: int) -> KeptExchange | None:
         """Returns the exchange of a `reply` row, or None if the file has no bytes of the exchange."""
         line = self.rows.line(number) if self._spool is not None else None
@@ -163,10 +180,6 @@ class SavedFile(Readable):
                     and (getattr(row, "node", -1), getattr(row, "connection", -1)) == (node, connection)
                 ]
         return found
-
-    def around(self, number: int) -> list[Numbered]:
-        """The rows around a row, for a picture."""
-        return window(self.rows, self.rows, max(number - MOST_DRAWN // 2, 1) - 1, MOST_DRAWN, lambda: False)[0]
 
     def explain_on(self) -> None:
         """Let `explanation` read on, for `EXPLAINED_S` at a time."""

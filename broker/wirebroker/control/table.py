@@ -33,6 +33,7 @@ NO_REPLICA = {
     409: "the change is impossible now; `detail` gives the reason",
 }
 NO_ID = {404: "there is no such transactional id"}
+NO_BYTES = {404: "the bytes of the exchange are not kept"}
 NO_PICTURE = {404: "there is no picture of this kind"}
 NO_SNAPSHOT = {404: "there is no snapshot of this id"}
 NO_FAULT = {404: "there is no fault of this id"}
@@ -73,7 +74,7 @@ ENDPOINTS = (
     Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
     Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
     Endpoint("GET", "/events", events.events, media=EVENTS),
-    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems={404: "the bytes of the exchange are not kept"}),
+    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems=NO_BYTES),
     Endpoint("POST", "/export/capture", exports.capture, media=PCAPNG, problems={404: "no bytes are kept"}),
     Endpoint("POST", "/export/scenario", exports.scenario, media=TOML),
     Endpoint("GET", "/explain", explain.explain),
@@ -131,10 +132,10 @@ OF_FILES = (
     Endpoint("GET", "/events", saved.events, media=EVENTS),
     Endpoint("GET", "/filter", events.read_filter),
     Endpoint("GET", "/rows/{number:number}/related", saved.related),
-    Endpoint("GET", "/exchanges/{number:number}", saved.exchange, problems={404: "the file lacks the bytes"}),
-    Endpoint("GET", "/explain", saved.explain),
-    Endpoint("GET", "/pictures/{kind}", saved.picture, media=SVG, problems=NO_PICTURE),
-    Endpoint("GET", "/pictures/{kind}/marks", saved.marks, problems=NO_PICTURE),
+    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems=NO_BYTES),
+    Endpoint("GET", "/explain", explain.explain),
+    Endpoint("GET", "/pictures/{kind}", pictures.picture, media=SVG, problems=NO_PICTURE),
+    Endpoint("GET", "/pictures/{kind}/marks", pictures.marks, problems=NO_PICTURE),
     Endpoint("GET", "/export/lines", saved.lines, media=JSON_LINES),
     Endpoint("GET", "/export/capture", saved.capture, media=PCAPNG, problems={404: "the file has no bytes"}),
     Endpoint("GET", "/export/scenario", saved.scenario, media=TOML),

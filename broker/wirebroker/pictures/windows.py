@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wirebroker.pictures.exchanges import span_of
 from wirebroker.pictures.marks import LETTER, LINE, SERIES, Mark, Picture, cross, fitted, group, legend, line, path, rect, text
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import ProduceRow, Row
+from wirebroker.trace.timeline import FAULT, Sending, sendings_in
 
 Numbered = tuple[int, Row]
 Span = tuple[int, int]
@@ -18,15 +19,20 @@ WINDOW = 5
 RUN = 8
 """In a run of at least this many accepted batches those in the middle share a line."""
 TOP = 40
-MEANINGS = ("green: stored", "amber: a retry that the window knew", "red: refused", "grey: forgotten, a retry of it is refused")
+MEANINGS = (
+    "green: stored",
+    "amber: a retry that the window knew",
+    "red: refused",
+    "purple: a fault kept it from arriving",
+    "grey: forgotten, a retry of it is refused",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A batch, the window after it, and the batch that it pushed out."""
 
-    number: int
-    row: ProduceRow
+    sending: Sending
     window: tuple[tuple[int, Span], ...]
     """the batches, oldest first, each with its ordinal number"""
     forgotten: Span | None
@@ -37,37 +43,43 @@ class Arrival:
 def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: str) -> Picture:
     """Draws the window of one producer on one partition. Rows before `first` are not drawn; they only fill the window."""
     counts: dict[tuple[str, int, int], int] = {}
-    for _, row in rows:
-        if isinstance(row, ProduceRow) and row.producer_id >= 0:
-            key = row.topic, row.partition, row.producer_id
-            counts[key] = counts.get(key, 0) + (1 if row.verdict == "accepted" else 1000)
+    sendings = [each for each in sendings_in(rows) if each.sent.producer_id >= 0]
+    for each in sendings:
+        counts[_key(each)] = counts.get(_key(each), 0) + (1 if each.verdict == "accepted" else 1000)
     found = {f"producer {key[2]} on {key[0]}-{key[1]}": key for key in sorted(counts, key=lambda key: (-counts[key], key))}
     chosen = of if of in found else next(iter(found), "")
     numbers = next((number for number, _ in rows if number >= first), 0), rows[-1][0] if rows else 0
     if not chosen:
         marks = [text(8, 24, "no batch of an idempotent producer was traced here", "say dim")]
         return Picture("windows", "windows of producers", width, 40, marks, *numbers)
-    arrivals = _shortened(list(_arrivals(rows, found[chosen], first)), lines)
+    arrivals = _shortened(list(_arrivals([each for each in sendings if _key(each) == found[chosen]], first)), lines)
     drawn, height = _drawn(arrivals, width, chosen)
     return Picture("windows", f"the window of {chosen}", width, height, drawn, *numbers, list(found)[:200], chosen)
 
 
-def _arrivals(rows: Sequence[Numbered], key: tuple[str, int, int], first: int) -> Iterator[Arrival]:
+def _key(sending: Sending) -> tuple[str, int, int]:
+    sent = sending.sent
+    return sent.topic, sent.partition, sent.producer_id
+
+
+def _arrivals(sendings: Sequence[Sending], first: int) -> Iterator[Arrival]:
     window: deque[tuple[int, Span]] = deque()
     epoch, count = -1, 0
-    for number, row in rows:
-        if not isinstance(row, ProduceRow) or (row.topic, row.partition, row.producer_id) != key:
-            continue
+    for each in sendings:
         forgotten = None
-        if row.verdict == "accepted":
-            if row.producer_epoch != epoch:
+        if each.verdict == "accepted":
+            if each.sent.producer_epoch != epoch:
                 window.clear()
-                epoch = row.producer_epoch
+                epoch = each.sent.producer_epoch
             count += 1
-            window.append((count, (row.first_sequence, row.last_sequence)))
+            window.append((count, _span(each)))
             forgotten = window.popleft()[1] if len(window) > WINDOW else None
-        if number >= first:
-            yield Arrival(number, row, tuple(window), forgotten)
+        if each.number >= first:
+            yield Arrival(each, tuple(window), forgotten)
+
+
+def _span(sending: Sending) -> Span:
+    return sending.sent.first_sequence, sending.sent.last_sequence
 
 
 def _shortened(arrivals: list[Arrival], lines: int) -> list[Arrival]:
@@ -75,7 +87,7 @@ def _shortened(arrivals: list[Arrival], lines: int) -> list[Arrival]:
     found: list[Arrival] = []
     run: list[Arrival] = []
     for each in [*arrivals, None]:
-        if each is not None and each.row.verdict == "accepted":
+        if each is not None and each.sending.verdict == "accepted":
             run.append(each)
             continue
         if len(run) >= RUN:
@@ -83,7 +95,7 @@ def _shortened(arrivals: list[Arrival], lines: int) -> list[Arrival]:
             found += [
                 run[0],
                 run[1],
-                Arrival(middle.number, middle.row, middle.window, middle.forgotten, len(run) - 4),
+                replace(middle, folded=len(run) - 4),
                 *run[-2:],
             ]
         else:
@@ -115,8 +127,8 @@ def _drawn(arrivals: Sequence[Arrival], width: int, name: str) -> tuple[list[Mar
 
 
 def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> Mark:
-    row, verdict = each.row, each.row.verdict
-    when = time_of_day(row.time)
+    sending, verdict = each.sending, each.sending.verdict
+    when = time_of_day(sending.row.time)
     marks = [
         rect(2, y - LINE / 2, left + slot * (WINDOW + 1) - 4, LINE, "hit"),
         text(gutter - 10, y + 4, when if gutter > 60 else when[6:], "end say dim"),
@@ -124,20 +136,19 @@ def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> M
     words = (
         f"⋮ {each.folded:,} more{', in order' * (gutter > 60)}"
         if each.folded
-        else f"seq {span_of(row.first_sequence, row.last_sequence)} {_why(each)}"
+        else f"seq {span_of(*_span(sending))} {_why(each)}"
     )
     kind = "dim" if each.folded else verdict
     marks.append(text(gutter, y + 4, fitted(words, left - gutter - 16), f"say {kind}"))
-    if verdict == "rejected":
-        marks += cross(left - 12, y, 4, "stroke thick rejected")
+    if verdict in ("rejected", FAULT):
+        marks += cross(left - 12, y, 4, f"stroke thick {verdict}")
     elif not each.folded:
         marks.append(path([(left - 14, y - 4), (left - 7, y), (left - 14, y + 4)], f"fill {verdict}", close=True))
-    sent = row.first_sequence, row.last_sequence
     if each.forgotten is not None and not each.folded:
         marks += _slot(left, y, slot, each.forgotten, "edge", "dim")
     gap = WINDOW - len(each.window)
     for at, (count, span) in enumerate(each.window):
-        is_it = span == sent and verdict != "rejected"
+        is_it = span == _span(sending) and verdict in ("accepted", "duplicate")
         marks += _slot(
             left + slot * (at + gap + 1),
             y,
@@ -146,16 +157,19 @@ def _line(each: Arrival, y: float, gutter: float, left: float, slot: float) -> M
             f"tint {f'boxed thick {verdict}' if is_it else f'c{count % SERIES}'}",
             "plain",
         )
-    return group([*marks, Mark("title", {}, f"{when}  {row.explain}")], row=each.number)
+    told = sending.row.explain if isinstance(sending.row, ProduceRow) else sending.problem
+    return group([*marks, Mark("title", {}, f"{when}  {told}")], row=sending.number)
 
 
 def _why(each: Arrival) -> str:
-    row = each.row
-    if row.verdict == "accepted":
-        return f"→ offset {row.base_offset}" + (f", epoch {row.producer_epoch}" if len(each.window) == 1 else "")
-    if row.verdict == "duplicate":
-        return f"again: duplicate of offset {row.base_offset}" if row.base_offset >= 0 else "again: duplicate"
-    return f"refused: {row.error}"
+    sending, offset = each.sending, each.sending.base_offset
+    if sending.verdict == "accepted":
+        return f"→ offset {offset}" + (f", epoch {sending.sent.producer_epoch}" if len(each.window) == 1 else "")
+    if sending.verdict == "duplicate":
+        return f"again: duplicate of offset {offset}" if offset >= 0 else "again: duplicate"
+    if sending.verdict == FAULT:
+        return f"⚡ {sending.problem}"
+    return f"refused: {sending.problem.partition(' ')[2]}"
 
 
 def _slot(x: float, y: float, wide: float, span: Span, kind: str, tone: str) -> list[Mark]:

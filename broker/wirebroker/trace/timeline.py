@@ -43,6 +43,8 @@ class Sending:
     base_offset: int
     problem: str
     """the error, or the faults"""
+    number: int = 0
+    """the number of the row"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
     """
     rows = list(rows)
     found: dict[tuple[object, ...], list[Sending]] = {}
-    for sending in _sendings(rows):
+    for sending in sendings_in(list(enumerate(rows, 1))):
         sent = sending.sent
         key = (sent.producer_id, sent.producer_epoch) if sent.producer_id >= 0 else (sending.row.client_id,)
         found.setdefault((sent.topic, sent.partition, *key), []).append(sending)
@@ -88,21 +90,21 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
             first = False
 
 
-def _sendings(rows: list[Row]) -> list[Sending]:
-    """Returns every batch of the rows. A batch without a verdict is included if faults fired on it."""
+def sendings_in(rows: Sequence[tuple[int, Row]]) -> list[Sending]:
+    """Returns every batch of the numbered rows. A batch without a verdict is included if faults fired on it."""
     found: list[Sending] = []
-    judged = {_place(row, row) for row in rows if isinstance(row, ProduceRow)}
+    judged = {_place(row, row) for _, row in rows if isinstance(row, ProduceRow)}
     stopped: dict[tuple[object, ...], int] = {}
-    for row in rows:
+    for number, row in rows:
         if isinstance(row, ProduceRow):
-            found.append(Sending(row, row, row.verdict, row.base_offset, f"{row.code} {row.error}"))
+            found.append(Sending(row, row, row.verdict, row.base_offset, f"{row.code} {row.error}", number))
         elif isinstance(row, FaultRow) and row.batch is not None and (place := _place(row, row.batch)) not in judged:
             if place in stopped:
                 earlier = found[stopped[place]]
                 found[stopped[place]] = replace(earlier, problem=f"{earlier.problem}, {row.rule}")
             else:
                 stopped[place] = len(found)
-                found.append(Sending(row, row.batch, FAULT, -1, row.rule))
+                found.append(Sending(row, row.batch, FAULT, -1, row.rule, number))
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE
 from wirebroker.capture.secrets import SECRET_APIS, redacted_request, redacted_response
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import Readable
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.decode.frames import decode_all
@@ -56,23 +56,15 @@ class OfRun(Form):
     run: Annotated[str, about("the run's name in the first event of /events; null: the present run")] = ""
 
 
-def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange:
+def exchange(controlled: Readable, number: int, query: OfRun) -> ShownExchange:
     """Returns the bytes of the exchange whose `reply` row has this number, field by field.
 
     The control keeps the bytes while a client reads /events, and with `--capture` always, up to 64 MiB. `*` replaces
-    credentials.
+    credentials. Of a saved capture all bytes are there.
     """
     kept = kept_exchange(controlled, number, query.run)
     if kept is None:
-        why = "/events had no reader at that time, or the exchange is forgotten"
-        if path := controlled.capture_path:
-            why = f"only the latest 64 MiB are. The capture has them: wirebroker trace show {path} --page"
-        raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
-    return shown(kept)
-
-
-def shown(kept: KeptExchange) -> ShownExchange:
-    """Returns the bytes of an exchange, field by field. `*` replaces credentials."""
+        raise Problem(404, f"there are no bytes of exchange {number}: {controlled.why_no_bytes()}", "number")
     request, response = _without_secrets(kept)
     key, version = kept.about.api_key, kept.about.version
     return ShownExchange(
@@ -81,10 +73,9 @@ def shown(kept: KeptExchange) -> ShownExchange:
     )
 
 
-def kept_exchange(controlled: Controlled, number: int, run: str) -> KeptExchange | None:
+def kept_exchange(controlled: Readable, number: int, run: str) -> KeptExchange | None:
     """Returns the exchange whose `reply` row has this number in this run ("": the present run), or None if it is not kept."""
-    kept = controlled.machine.trace.kept
-    return None if kept is None or run not in ("", controlled.run) else kept.get(number)
+    return controlled.exchange(number) if run in ("", controlled.run) else None
 
 
 def _without_secrets(kept: KeptExchange) -> tuple[bytes, bytes]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from wirebroker.control.controlled import Controlled
-from wirebroker.control.follower import Follower
+from wirebroker.control.controlled import Readable
 from wirebroker.control.forms import Form, about
-from wirebroker.explain.explanation import Explanation
-from wirebroker.explain.findings import Finding as FoundHere
 
 
 class Finding(Form):
@@ -34,14 +31,9 @@ class Findings(Form):
     blind: Annotated[str, about("what the level of the trace hides, as a sentence")]
 
 
-def findings_of(found: list[FoundHere], explanation: Explanation) -> Findings:
-    """Returns these findings of an explanation."""
-    return Findings([Finding(**each.as_json()) for each in found], explanation.rows, explanation.blind)
-
-
-async def explain(controlled: Controlled) -> Findings:
+async def explain(controlled: Readable) -> Findings:
     """Returns what is wrong in the rows of the trace: first in the rows that it keeps, and from the first call on
-    in all rows.
+    in all rows. Of a file, in the rows that have been read; `rows` grows from one request to the next.
     """
-    follower = controlled.follower = controlled.follower or Follower(controlled)
-    return findings_of(await follower.findings(), follower.explanation)
+    found, explanation = await controlled.explained()
+    return Findings([Finding(**each.as_json()) for each in found], explanation.rows, explanation.blind)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Any
 
 from wirebroker.common.suggestions import nearest
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import Readable
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.pictures.drawing import ALL, MOST_LINES, Wish, draw
@@ -38,8 +38,8 @@ class Drawn(Form):
     marks: list[Any]
 
 
-async def picture(controlled: Controlled, kind: str, query: Wanted) -> str:
-    """Returns a picture of the trace as an SVG file.
+async def picture(controlled: Readable, kind: str, query: Wanted) -> str:
+    """Returns a picture of the trace or of the file as an SVG file.
 
     From the first picture on the control keeps the latest 200,000 rows of the run, as long as at least one picture is drawn in
     10,000 rows.
@@ -47,15 +47,11 @@ async def picture(controlled: Controlled, kind: str, query: Wanted) -> str:
     return svg(await _drawn(controlled, kind, query))
 
 
-async def marks(controlled: Controlled, kind: str, query: Wanted) -> Drawn:
+async def marks(controlled: Readable, kind: str, query: Wanted) -> Drawn:
     """Returns a picture as marks, which a page turns into elements. Names in it are text and never markup."""
-    return drawn_of(controlled.run, await _drawn(controlled, kind, query))
-
-
-def drawn_of(run: str, made: Picture) -> Drawn:
-    """Returns a picture as marks."""
+    made = await _drawn(controlled, kind, query)
     return Drawn(
-        run, made.title, made.width, made.height, made.first, made.last, list(made.choices), made.choice,
+        controlled.run, made.title, made.width, made.height, made.first, made.last, list(made.choices), made.choice,
         [_plain(mark) for mark in made.marks],
     )  # fmt: skip
 
@@ -64,18 +60,10 @@ def _plain(mark: Mark) -> list[Any]:
     return [mark.tag, dict(mark.attributes), mark.text, [_plain(each) for each in mark.marks]]
 
 
-def check_kind(kind: str) -> None:
-    """Raises Problem if there is no picture of this kind."""
+async def _drawn(controlled: Readable, kind: str, wanted: Wanted) -> Picture:
     if kind not in ALL:
         raise Problem(404, f"there is no picture {kind!r}{nearest(kind, ALL)}", "kind")
-
-
-async def _drawn(controlled: Controlled, kind: str, wanted: Wanted) -> Picture:
-    check_kind(kind)
-    for _ in controlled.drawable.catch_up(controlled.machine.trace, controlled.run):
-        await asyncio.sleep(0)
-    rows, first, last = controlled.drawable.rows, wanted.first, wanted.last
-    if wanted.latest and rows:
-        first, last = rows[-wanted.latest :][0][0], rows[-1][0]
-    wish = Wish(first, last, wanted.width, wanted.lines, wanted.of)
+    first = max(controlled.newest - wanted.latest + 1, 1) if wanted.latest else wanted.first
+    rows = await controlled.rows_for_picture(first)
+    wish = Wish(first, 0 if wanted.latest else wanted.last, wanted.width, wanted.lines, wanted.of)
     return await asyncio.to_thread(draw, kind, rows, wish)

@@ -1,4 +1,4 @@
-"""A saved file for the live page: windows of its rows, its progress, bytes and exports."""
+"""A saved file for the live page: windows of its rows, its progress and exports."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from typing import Annotated, Any, Literal
 
 from wirebroker.capture.exchanges import captured
 from wirebroker.control.endpoints.events import ALWAYS, MOST, SIGN_OF_LIFE_S, closing, encoded, event, pause
-from wirebroker.control.endpoints.exchanges import ShownExchange, shown
-from wirebroker.control.endpoints.explain import Findings, findings_of
-from wirebroker.control.endpoints.pictures import Drawn, Wanted, check_kind, drawn_of
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.control.saved_file import SavedFile
-from wirebroker.pictures.drawing import Wish, draw
-from wirebroker.pictures.marks import Picture, svg
 from wirebroker.trace.brief import brief
 from wirebroker.trace.kept_frames import KeptExchange
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
@@ -125,43 +120,6 @@ def related(controlled: SavedFile, number: int, query: Exchange) -> dict[str, An
     """Returns the rows of a row's exchange, as far as they are near in the file."""
     found = controlled.related(number, query.node, query.connection, query.correlation_id)
     return {"numbers": [each for each, _ in found], "rows": [brief(row) for _, row in found]}
-
-
-def exchange(controlled: SavedFile, number: int) -> ShownExchange:
-    """Returns the bytes of the exchange whose `reply` row has this number, field by field. `*` replaces credentials."""
-    kept = controlled.exchange(number)
-    if kept is None:
-        has_none = (
-            "a trace has no bytes; --capture writes them"
-            if not controlled.is_capture
-            else "the capture lacks a part of the bytes"
-        )
-        raise Problem(404, f"there are no bytes of row {number}: {has_none}", "number")
-    return shown(kept)
-
-
-async def explain(controlled: SavedFile) -> Findings:
-    """Returns what is wrong in the part of the file that has been read. `rows` grows from one request to the next."""
-    await asyncio.to_thread(controlled.explain_on)
-    return findings_of(controlled.explanation.findings(), controlled.explanation)
-
-
-async def picture(controlled: SavedFile, kind: str, query: Wanted) -> str:
-    """Returns a picture of a part of the file as an SVG file."""
-    return svg(await _drawn(controlled, kind, query))
-
-
-async def marks(controlled: SavedFile, kind: str, query: Wanted) -> Drawn:
-    """Returns a picture of a part of the file as marks, which a page turns into elements. Names in it are text and never
-    markup."""
-    return drawn_of(controlled.run, await _drawn(controlled, kind, query))
-
-
-async def _drawn(controlled: SavedFile, kind: str, wanted: Wanted) -> Picture:
-    check_kind(kind)
-    first = max(controlled.rows.rows - wanted.latest + 1, 1) if wanted.latest else wanted.first
-    wish = Wish(first, wanted.last, wanted.width, wanted.lines, wanted.of)
-    return await asyncio.to_thread(lambda: draw(kind, controlled.around(first), wish))
 
 
 def lines(controlled: SavedFile, query: Filtered) -> AsyncIterator[bytes]:
