@@ -6,7 +6,8 @@ It reads all stored batches, also those that a consumer would not get: uncommitt
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from wirebroker.client.brokers import Brokers, leaders_in
 from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import TIMEOUT_MS, Access
 
+AT_ONCE = 1000
+"""The most partitions or topics in a request."""
 ATTEMPTS, PAUSE = 8, 0.5
 """The attempts for a request that the broker refuses with a retriable error, and the seconds between them."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
@@ -102,12 +105,15 @@ class Client:
         self.refresh(wanted)
         for topic in wanted:
             self.numbers_of(topic)
-        self.settings = {topic: self._settings(topic) for topic in {topic for topic, _ in self._leaders}}
+        self.settings = self._settings_of(sorted({topic for topic, _ in self._leaders}))
+        starts, ends = self._offsets(EARLIEST), self._offsets(LATEST)
         compacted = {topic: COMPACT in held.get(POLICY, "") if held else None for topic, held in self.settings.items()}
         found = []
         for topic, partition in sorted(self._leaders):
-            start, end = (self.offset(topic, partition, which) for which in (EARLIEST, LATEST))
-            leader = self._leaders[topic, partition]
+            where = topic, partition
+            start = starts[where] if where in starts else self.offset(*where, EARLIEST)
+            end = ends[where] if where in ends else self.offset(*where, LATEST)
+            leader = self._leaders[where]
             found.append(LivePartition(topic, partition, leader, start, end, compacted[topic], self._ids[topic]))
         return found
 
@@ -160,6 +166,24 @@ class Client:
                 self._ids[topic.name] = format_uuid(topic.topic_id) if any(topic.topic_id) else ""
                 self.replicas[topic.name] = max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
+    def _offsets(self, which: int) -> dict[tuple[str, int], int]:
+        """The offsets of all known partitions, with few requests to each leader; not those that need another try."""
+        led: dict[str, list[tuple[str, int]]] = {}
+        for where, leader in sorted(self._leaders.items()):
+            led.setdefault(leader, []).append(where)
+        found: dict[tuple[str, int], int] = {}
+        for leader, places in led.items():
+            for begin in range(0, len(places) if leader else 0, AT_ONCE):
+                topics: dict[str, list[ListOffsetsPartition]] = {}
+                for topic, partition in places[begin : begin + AT_ONCE]:
+                    topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=which))
+                named = [ListOffsetsTopic(name=topic, partitions=parts) for topic, parts in topics.items()]
+                with suppress(BrokerError):
+                    told = self._ask(leader, ListOffsetsRequest(replica_id=-1, topics=named)).topics
+                    parts = ((topic.name, each) for topic in told for each in topic.partitions)
+                    found |= {(name, each.partition_index): each.offset for name, each in parts if not each.error_code}
+        return found
+
     def offset(self, topic: str, partition: int, which: int) -> int:
         """The first offset of a partition, or the offset after its last record."""
 
@@ -211,16 +235,23 @@ class Client:
             time.sleep(pause)
             waited += pause
 
-    def _settings(self, topic: str) -> dict[str, str]:
-        """The settings that an audit needs; none if the broker does not return them."""
+    def _settings_of(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The settings that an audit needs; none of a topic if the broker does not return them."""
+        found: dict[str, dict[str, str]] = {topic: {} for topic in topics}
         keys = [POLICY, MIN_IN_SYNC, UNCLEAN]
-        resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=keys)
-        try:
-            response = self._ask_any(DescribeConfigsRequest(resources=[resource]))
-        except BrokerError:  # a broker that does not return its settings can be audited all the same
-            return {}
-        told = [each for result in response.results if not result.error_code for each in result.configs]
-        return {each.name: each.value or "" for each in told}
+        for begin in range(0, len(topics), AT_ONCE):
+            resources = [
+                DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=keys)
+                for topic in topics[begin : begin + AT_ONCE]
+            ]
+            with suppress(BrokerError):  # a broker that does not return its settings can be audited all the same
+                told = self._ask_any(DescribeConfigsRequest(resources=resources)).results
+                found |= {
+                    each.resource_name: {held.name: held.value or "" for held in each.configs}
+                    for each in told
+                    if not each.error_code and each.resource_name in found
+                }
+        return found
 
     def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
         """Returns the response of the partition's leader, after finding the leader again if needed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
+from kafkawire.declare import Message
 from wirebroker import MockKafka
 from wirebroker.client import java_properties
 from wirebroker.client.login import LoginFailed, scram
@@ -48,6 +50,32 @@ def test_a_login_is_read_and_never_shown(tmp_path: Path) -> None:
         written(tmp_path, f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_JAAS}\nretries=3\n")
     )
     assert (plain.mechanism, plain.username, plain.password) == ("PLAIN", "a", "b")
+
+
+def test_many_partitions_take_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leader is asked for all its partitions together, and alone for a partition that the response leaves open."""
+    with MockKafka(brokers=3, topics={f"t{number}": 40 for number in range(10)}) as kafka:
+        kafka.produce("t7", value="x", partition=11)
+        kafka.produce("t7", value="y", partition=11)
+        client = Client(kafka.bootstrap_servers)
+        asked: list[str] = []
+        real = client._ask
+
+        def ask(address: str, request: Message) -> object:
+            asked.append(type(request).__name__)
+            response = real(address, request)
+            if asked[-1] == "ListOffsetsRequest" and len(asked) < 9:  # the first such response from each leader
+                response.topics[0].partitions[0].error_code = 6
+            return response
+
+        monkeypatch.setattr(client, "_ask", ask)
+        found = client.partitions()
+        client.close()
+    assert len(found) == 400
+    assert {(each.start, each.end) for each in found} == {(0, 0), (0, 2)}
+    assert all(settings["min.insync.replicas"] == "1" for settings in client.settings.values())
+    assert Counter(asked)["DescribeConfigsRequest"] == 1
+    assert 6 < Counter(asked)["ListOffsetsRequest"] <= 12
 
 
 @pytest.mark.parametrize(
