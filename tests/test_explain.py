@@ -18,7 +18,8 @@ from actors import ClassicMember, Reader, TransactionalProducer
 from dialogue import ANY_RESPONSE, Dialogue, accepted, tagged
 from kafkawire.frames import SIZE
 from kafkawire.messages.metadata import MetadataRequest
-from requesting import fetch, find_coordinator, offset_fetch, plain, produce_request
+from requesting import fetch, find_coordinator, join_group, offset_fetch, plain, produce_request
+from responses import sole
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
@@ -30,7 +31,7 @@ from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING
-from wirebroker.trace.rows import ConnectionRow, FetchRow, ReplyRow, RunRow
+from wirebroker.trace.rows import ConnectionRow, FetchRow, ReplyRow, Row, RunRow, row_from_json
 from wirekit import ask_in_vain, batch, client
 
 NAME = "wirebroker-conformance"
@@ -100,6 +101,14 @@ def log_in(proxy: ProxyKafka, user: str, password: str, mechanism: str = "PLAIN"
     return connection
 
 
+def selling(broker: Any, *names: str, **options: Any) -> TransactionalProducer:
+    """A producer whose transaction is open, with a record in it."""
+    till = TransactionalProducer(broker, *names, **options)
+    till.init()
+    till.send("sale")
+    return till
+
+
 # Each kind
 
 
@@ -111,7 +120,10 @@ def test_a_quota(staged: Callable[..., Stage]) -> None:
         wire.request(produce_request("orders", batch(tag="x" * 500)), 9)
         stage.kafka.clock.advance(minutes=10)
     stage.in_both("throttled", NAME, "producer_byte_rate", "Produce")
-    assert "twice" in found(stage.proxy.trace)[0].sentence
+    first = found(stage.proxy.trace)[0]
+    assert "twice" in first.sentence
+    assert "on orders" in first.sentence
+    assert "producer_byte_rate (request_percentage lets nobody wait for more than a window" in first.sentence
     assert all(row.throttle_time_ms > 0 for row in stage.proxy.trace.where("api=Produce throttle_time_ms>0 event=reply"))
 
 
@@ -155,10 +167,28 @@ def test_a_missing_acl(staged: Callable[..., Stage], mechanism: str) -> None:
     stage = staged(security="sasl_plaintext", users=USERS, acls=["allow User:alice DESCRIBE TOPIC orders"])
     line = log_in(stage.proxy, "alice", "secret", mechanism)
     line.request(produce_request("orders", batch()), 9)
-    stage.in_both("denied", "User:alice", "WRITE on TOPIC orders")
+    stage.in_both("denied", "User:alice", "WRITE on TOPIC orders", f"client '{NAME}' at 127.0.0.1", "for Produce once")
+    assert "--bootstrap-server" in (advice := found(stage.proxy.trace)[0].look_at)
+    assert "--allow-principal User:alice --operation WRITE --topic orders" in advice
     (row,) = stage.proxy.trace.where("principal=User:alice event=reply api=Produce")
     assert isinstance(row, ReplyRow)
     assert row.errors == ("TOPIC_AUTHORIZATION_FAILED",)
+
+
+def test_a_consumer_that_may_not_see_its_group_needs_read(staged: Callable[..., Stage]) -> None:
+    stage = staged(security="sasl_plaintext", users=USERS, acls=["allow User:alice READ TOPIC orders"])
+    line = log_in(stage.proxy, "alice", "secret")
+    for _ in range(4):
+        assert line.request(find_coordinator("team"), 4).coordinators[0].error_code == 30
+        stage.later(2)
+    for trace in (stage.kafka.trace, stage.proxy.trace):
+        (finding,) = found(trace)
+        assert "DESCRIBE on GROUP team for FindCoordinator 4 times" in finding.sentence
+        assert "--operation READ --group team" in finding.look_at
+    described = staged(security="sasl_plaintext", users=USERS, acls=["allow User:alice DESCRIBE GROUP team"])
+    line = log_in(described.proxy, "alice", "secret")
+    line.request(find_coordinator("team"), 4)
+    assert line.request(join_group("team"), 4).error_code == 30, "DESCRIBE alone does not help"
 
 
 def test_a_client_without_tls(staged: Callable[..., Stage]) -> None:
@@ -181,9 +211,7 @@ def test_a_version_that_kafka_4_dropped(staged: Callable[..., Stage]) -> None:
 
 def test_a_transaction_that_took_too_long(staged: Callable[..., Stage]) -> None:
     stage = staged()
-    till = TransactionalProducer(stage.proxy, timeout_ms=1500)
-    till.init()
-    till.send("sale")
+    till = selling(stage.proxy, timeout_ms=1500)
     stage.later(20)
     stage.kafka.wait_until(lambda: stage.kafka.transactions()["till"].state == "CompleteAbort")
     assert till.send("another sale").error_code == 47
@@ -205,9 +233,7 @@ def test_a_fenced_producer_has_not_timed_out(staged: Callable[..., Stage]) -> No
 
 def test_a_producer_that_dies_in_its_transaction(staged: Callable[..., Stage]) -> None:
     stage = staged()
-    till = TransactionalProducer(stage.proxy)
-    till.init()
-    till.send("sale")
+    till = selling(stage.proxy)
     reader = Reader(stage.proxy)
     reader.fetch()
     stage.nothing()
@@ -219,21 +245,18 @@ def test_a_producer_that_dies_in_its_transaction(staged: Callable[..., Stage]) -
 
 def test_a_producer_that_forgets_its_transaction(staged: Callable[..., Stage]) -> None:
     stage = staged()
-    till = TransactionalProducer(stage.proxy)
-    till.init()
-    till.send("sale")
+    till = selling(stage.proxy)
     reader = Reader(stage.proxy)
     reader.fetch()
     stage.later(6)
     reader.fetch()
     stage.in_both("open_transaction", "'till'", "has sent nothing since", "holds back 2 fetches")
+    till.wire.close()
 
 
 def test_a_transaction_of_an_unknown_producer(staged: Callable[..., Stage]) -> None:
     stage = staged()
-    till = TransactionalProducer(stage.kafka)
-    till.init()
-    till.send("sale")
+    selling(stage.kafka)
     reader = Reader(stage.proxy)
     for _ in range(5):
         reader.fetch()
@@ -249,9 +272,16 @@ def test_a_member_that_polls_too_late(staged: Callable[..., Stage]) -> None:
     slow = ClassicMember(stage.proxy)
     for _ in range(3):
         slow.member = ""
-        slow.join()
+        slow.join(rebalance_ms=6000)
+        slow.sync({slow.member: b""})
+        assert slow.heartbeat() == 0
         slow.leave()
     stage.in_both("rejoins", "group team", "left by itself", "twice")
+    (finding,) = found(stage.proxy.trace)
+    assert "max.poll.interval.ms (6 s, as its JoinGroup says)" in finding.cause
+    assert finding.began == finding.evidence.first_time - 6000
+    rows = [row for row in stage.proxy.trace.where(finding.where) if isinstance(row, ReplyRow)]
+    assert {row.api for row in rows} == {"JoinGroup", "LeaveGroup"}
 
 
 def test_a_member_whose_heartbeats_stop(staged: Callable[..., Stage]) -> None:
@@ -324,7 +354,7 @@ def test_members_that_miss_one_coordinator_are_one_finding(staged: Callable[...,
             for member in members:
                 member.request(find_coordinator("team"), 4)
             stage.later(2)
-    stage.in_both("coordinator_unreachable", "group team", "and 1 other client")
+    stage.in_both("coordinator_unreachable", "group team", "'member-0'", "'member-1'")
     for each in (stage.kafka, stage.proxy):
         assert len(each.trace.explain()) == 1
 
@@ -340,6 +370,29 @@ def test_a_group_that_is_denied_does_not_miss_its_coordinator(staged: Callable[.
         assert "coordinator_unreachable" not in [found.kind for found in each.trace.explain()]
 
 
+def test_a_coordinator_on_a_dead_node_is_one_finding_for_all_clients(staged: Callable[..., Stage]) -> None:
+    stage = staged(brokers=2)
+    coordinator = client(stage.proxy).request(find_coordinator("team"), 4).coordinators[0]
+    dead = coordinator.node_id
+    addresses = address_of(stage.proxy.bootstrap_servers), (coordinator.host, coordinator.port)
+    ((one, member), (two, other)) = [[Connection(at, 5, client_id=f"picker-{each}") for at in addresses] for each in (1, 2)]
+    for each in (member, other):
+        each.request(offset_fetch("team"), 7)
+    for each in (one, two, one, two, one, two):
+        each.request(find_coordinator("team"), 4)
+        stage.later(2)
+    stage.kafka.kill_broker(dead)
+    stage.proxy.wait_until(lambda: len(stage.proxy.trace.where(f"change=closed node={dead}")) >= 2)
+    with suppress(ConnectionClosed, OSError):
+        Connection((coordinator.host, coordinator.port), 5).request(offset_fetch("team"), 7)
+    first, *others = found(stage.proxy.trace)
+    assert first.kind == "coordinator_unreachable"
+    assert [each.kind for each in others] == ["connection_lost"]
+    for word in ("'picker-1'", "'picker-2'", "group team", f"to node {dead} from"):
+        assert word in first.sentence
+    assert f"node {dead}, which was the coordinator, is dead" in first.cause
+
+
 def test_a_storm_of_retries(staged: Callable[..., Stage]) -> None:
     stage = staged()
     stage.kafka.faults.add(faults.error(19, api="Produce"))
@@ -347,6 +400,20 @@ def test_a_storm_of_retries(staged: Callable[..., Stage]) -> None:
     for _ in range(20):
         wire.request(produce_request("orders", batch()), 9)
     stage.in_both("retry_storm", "NOT_ENOUGH_REPLICAS from Produce", "orders-0", "20 times")
+
+
+def test_a_record_that_is_too_large(staged: Callable[..., Stage]) -> None:
+    stage = staged(topics={"orders": {"partitions": 2, "configs": {"max.message.bytes": 1000}}})
+    wire = client(stage.proxy)
+    small, large = batch(tag="x" * 700), batch(tag="x" * 5000)
+    for index in range(24):
+        stored = wire.request(produce_request("orders", small if index < 4 else large, index % 2), 9)
+        assert sole(sole(stored.responses).partition_responses).error_code == (0 if index < 4 else 10)
+    sizes = f"refused has {len(large):,} B; the largest that it took from this client on the same topic has {len(small):,} B"
+    stage.in_both("retry_storm", "orders-0 (10), orders-1 (10) 20 times", sizes)
+    first = found(stage.proxy.trace)[0]
+    assert "--entity-name orders: max.message.bytes" in first.look_at
+    assert "max.request.size" not in first.look_at
 
 
 def test_a_leader_that_moves_to_and_fro(staged: Callable[..., Stage]) -> None:
@@ -407,7 +474,38 @@ def test_a_record_that_nobody_gets_past(staged: Callable[..., Stage]) -> None:
     for _ in range(4):
         reader.fetch(offset=1)
         reader.fetch(offset=2)
-    stage.in_both("poison_record", "group team", "orders-0 from offset 1", "4 times", "reads on to 2")
+    stage.in_both("poison_record", "group team", "orders-0 from offset 1", "4 times", "reads on to 2", "2 records wait")
+    assert "cannot tell which" in found(stage.proxy.trace)[0].cause
+
+
+def test_a_record_that_makes_a_consumer_restart(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    line = Dialogue(stage.proxy)
+    for offset in range(3):
+        line >> tagged("x") << accepted(at=offset)
+    member = joined(stage)
+    reader = Reader(stage.proxy)
+    reader.fetch(offset=0)
+    member.commit(1)
+    member.leave()
+    stage.later(1)
+    for _ in range(4):
+        member = joined(stage)
+        reader.fetch(offset=1)
+        member.leave()
+        stage.later(1)
+    stage.in_both(
+        "poison_record",
+        "orders-0 from offset 1",
+        "It left its group before that",
+        "committed offset is 1 since",
+        "end of the log (3)",
+    )
+    first = found(stage.proxy.trace)[0]
+    assert "fails on the record at 1: each time it left its group" in first.cause
+    assert first.began < first.evidence.first_time
+    commits = [row.parts()[3] for row in stage.proxy.trace.where("api=OffsetCommit event=reply")]
+    assert ["offsets orders-0:1" in each for each in commits] == [True]
 
 
 def test_a_fetch_session_is_followed(staged: Callable[..., Stage]) -> None:
@@ -442,6 +540,66 @@ def test_a_broker_that_dies(staged: Callable[..., Stage]) -> None:
         with suppress(ConnectionClosed, OSError):
             client(stage.proxy).request(MetadataRequest(topics=None), 12)
     stage.in_both("connection_lost", "1")
+
+
+def told_by(*rows: Row) -> str:
+    """The first sentence about these rows."""
+    return Explanation().take_all(rows).findings()[0].sentence
+
+
+def test_handshakes_that_fail_where_others_log_in() -> None:
+    def login(time: int, outcome: str, mechanism: str, reason: str = "") -> Row:
+        row = {
+            "event": "authentication",
+            "time": time,
+            "node": 1,
+            "connection": 0,
+            "client_host": "10.0.0.9",
+            "listener": "SSL",
+        }
+        who = {"mechanism": mechanism, "outcome": outcome, "principal": "User:a", "again": False, "expires_at": -1}
+        return row_from_json(row | who | {"reason": reason})
+
+    well = [login(time, "succeeded", "PLAIN") for time in (1000, 2000)]
+    why = "the client does not trust the authority of the broker's certificate"
+    failed = [login(time, "failed", "SSL", why) for time in range(3000, 4000, 100)]
+    assert "on average every 100 ms" in told_by(*failed)
+    assert "look at this client first" not in told_by(*failed)
+    assert "2 logins succeeded at the same listener, all before the first failure" in told_by(*well, *failed)
+    later = login(9000, "succeeded", "PLAIN")
+    assert "3 logins succeeded at the same listener, so others accept" in told_by(*well, *failed, later)
+
+
+def test_what_a_throttled_client_achieves() -> None:
+    def row(event: str, time: int, **fields: Any) -> Row:
+        who = {"node": 1, "connection": 1, "client_id": "importer", "software": "", "version": 9, "correlation_id": 1}
+        return row_from_json({"event": event, "time": time} | who | fields)
+
+    rows: list[Row] = []
+    for time in range(0, 11_000, 1000):
+        throttle = {
+            "principal": "User:a",
+            "api": "Produce",
+            "quota": "",
+            "whose": "",
+            "limit": -1,
+            "ms": 900,
+            "client_host": "",
+        }
+        rows.append(
+            row_from_json({"event": "throttle", "time": time, "node": 1, "connection": 1, "client_id": "importer"} | throttle)
+        )
+        batch = {"acks": -1, "topic": "items", "partition": 0, "producer_id": -1, "producer_epoch": -1, "first_sequence": -1}
+        batch |= {"last_sequence": -1, "records": 1, "bytes": 2000, "compression": "none", "transactional": False}
+        batch |= {"verdict": "accepted", "rule": "", "code": 0, "error": "NONE", "base_offset": 0, "note": "", "explain": ""}
+        rows.append(row("produce", time, principal="User:a", **batch))
+        reply = {"api": "Produce", "bytes": 50, "latency": time, "errors": [], "about": ["items-0"], "principal": "User:a"}
+        rows.append(row("reply", time, **reply))
+    told = told_by(*rows)
+    assert "producer_byte_rate or request_percentage" in told
+    assert "for Produce on items." in told
+    assert "In the 10 s from the first wait on it sent 2,200 B/s" in told
+    assert "up to 10 s after" in told
 
 
 # Healthy
@@ -499,8 +657,15 @@ def test_the_command_prints_what_is_wrong(
     assert main(["explain", str(path), "--json", str(told)]) == 1
     printed = capsys.readouterr().out
     assert printed.startswith("1. unsupported_version: ")
-    assert f"wirebroker trace show {path} --where 'event=unsupported api=Produce'" in printed
+    assert f"wirebroker trace show {path} --where 'event=unsupported api=Produce' --since" in printed
+    assert "| and 0 more" not in printed
     (finding,) = json.loads(told.read_text(encoding="utf-8"))["findings"]
+    assert finding["about"]["host"] == ["127.0.0.1"]
+    assert main(shlex.split(finding["command"])[1:]) == 0
+    assert "outdated" in capsys.readouterr().out
+    drawn = tmp_path / "drawn.svg"
+    assert main([*shlex.split(finding["picture"])[1:-1], str(drawn)]) == 0
+    assert "Produce v2" in drawn.read_text(encoding="utf-8")
     assert finding["kind"] == "unsupported_version"
     assert [row["event"] for row in finding["rows"]] == ["unsupported"]
     assert json.loads(path.read_text(encoding="utf-8").splitlines()[finding["numbers"][0] - 1]) == finding["rows"][0]
@@ -541,10 +706,7 @@ def test_names_that_clients_have_chosen_are_harmless(
     staged: Callable[..., Stage], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage, hostile = staged(), "$(reboot)\x1b[31m'\"; \u202e"
-    till = TransactionalProducer(stage.proxy, hostile)
-    till.init()
-    till.send("sale")
-    till.wire.close()
+    selling(stage.proxy, hostile).wire.close()
     stage.proxy.wait_until(lambda: bool(stage.proxy.trace.where("change=closed")))
     path = tmp_path / "trace.jsonl"
     path.write_text("".join(row.as_json() + "\n" for row in stage.proxy.trace.events()), encoding="utf-8")
@@ -554,7 +716,7 @@ def test_names_that_clients_have_chosen_are_harmless(
     assert "\u202e" not in out
     copied = next(text for text in out.splitlines() if "show more" in text).partition("wirebroker ")[2]
     words = shlex.split(copied)
-    assert parsed(words[-1]).has(stage.proxy.trace.events("reply")[0])
+    assert parsed(words[words.index("--where") + 1]).has(stage.proxy.trace.events("reply")[0])
     assert "--transactional-id '$(reboot)" in out
 
 

@@ -190,7 +190,7 @@ def closed(proxy: ProxyKafka) -> list[int]:
 
 def plain(text: str) -> str:
     """Output without the values that differ between runs: times, sizes of spaces next to them, member ids."""
-    varies = r"\d\d:\d\d:\d\d\.\d{3}|[\d,]+ ms|[\d.]+ s\b|127\.0\.0\.1:\d+"
+    varies = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d\d:\d\d:\d\d\.\d{3}|[\d,]+ ms|[\d.]+ s\b|127\.0\.0\.1:\d+"
     timeless = re.sub(rf"{varies}|broker [\d,]+ µs, transfer [\d,]+, proxy [\d,]+", "", text)
     return re.sub(r"\s+$", "", re.sub(r" +", " ", timeless), flags=re.MULTILINE)
 

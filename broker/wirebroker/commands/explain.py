@@ -18,7 +18,8 @@ from wirebroker.capture.files import is_capture
 from wirebroker.commands.trace import captured, read_rows
 from wirebroker.common.complaints import complain
 from wirebroker.explain.explanation import Explanation
-from wirebroker.explain.findings import KINDS, command_of
+from wirebroker.explain.findings import KINDS, command_of, picture_of
+from wirebroker.explain.words import counted
 from wirebroker.trace.layout import line
 from wirebroker.trace.rows import Row, row_from_json
 
@@ -34,7 +35,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         told = _of_control(options.source) if "://" in options.source else _of_file(options.source)
         for each in told["findings"]:
-            each["command"] = command_of(each["where"], options.source)
+            each["command"] = command_of(each, options.source)
+            each["picture"] = picture_of(each, options.source)
         if options.json:
             written = {"findings": told["findings"], "rows": told["rows"]}
             Path(options.json).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
@@ -92,11 +94,13 @@ def _print(told: Told) -> None:
         print(printable(f"   usual cause: {each['cause']}"))
         print(printable(f"   look at:     {each['look_at']}"))
         print(printable(f"   show more:   {each['command']}"))
+        if each["picture"]:
+            print(printable(f"   picture:     {each['picture']}"))
         for row in each["rows"]:
             print(f"   | {line(row_from_json(row))}")
         hidden = each["count"] - len(each["rows"])
         if hidden:
-            print(f"   | and {hidden:,} more rows")
+            print(f"   | and {counted(hidden, 'more row')}")
     if not told["findings"]:
         print(f"nothing is wrong in {told['rows']:,} rows: none of {len(KINDS)} kinds of findings")
     if told.get("blind"):

@@ -24,7 +24,7 @@ from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.pictures.drawing import MOST_LINES, Wish, draw
 from wirebroker.pictures.marks import svg
-from wirebroker.trace.filters import API_OF, parsed
+from wirebroker.trace.filters import API_OF, contradiction, parsed
 from wirebroker.trace.folds import Fold, folded
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_line
@@ -122,7 +122,7 @@ def _nothing(rows: int, options: argparse.Namespace) -> str:
     if not rows:
         return f"{name} is empty: nothing was traced"
     what = "is a batch that the flags choose" if options.timeline else "is chosen by the flags"
-    return f"none of the {rows:,} rows in {name} {what}"
+    return f"none of the {rows:,} rows in {name} {what}{f'; {why}' if (why := contradiction(parsed(options.where))) else ''}"
 
 
 def _runs(rows: list[Row]) -> list[list[Row]]:

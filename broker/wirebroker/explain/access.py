@@ -6,9 +6,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
-from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import Client, between, capital, client_of, equal, ms, shell, times
-from wirebroker.trace.rows import AuthenticationRow, AuthorizationRow, ConnectionRow, ReplyRow, Row, ThrottleRow, UnsupportedRow
+from wirebroker.explain.findings import Evidence, Finding, Shot
+from wirebroker.explain.words import (
+    SECOND,
+    Client,
+    at,
+    between,
+    capital,
+    client_of,
+    counted,
+    equal,
+    ms,
+    rhythm,
+    shell,
+    times,
+    tool,
+)  # fmt: skip
+from wirebroker.trace.rows import (
+    AuthenticationRow,
+    AuthorizationRow,
+    ConnectionRow,
+    ProduceRow,
+    ReplyRow,
+    Row,
+    ThrottleRow,
+    UnsupportedRow,
+)  # fmt: skip
 
 TLS = "SSL"
 """The mechanism of rows about a TLS handshake."""
@@ -23,6 +46,8 @@ ADVICE_ON_TLS = (
      "ssl.client.auth of the listener"),
     ("certificate is refused", "the authority of the client's certificate is not in the truststore of the listener, or the "
      "certificate has expired", "ssl.truststore of the broker (--tls-client-ca), and ssl.keystore.location of the client"),
+    ("does not trust", "the authority that signed the broker's certificate is not in the truststore of the client",
+     "ssl.truststore.location (ssl.ca.location in librdkafka) of the client"),
     ("trust", "the authority that signed the certificate is not in the truststore of the other side",
      "ssl.truststore.location (ssl.ca.location in librdkafka) of the client; --upstream-tls-ca of a proxy"),
     ("broker's certificate", "the certificate has expired, is not for this host name, or is signed by another authority",
@@ -56,20 +81,28 @@ class TlsFailures(Detector):
     events = ("authentication", "connection")
 
     def __init__(self) -> None:
-        self._found: Known[tuple[str, str], Evidence] = Known(Evidence)
+        self._found: Known[tuple[str, str, str], Evidence] = Known(Evidence)
+        self._passed: Known[str, Evidence] = Known(Evidence)
+        """The logins that succeeded, by listener."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
-        if isinstance(row, AuthenticationRow) and row.mechanism == TLS and row.outcome == "failed":
-            self._found[row.client_host, row.reason].add(number, row)
+        if isinstance(row, AuthenticationRow):
+            if row.mechanism == TLS and row.outcome == "failed":
+                self._found[row.client_host, row.listener, row.reason].add(number, row)
+            elif row.outcome == "succeeded":
+                self._passed[row.listener].add(number, row)
         elif is_about_tls(row) and isinstance(row, ConnectionRow):
-            self._found["", row.reason].add(number, row)
+            self._found["", "", row.reason].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each host and reason of failed handshakes."""
-        for (host, reason), evidence in self._found.items():
+        """Yields a finding for each host, listener and reason of failed handshakes."""
+        for (host, listener, reason), evidence in self._found.items():
             who = f"a client at {host}" if host else "a client"
-            sentence = f"The TLS handshake of {who} failed {times(evidence.count)} {_when(evidence)}: {reason}."
+            sentence = (
+                f"The TLS handshake of {who} failed {times(evidence.count)} {_when(evidence)}{rhythm(evidence)}: {reason}."
+                f"{self._others(listener, evidence)}"
+            )
             if isinstance(evidence.rows[0].row, ConnectionRow):
                 sentence = f"A connection was closed because of TLS {times(evidence.count)} {_when(evidence)}: {reason}."
             cause, look_at = next(
@@ -77,8 +110,21 @@ class TlsFailures(Detector):
                 ("client and broker have no version of TLS or no cipher in common, or the client does not accept the broker's "
                  "certificate", "ssl.enabled.protocols, ssl.cipher.suites and ssl.truststore.location of the client"),
             )  # fmt: skip
-            event = evidence.rows[0].row.event
-            yield Finding("tls_failed", sentence, cause, look_at, equal("event", event), evidence, evidence.count)
+            if host:
+                look_at += f". A handshake does not name its client: look for what on {host} connects at these times"
+            where = "event=authentication outcome=failed mechanism=SSL" if host else f"change=closed {equal('reason', reason)}"
+            yield Finding("tls_failed", sentence, cause, look_at, where, evidence, evidence.count, Shot("sequence", "", where))
+
+    def _others(self, listener: str, failed: Evidence) -> str:
+        """Whether others log in at the listener, which shows that its certificate is accepted."""
+        passed = self._passed.get(listener)
+        if passed is None:
+            return ""
+        before = f", all before the first failure ({at(passed.last_time)} or earlier)" * (passed.last_time < failed.first_time)
+        return (
+            f" {counted(passed.count, 'login')} succeeded at the same listener{before}, so others accept its certificate: look "
+            "at this client first."
+        )
 
 
 class LoginFailures(Detector):
@@ -103,9 +149,10 @@ class LoginFailures(Detector):
             sentence = (
                 f"The login {name}{by}{where_from} failed {times(evidence.count)} {_when(evidence)}: {reason or 'no reason'}."
             )
+            where = f"event=authentication outcome!=succeeded {equal('host', host)}"
             yield Finding(
-                "login_failed", sentence, *_advice_on_login(reason, mechanism), f"event=authentication {equal('host', host)}",
-                evidence, evidence.count,
+                "login_failed", sentence, *_advice_on_login(reason, mechanism), where, evidence, evidence.count,
+                Shot("sequence", "", where),
             )  # fmt: skip
 
 
@@ -119,37 +166,98 @@ def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
             "sasl.oauthbearer.expected.audience and …issuer of the broker, and the clocks of both"
         )
     return "the password is wrong, or the broker does not know the user for this mechanism", (
-        "sasl.jaas.config of the client; kafka-configs.sh --describe --entity-type users shows SCRAM credentials"
+        f"sasl.jaas.config of the client; {tool('kafka-configs', '--describe --entity-type users')} shows SCRAM credentials"
     )
+
+
+NAMED = 8
+"""Clients of a denial that are named, and denials before a response that are followed."""
+FIRST_REQUESTS = frozenset(("Metadata", "FindCoordinator", "OffsetFetch", "ListOffsets", "DescribeTopicPartitions"))
+"""The requests with which clients begin before they read or write."""
+
+
+@dataclass
+class _Denied:
+    evidence: Evidence = field(default_factory=Evidence)
+    clients: dict[Client, None] = field(default_factory=dict)
+    apis: dict[str, None] = field(default_factory=dict)
+
+    def note(self, row: ReplyRow) -> None:
+        """Note the response to the request that was denied."""
+        self.apis[row.api] = None
+        if len(self.clients) < NAMED:
+            self.clients[client_of(row)] = None
 
 
 class Denials(Detector):
     """Finds `denied`: operations that ACLs do not allow."""
 
-    events = ("authorization",)
+    events = ("authorization", "reply")
 
     def __init__(self) -> None:
-        self._found: Known[tuple[str, str, str, str], Evidence] = Known(Evidence)
+        self._found: Known[tuple[str, str, str, str], _Denied] = Known(_Denied)
+        self._latest: Known[int, list[_Denied]] = Known(list)
+        """What was denied on a connection since its latest response."""
+        self._refusals: Known[int, list[ReplyRow]] = Known(list)
+        """The latest response on a connection, in a list of one, if it denies something."""
+
+    def begin_run(self) -> None:
+        """Connections have other numbers now."""
+        self._latest, self._refusals = Known(list), Known(list)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row."""
+        """Take a row. The response tells which request was denied: a broker's comes after the denial, a proxy's before it."""
         if isinstance(row, AuthorizationRow):
-            self._found[row.principal, row.operation, row.resource_type, row.resource].add(number, row)
+            denied = self._found[row.principal, row.operation, row.resource_type, row.resource]
+            denied.evidence.add(number, row)
+            if refusal := self._refusals.get(row.connection):
+                denied.note(refusal[0])
+            elif len(latest := self._latest[row.connection]) < NAMED:
+                latest.append(denied)
+        elif isinstance(row, ReplyRow):
+            self._refusals.pop(row.connection)
+            if denials := self._latest.pop(row.connection):
+                for denied in denials:
+                    denied.note(row)
+            elif any(error.endswith("AUTHORIZATION_FAILED") for error in row.errors):
+                self._refusals[row.connection][:] = [row]
 
     def findings(self, now: int) -> Iterator[Finding]:
         """Yields a finding for each denied principal, operation and resource."""
-        for (principal, operation, kind, name), evidence in self._found.items():
+        for (principal, operation, kind, name), denied in self._found.items():
+            evidence = denied.evidence
             row = evidence.rows[0].row
             why = row.reason if isinstance(row, AuthorizationRow) else ""
-            sentence = f"{principal} was denied {operation} on {kind} {name} {times(evidence.count)} {_when(evidence)} ({why})."
+            who = ", ".join(each.unnamed for each in denied.clients)
+            asked = f" for {', '.join(denied.apis)}" if denied.apis else ""
+            sentence = (
+                f"{principal}{f' ({who})' if who else ''} was denied {operation} on {kind} {name}{asked} "
+                f"{times(evidence.count)} {_when(evidence)} ({why})."
+            )
             option = {"TOPIC": "--topic", "GROUP": "--group", "TRANSACTIONAL_ID": "--transactional-id"}.get(kind)
             resource = f"{option} {shell(name)}" if option else "--cluster"
+            needed, remark = _needed(operation, kind, set(denied.apis))
+            add = f"--add --allow-principal {shell(principal)} --operation {needed} {resource}"
             yield Finding(
                 "denied", sentence, "no ACL allows it, or an ACL denies it",
-                f"kafka-acls.sh --list {resource}; to allow it: kafka-acls.sh --add --allow-principal {shell(principal)} "
-                f"--operation {operation} {resource}",
-                f"event=authorization {equal('principal', principal)}", evidence, evidence.count,
+                f"{tool('kafka-acls', f'--list {resource}')}; to allow it: {tool('kafka-acls', add)}{remark}",
+                f"event=authorization {equal('principal', principal)} {equal('resource', name)}", evidence, evidence.count,
+                Shot("sequence", "", next(iter(denied.clients), Client(principal, "", "")).chosen),
             )  # fmt: skip
+
+
+def _needed(operation: str, kind: str, apis: set[str]) -> tuple[str, str]:
+    """The operation that the client needs in the end, and a remark. The first requests of a client need only DESCRIBE, which
+    READ and WRITE imply; the ones after them need more."""
+    if operation != "DESCRIBE" or not apis <= FIRST_REQUESTS:
+        return operation, ""
+    if kind == "GROUP":
+        return "READ", " (a consumer needs READ, which implies DESCRIBE: with DESCRIBE alone JoinGroup is denied next)"
+    if kind == "TRANSACTIONAL_ID":
+        return "WRITE", " (a producer needs WRITE, which implies DESCRIBE: with DESCRIBE alone InitProducerId is denied next)"
+    if kind == "TOPIC":
+        return "READ", " (a consumer needs READ; for a producer write WRITE instead. Both imply DESCRIBE)"
+    return operation, ""
 
 
 class UnsupportedVersions(Detector):
@@ -182,7 +290,7 @@ class UnsupportedVersions(Detector):
             yield Finding(
                 "unsupported_version", sentence, cause, "the version of the client's library",
                 f"event=unsupported api={api}" if read else f"api={api} error=UNSUPPORTED_VERSION",
-                evidence, evidence.count,
+                evidence, evidence.count, Shot("sequence", "", client.chosen),
             )  # fmt: skip
 
 
@@ -191,54 +299,110 @@ QUOTAS = {"Produce": "producer_byte_rate", "Fetch": "consumer_byte_rate"}
 MUTATIONS = ("CreateTopics", "DeleteTopics", "CreatePartitions")
 
 
+LONG_POLLS = frozenset(("Fetch", "ShareFetch"))
+LATE = 5 * SECOND
+"""ms from a request to its response that a sentence tells."""
+QUOTA_WINDOW = 1 * SECOND
+"""The longest wait for request_percentage: quota.window.size.seconds, 1 by default (ClientRequestQuotaManager)."""
+
+
 @dataclass
 class _Waits:
     evidence: Evidence = field(default_factory=Evidence)
     total: int = 0
     longest: int = 0
     apis: set[str] = field(default_factory=set)
+    about: dict[str, None] = field(default_factory=dict)
+    """the names in the requests that were throttled"""
+    moved: int = 0
+    """the bytes that the client sent or read from its first wait on"""
+    latest: int = 0
+    """when the latest of those came"""
+    late: int = 0
+    """the longest ms from a request to its response"""
 
 
 class Throttling(Detector):
     """Finds `throttled`: clients that quotas hold back."""
 
-    events = ("throttle",)
+    events = ("throttle", "produce", "shadow", "reply")
 
     def __init__(self) -> None:
         self._found: Known[tuple[Client, str, str, float], _Waits] = Known(_Waits)
+        self._of_clients: Known[Client, list[_Waits]] = Known(list)
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
         if isinstance(row, ThrottleRow):
             found = self._found[client_of(row), row.quota, row.whose, row.limit]
+            if not found.evidence.count and len(waits := self._of_clients[client_of(row)]) < NAMED:
+                waits.append(found)
             found.evidence.add(number, row)
             found.total += row.ms
             found.longest = max(found.longest, row.ms)
             found.apis.add(row.api)
+        elif isinstance(row, ProduceRow):
+            for found in self._of_clients.get(client_of(row)) or ():
+                if "Produce" in found.apis and row.verdict == "accepted":
+                    found.moved, found.latest = found.moved + row.bytes, row.time
+        elif isinstance(row, ReplyRow):
+            for found in self._of_clients.get(client_of(row)) or ():
+                if row.api in found.apis:
+                    self._replied(found, row)
+
+    def _replied(self, found: _Waits, row: ReplyRow) -> None:
+        found.late = max(found.late, row.latency - (row.waited if row.api in LONG_POLLS else 0))
+        if len(found.about) < NAMED:
+            found.about.update(dict.fromkeys(row.about))
+        if row.api == "Fetch":
+            found.moved, found.latest = found.moved + row.bytes, row.time
 
     def findings(self, now: int) -> Iterator[Finding]:
         """Yields a finding for each throttled client and quota."""
         for (client, quota, whose, limit), found in self._found.items():
             apis = ", ".join(sorted(found.apis - {""})) or "its connections"
-            by = f"the quota {quota} of {whose}, {limit:g}" if quota else f"a quota, probably {_likely(found.apis)}"
+            by = f"the quota {quota} of {whose}, {limit:g}" if quota else f"a quota, probably {_likely(found)}"
             sentence = (
                 f"{capital(str(client))} was throttled {times(found.evidence.count)} {_when(found.evidence)} by {by}: it was "
-                f"told to wait {ms(found.total)} in all, at most {ms(found.longest)}, for {apis}."
+                f"told to wait {ms(found.total)} in all, at most {ms(found.longest)}, for {apis}{_on(found)}.{_rate(found)}"
             )
             user = client.principal.partition(":")[2]
             named = user not in ("ANONYMOUS", "", "?")
             entity = f"--entity-type users --entity-name {shell(user)}" if named else "--entity-type clients"
             yield Finding(
                 "throttled", sentence,
-                "the client sends or reads more than its quota allows; latency grows, and no request fails",
-                f"kafka-configs.sh --describe {entity}; the quotas of the client id and the defaults count, too",
+                "the client sends or reads more than its quota allows. No request fails at first: they wait, until waits reach "
+                "request.timeout.ms or delivery.timeout.ms of the client and requests or records expire",
+                f"{tool('kafka-configs', f'--describe {entity}')}; the quotas of the client id and the defaults count, too",
                 f"event=throttle {client.chosen}", found.evidence, found.total,
+                Shot("sequence", "", client.chosen),
             )  # fmt: skip
 
 
-def _likely(apis: set[str]) -> str:
-    names = {QUOTAS.get(api, "controller_mutation_rate" if api in MUTATIONS else "request_percentage") for api in apis}
-    return " or ".join(sorted(names | ({"request_percentage"} if names & set(QUOTAS.values()) else set())))
+def _likely(found: _Waits) -> str:
+    names = {QUOTAS.get(api, "controller_mutation_rate" if api in MUTATIONS else "request_percentage") for api in found.apis}
+    if names & set(QUOTAS.values()):
+        if found.longest > QUOTA_WINDOW:
+            return " or ".join(sorted(names)) + " (request_percentage lets nobody wait for more than a window, 1 s by default)"
+        names.add("request_percentage")
+    return " or ".join(sorted(names))
+
+
+def _on(found: _Waits) -> str:
+    """On which topics, as far as the requests name them."""
+    topics = sorted({name.rpartition("-")[0] or name for name in found.about if " " not in name})
+    return f" on {', '.join(topics[:3])}" if topics else ""
+
+
+def _rate(found: _Waits) -> str:
+    """What the client achieved in spite of the quota, which is close to the quota if nothing else slows the client down."""
+    length = found.latest - found.evidence.first_time
+    if length < SECOND or not found.moved:
+        return ""
+    did = " and ".join(word for api, word in (("Produce", "sent"), ("Fetch", "read")) if api in found.apis)
+    unknown = "" if getattr(found.evidence.rows[0].row, "quota", "") else "; the quota's value is not in the trace"
+    late = f". Its requests queue up: the latest responses came up to {ms(found.late)} after them" * (found.late >= LATE)
+    return f" In the {ms(length)} from the first wait on it {did} {found.moved * SECOND // length:,} B/s{unknown}{late}."
 
 
 def _when(evidence: Evidence) -> str:

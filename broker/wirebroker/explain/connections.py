@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from wirebroker.explain.access import is_about_tls
 from wirebroker.explain.detector import Detector, Known
-from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import SECOND, Client, at, between, client_of, counted, equal, ms, times
+from wirebroker.explain.findings import Evidence, Finding, Shot
+from wirebroker.explain.words import SECOND, Client, at, between, client_of, counted, equal, ms, times, tool
 from wirebroker.trace.rows import BrokerRow, ConnectionRow, ReplyRow, Row
 from wirebroker.trace.selection import groups_of, transactions_of
 
@@ -24,6 +26,13 @@ OF_COORDINATORS = frozenset((
 ))  # fmt: skip
 """The APIs that go to a coordinator."""
 NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
+NODE = re.compile(r"node (\d+) at ")
+NAMED = 20
+"""Reasons, errors and closed connections that are followed for each node or question."""
+SHOWN = 5
+"""Clients that a sentence names."""
+SIGN = 5 * SECOND
+"""ms before a loss in which closed connections are its first sign."""
 ASKED = 3
 """After this number of FindCoordinator requests on one connection a coordinator counts as missing."""
 ASKED_IN_ALL = 10
@@ -41,19 +50,49 @@ def is_lost(row: ConnectionRow) -> bool:
 
 
 @dataclass
-class _Lost:
+class Outage:
+    """The connections to one node that were lost."""
+
     evidence: Evidence = field(default_factory=Evidence)
-    hosts: set[str] = field(default_factory=set)
+    reasons: dict[str, int] = field(default_factory=dict)
+    """and how often each was the reason"""
     unanswered: dict[str, None] = field(default_factory=dict)
+    closes: deque[tuple[int, ConnectionRow]] = field(default_factory=lambda: deque(maxlen=NAMED))
+    """the latest connections that the broker closed without a request on them, which is healthy unless worse follows"""
+
+    def add(self, number: int, row: ConnectionRow) -> None:
+        """Take the end of a connection."""
+        if not is_lost(row):
+            if row.change == "closed" and row.reason.startswith(CLOSED):
+                self.closes.append((number, row))
+            return
+        for each in self.closes:
+            if row.time - each[1].time <= SIGN:
+                self._count(*each)
+        self.closes.clear()
+        self._count(number, row)
+
+    def _count(self, number: int, row: ConnectionRow) -> None:
+        self.evidence.add(number, row)
+        self.unanswered.update(dict.fromkeys(row.unanswered))
+        if row.reason in self.reasons or len(self.reasons) < NAMED:
+            self.reasons[row.reason] = self.reasons.get(row.reason, 0) + 1
+
+    @property
+    def told(self) -> str:
+        """The reasons, in the order in which they came."""
+        if len(self.reasons) == 1:
+            return next(iter(self.reasons))
+        return "; ".join(f"{reason} ({times(count)})" for reason, count in self.reasons.items())
 
 
 class LostConnections(Detector):
-    """Finds `connection_lost`, by node and reason."""
+    """Finds `connection_lost`, by node."""
 
     events = ("connection", "reply", "broker")
 
     def __init__(self) -> None:
-        self._lost: Known[tuple[int, str], _Lost] = Known(_Lost)
+        self._lost: Known[int, Outage] = Known(Outage)
         self._answered: Known[int, list[int]] = Known(list)
         """The time of each node's latest response, in a list of one."""
         self._killed: Known[int, Evidence] = Known(Evidence)
@@ -65,34 +104,33 @@ class LostConnections(Detector):
         elif isinstance(row, BrokerRow):
             if row.change == "killed":
                 self._killed[row.node].add(number, row)
-        elif isinstance(row, ConnectionRow) and is_lost(row):
-            lost = self._lost[row.node, row.reason]
-            lost.evidence.add(number, row)
-            lost.hosts.add(row.client_host)
-            lost.unanswered.update(dict.fromkeys(row.unanswered))
+        elif isinstance(row, ConnectionRow):
+            self._lost[row.node].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each node and reason of lost connections."""
-        for (node, reason), lost in self._lost.items():
+        """Yields a finding for each node whose connections were lost."""
+        for node, lost in self._lost.items():
             evidence = lost.evidence
+            if not evidence.count:
+                continue
             named = f"node {node}" if node >= 0 else "a broker"
             unanswered = f"; unanswered: {', '.join(filter(None, lost.unanswered))}" if lost.unanswered else ""
             after = self._answered.get(node)
             back = f" It answers again since {at(after[0])}." if after and after[0] > evidence.last_time else ""
             sentence = (
                 f"Clients lost their connections to {named} {times(evidence.count)} "
-                f"{between(evidence.first_time, evidence.last_time)}: {reason}{unanswered}.{back}"
+                f"{between(evidence.first_time, evidence.last_time)}: {lost.told}{unanswered}.{back}"
             )
-            cause, look_at = _advice(reason)
+            cause, look_at = _advice(next((each for each in lost.reasons if UNREACHABLE in each), next(iter(lost.reasons))))
             yield Finding(
                 "connection_lost", sentence, cause, look_at, f"change=closed node={node}", evidence,
-                evidence.count if back else evidence.count + 1_000_000,
+                evidence.count if back else evidence.count + 1_000_000, Shot("sequence", "", f"node={node}"),
             )  # fmt: skip
         for node, evidence in self._killed.items():
             sentence = f"Broker {node} was killed {times(evidence.count)} {between(evidence.first_time, evidence.last_time)}."
             yield Finding(
                 "connection_lost", sentence, "the broker's process has ended without a clean shutdown", "the broker's log",
-                f"event=broker node={node}", evidence, evidence.count,
+                f"event=broker node={node}", evidence, evidence.count, Shot("sequence", "", f"node={node}"),
             )  # fmt: skip
 
 
@@ -115,8 +153,10 @@ class _Question:
 
     evidence: Evidence = field(default_factory=Evidence)
     by_connection: dict[int, int] = field(default_factory=dict)
-    told: str = ""
-    """the coordinator in the latest response to FindCoordinator, or the error"""
+    errors: dict[str, int] = field(default_factory=dict)
+    """the errors of the responses, and how often each came"""
+    named: dict[str, int] = field(default_factory=dict)
+    """the coordinators that brokers named, and how often"""
     ended: int = 0
     """when the coordinator responded"""
 
@@ -136,14 +176,13 @@ class MissingCoordinators(Detector):
         self._asked: Known[tuple[str, Client], _Question] = Known(_Question)
         self._over: Known[tuple[str, Client], _Question] = Known(_Question)
         """FindCoordinator requests that got a response in the end."""
-        self._problems: Known[int, list[str]] = Known(list)
-        """The reason of each node's latest failed connection, in a list of one."""
+        self._outages: Known[int, Outage] = Known(Outage)
+        """The connections to each node that were lost."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
         if isinstance(row, ConnectionRow):
-            if UNREACHABLE in row.reason:
-                self._problems[row.node][:] = [row.reason]
+            self._outages[row.node].add(number, row)
             return
         assert isinstance(row, ReplyRow)
         if row.api != "FindCoordinator" and row.api not in OF_COORDINATORS:
@@ -165,45 +204,93 @@ class MissingCoordinators(Detector):
         question.by_connection[place] = question.by_connection.get(place, 0) + (row.api == "FindCoordinator")
         if len(question.by_connection) > 50:
             question.by_connection.pop(next(iter(question.by_connection)))
-        question.told = ", ".join(row.errors) or str(row.details.get("coordinator", ""))
+        if row.errors:
+            told, words = question.errors, list(row.errors)
+        else:
+            told, words = question.named, list(_coordinators(key[0], row))
+        for each in words:
+            if each in told or len(told) < NAMED:
+                told[each] = told.get(each, 0) + 1
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each coordinator that is missing or was missing."""
-        missing = [(*key, question) for key, question in self._asked.items() if question.is_missing]
-        for name, asking in _by_name(missing):
-            yield self._finding(name, asking, "")
-        for name, asking in _by_name([(*key, question) for key, question in self._over.items()]):
-            yield self._finding(name, asking, f" It responded at {at(max(each.ended for _, each in asking))}.")
+        """Yields a finding for each coordinator that is or was missing, whoever asks for it."""
+        found: dict[str, dict[Client, _Question]] = {}
+        for (name, client), question in self._over.items():
+            found.setdefault(name, {})[client] = question
+        for (name, client), question in self._asked.items():
+            if question.is_missing:
+                found.setdefault(name, {})[client] = question
+        for name, questions in found.items():
+            yield self._finding(name, questions)
 
-    def _finding(self, name: str, asking: list[tuple[Client, _Question]], back: str) -> Finding:
-        client, question = max(asking, key=lambda each: each[1].evidence.span)
-        others = f" and {counted(len(asking) - 1, 'other client')}" if asking[1:] else ""
-        evidence = question.evidence
-        problem = next((words[0] for node, words in self._problems.items() if words and f"node {node} " in question.told), "")
-        told = f"brokers answered {question.told}" if question.told else "no broker named one"
-        sentence = (
-            f"The coordinator of {name} did not respond to {client}{others} for {ms(evidence.span)}: it asked for the "
-            f"coordinator {times(evidence.count)} {between(evidence.first_time, evidence.last_time)}, and {told}"
-            f"{f'; {problem}' if problem else ''}.{back}"
+    def _finding(self, name: str, questions: dict[Client, _Question]) -> Finding:
+        asked = list(questions.values())
+        evidence = Evidence.merged(each.evidence for each in asked)
+        clients = ", ".join(map(str, list(questions)[:SHOWN])) + f" and {len(asked) - SHOWN} more" * (len(asked) > SHOWN)
+        named, errors = (_counts(each.named for each in asked), _counts(each.errors for each in asked))
+        told = " and ".join(filter(None, (_said("named", named), _said("answered", errors))))
+        told = f"brokers {told}" if told else "no broker named one"
+        nodes = [int(match[1]) for each in named if (match := NODE.match(each))]
+        lost = {node: outage for node in nodes if (outage := self._outages.get(node)) is not None and outage.evidence.count}
+        down = "".join(
+            f" Clients lost {counted(outage.evidence.count, 'connection')} to node {node} from "
+            f"{at(outage.evidence.first_time)} on: {outage.told}."
+            for node, outage in lost.items()
         )
+        back = "" if any(not each.ended for each in asked) else f" It responded at {at(max(each.ended for each in asked))}."
+        sentence = (
+            f"The coordinator of {name} did not respond to {clients} for {ms(evidence.span)}: they asked for the coordinator "
+            f"{times(evidence.count)} {between(evidence.first_time, evidence.last_time)}; {told}.{down}{back}"
+        )
+        if len(asked) == 1:
+            sentence = sentence.replace(": they asked", ": it asked", 1)
         kind = name.partition(" ")[0]
         topic = "__consumer_offsets" if kind == "group" else "__transaction_state"
+        cause = f"the node that leads a partition of {topic} is dead, cut off or loading, and no other replica replaces it"
+        look_at = f"{tool('kafka-topics', f'--describe --topic {topic}')}: leader and in-sync replicas"
+        if lost:
+            node, outage = next(iter(lost.items()))
+            cause = (
+                f"node {node}, which was the coordinator, {'was' if back else 'is'} dead or cut off "
+                f"{'from' if back else 'since'} {at(outage.evidence.first_time)}"
+                f"{' on' * bool(back)}"
+                f"{f', and no other node has taken over its partition of {topic}' * (not back and lost.keys() == set(nodes))}"
+            )
+            look_at = f"node {node}: its process and its log at that time; {look_at}"
+        choice = equal(kind, name.partition(" ")[2])
+        began = min((each.evidence.first_time for each in lost.values()), default=0)
         return Finding(
-            "coordinator_unreachable", sentence,
-            f"the node that leads a partition of {topic} is dead, cut off or loading; without other replicas none replaces it",
-            f"the named node and its log; kafka-topics.sh --describe --topic {topic}: leader and in-sync replicas",
-            f"{equal(kind, name.partition(' ')[2])} event=reply", evidence, evidence.span + (0 if back else 10**9),
+            "coordinator_unreachable", sentence, cause, look_at, _rows_of(choice, lost), evidence,
+            evidence.span + (0 if back else 10**9), Shot("sequence", "", _rows_of(choice, lost)), began,
         )  # fmt: skip
 
 
-def _by_name(
-    questions: Iterable[tuple[str, Client, _Question]],
-) -> Iterator[tuple[str, list[tuple[Client, _Question]]]]:
-    """The clients that ask for the same coordinator."""
-    found: dict[str, list[tuple[Client, _Question]]] = {}
-    for name, client, question in questions:
-        found.setdefault(name, []).append((client, question))
-    yield from found.items()
+def _rows_of(choice: str, lost: dict[int, Outage]) -> str:
+    """The filter for the rows of a group or transactional id, and for the connections to its coordinators that were lost."""
+    closed = "".join(f" or (change=closed node={node})" for node in lost)
+    return f"({choice} event=reply){closed}" if closed else f"{choice} event=reply"
+
+
+def _counts(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in parts:
+        for name, count in each.items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _said(word: str, counts: dict[str, int]) -> str:
+    said = ", ".join(f"{name} {times(count)}" for name, count in counts.items())
+    return f"{word} {said}" if said else ""
+
+
+def _coordinators(name: str, row: ReplyRow) -> Iterator[str]:
+    """The coordinators of this group or transactional id that a response to FindCoordinator names."""
+    told = str(row.details.get("coordinator", "")).split("; ")
+    key = f"{name.partition(' ')[2]}: "
+    for each in told:
+        if each.startswith(key) or (each and len(told) == 1):
+            yield each.removeprefix(key)
 
 
 def _names(row: ReplyRow) -> Iterator[str]:

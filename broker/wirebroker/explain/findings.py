@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from wirebroker.trace.rows import Row
+from wirebroker.trace.selection import NAMES, topics_of, values_of
 
 Kind = Literal[
     "tls_failed", "login_failed", "denied", "unsupported_version", "coordinator_unreachable", "transaction_timed_out",
@@ -37,6 +39,40 @@ KINDS: dict[Kind, str] = {
 """Every kind with its meaning. A cause precedes its effects, so mend the first finding first."""
 FIRST, LAST = 3, 2
 """The numbers of first rows and of latest rows that a finding keeps."""
+
+
+AROUND = 1000
+"""ms before and after a finding that commands show, too."""
+LONGEST_SEQUENCE = 5_000
+"""ms of a sequence diagram: a longer one fills many pages."""
+ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {
+    "client": NAMES["client"],
+    "principal": NAMES["principal"],
+    "host": values_of("client_host"),
+    "group": NAMES["group"],
+    "transaction": NAMES["transaction"],
+    "topic": lambda row: [topic for topic, partition in topics_of(row) if partition is not None or hasattr(row, "topic")],
+}
+"""The names in a finding's rows, by the field that a filter has for them."""
+
+
+class Shot(NamedTuple):
+    """A picture of a finding: its kind, what it draws, and the filter of its rows."""
+
+    kind: Literal["sequence", "log", "groups", "windows"]
+    of: str = ""
+    where: str = ""
+    whole: bool = False
+    """whether a sequence diagram shows the whole time, because it has few rows"""
+
+    def flags(self, window: tuple[int, int]) -> str:
+        """The flags of `trace show`."""
+        since, until = window
+        if self.kind == "sequence" and not self.whole:
+            until = min(until, since + LONGEST_SEQUENCE)
+        of = f" --of {shlex.quote(self.of)}" if self.of else ""
+        where = f" --where {shlex.quote(self.where)}" if self.where else ""
+        return f"--picture {self.kind}{of}{where} {_times(since, until)}"
 
 
 class Shown(NamedTuple):
@@ -68,6 +104,18 @@ class Evidence:
         else:
             self._last.append(Shown(number, row))
 
+    @classmethod
+    def merged(cls, parts: Iterable[Evidence]) -> Evidence:
+        """The rows of several, which do not share rows."""
+        found, parts = cls(), list(parts)
+        shown = sorted(shown for each in parts for shown in each.rows)
+        for each in shown if len(shown) <= FIRST + LAST else [*shown[:FIRST], *shown[-LAST:]]:
+            found.add(*each)
+        found.count = sum(each.count for each in parts)
+        found.first_time = min((each.first_time for each in parts), default=0)
+        found.last_time = max((each.last_time for each in parts), default=0)
+        return found
+
     @property
     def rows(self) -> list[Shown]:
         """The rows that are kept, oldest first."""
@@ -95,15 +143,30 @@ class Finding:
     evidence: Evidence
     weight: float = 0.0
     """of several findings of one kind the one with the larger number comes first"""
+    picture: Shot | None = None
+    """the picture that shows it best"""
+    began: int = 0
+    """when it began, if that was before its first row"""
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Whole seconds around it, in ms since the epoch."""
+        began = min(self.began or self.evidence.first_time, self.evidence.first_time)
+        return (began - AROUND) // 1000 * 1000, -(-(self.evidence.last_time + AROUND) // 1000) * 1000
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON. `rows` are rows of the trace; `numbers` are their numbers in it, from 1."""
+        """The finding as JSON. `rows` are rows of the trace; `numbers` are their numbers in it, from 1. `about` holds the names
+        in these rows, by kind, and `picture` the flags of `trace show` that draw it."""
         return {
             "kind": self.kind,
             "sentence": self.sentence,
             "cause": self.cause,
             "look_at": self.look_at,
             "where": self.where,
+            "about": names_in(self.evidence.rows),
+            "since": self.window[0],
+            "until": self.window[1],
+            "picture": self.picture.flags(self.window) if self.picture is not None else "",
             "count": self.evidence.count,
             "first": self.evidence.first_time,
             "last": self.evidence.last_time,
@@ -112,11 +175,35 @@ class Finding:
         }
 
 
-def command_of(where: str, source: str) -> str:
-    """The command that shows the rows of a finding. `source` is a file or the address of a control."""
+def names_in(rows: Iterable[Shown]) -> dict[str, list[str]]:
+    """The clients, principals, hosts, groups, topics and so on that rows name, by kind; a kind without a name is missing."""
+    found: dict[str, dict[str, None]] = {kind: {} for kind in ABOUT}
+    for _, row in rows:
+        for kind, read in ABOUT.items():
+            found[kind].update(dict.fromkeys(str(each) for each in read(row) if each))
+    return {kind: list(names) for kind, names in found.items() if names}
+
+
+def command_of(finding: Mapping[str, Any], source: str) -> str:
+    """The command that shows the rows of a finding, which is given as its JSON. `source` is a file or a control's address."""
     if "://" in source:
-        return f"curl -s {shlex.quote(f'{source}/trace.jsonl?where={quote(where)}')}"
-    return f"wirebroker trace show {shlex.quote(source)} --where {shlex.quote(where)}"
+        url = f"{source}/trace.jsonl?where={quote(finding['where'])}"
+        return f"curl -s {shlex.quote(url)}"
+    where = f"--where {shlex.quote(finding['where'])}"
+    return f"wirebroker trace show {shlex.quote(source)} {where} {_times(finding['since'], finding['until'])}"
+
+
+def picture_of(finding: Mapping[str, Any], source: str) -> str:
+    """The command that draws a finding, "" if there is none for it or for this source."""
+    if "://" in source or not finding["picture"]:
+        return ""
+    return f"wirebroker trace show {shlex.quote(source)} {finding['picture']} --out {finding['kind']}.svg"
+
+
+def _times(since: int, until: int) -> str:
+    return " ".join(
+        f"{flag} {datetime.fromtimestamp(ms // 1000).isoformat()}" for flag, ms in (("--since", since), ("--until", until))
+    )
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:

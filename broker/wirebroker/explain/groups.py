@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
-from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import MINUTE, Client, at, between, capital, client_of, equal, ms, number_in, shell, times
+from wirebroker.explain.findings import Evidence, Finding, Shot
+from wirebroker.explain.words import MINUTE, Client, at, between, capital, client_of, equal, ms, number_in, shell, times, tool
 from wirebroker.trace.rows import FetchRow, ReplyRow, Row, ShareRow
 from wirebroker.trace.selection import groups_of
 
@@ -20,6 +20,8 @@ OF_MEMBERS = frozenset(("JoinGroup", "SyncGroup", "Heartbeat", *HEARTBEATS))
 OFTEN = 2
 """This number of rejoins is a finding. One rejoin belongs to a deployment."""
 NAMED = 50
+NAMES = 6
+"""Names that a sentence lists."""
 
 
 @dataclass
@@ -35,6 +37,12 @@ class _Member:
     reasons: dict[str, None] = field(default_factory=dict)
     session_timeout: int = 0
     poll_interval: int = 0
+    assigned: str = ""
+    """the partitions that it has"""
+    gave_up: dict[str, None] = field(default_factory=dict)
+    """the partitions that it had when it left"""
+    others: dict[str, int] = field(default_factory=dict)
+    """how often other members have joined since it left first"""
 
 
 class Rejoins(Detector):
@@ -44,6 +52,8 @@ class Rejoins(Detector):
 
     def __init__(self) -> None:
         self._members: Known[tuple[str, Client], _Member] = Known(_Member)
+        self._restless: Known[str, dict[Client, None]] = Known(dict)
+        """The clients of a group that have left it or were removed."""
 
     def begin_run(self) -> None:
         """Connections have other numbers now."""
@@ -56,12 +66,29 @@ class Rejoins(Detector):
         if row.api not in OF_MEMBERS and row.api not in ("LeaveGroup", "OffsetCommit"):
             return
         for group in groups_of(row):
-            self._take(self._members[group, client_of(row)], number, row)
+            member = self._members[group, client_of(row)]
+            self._take(member, number, row)
+            if row.api == "JoinGroup" and not row.errors:
+                self._join(group, client_of(row))
+            if member.left or member.evidence.count:
+                restless = self._restless[group]
+                restless[client_of(row)] = None
+                if len(restless) > NAMED:
+                    restless.pop(next(iter(restless)))
+
+    def _join(self, group: str, client: Client) -> None:
+        """A client joins: that is what the others of its group suffer who came before."""
+        for each in self._restless.get(group) or ():
+            if each == client or (restless := self._members.get((group, each))) is None:
+                continue
+            if client.client_id in restless.others or len(restless.others) < NAMED:
+                restless.others[client.client_id] = restless.others.get(client.client_id, 0) + 1
 
     def _take(self, member: _Member, number: int, row: ReplyRow) -> None:
         place, details = row.connection, row.details
         member.session_timeout = number_in(details, "session_timeout_ms", member.session_timeout)
         member.poll_interval = max(number_in(details, "rebalance_timeout_ms"), 0) or member.poll_interval
+        member.assigned = str(details.get("assigned", member.assigned))
         gone = REMOVED & set(row.errors)
         if gone:
             known = str(details.get("member_id", ""))
@@ -73,6 +100,8 @@ class Rejoins(Detector):
                     member.removed.pop(next(iter(member.removed)))
         elif _leaves(row):
             member.left[place] = number, row
+            if len(member.gave_up) < NAMED:
+                member.gave_up.update(dict.fromkeys(filter(None, member.assigned.split(", "))))
             if len(member.left) > NAMED:
                 member.left.pop(next(iter(member.left)))
         elif row.api in OF_MEMBERS and not row.errors:
@@ -93,25 +122,44 @@ class Rejoins(Detector):
             if evidence.count < OFTEN:
                 continue
             why = f" ({'; '.join(member.reasons)})" if member.reasons else ""
-            how = "left by itself and joined again" if member.by_itself * 2 >= evidence.count else "was removed from it"
+            by_itself = member.by_itself * 2 >= evidence.count
+            how = "left by itself and joined again" if by_itself else "was removed from it"
             sentence = (
                 f"{capital(str(client))} in group {group} {how} {times(evidence.count)} "
-                f"{between(evidence.first_time, evidence.last_time)}{why}; each time all members rebalance."
+                f"{between(evidence.first_time, evidence.last_time)}{why}; each time all members rebalance{_suffered(member)}."
             )
-            poll = f" ({ms(member.poll_interval)})" if member.poll_interval else ""
+            poll, began = f" ({ms(member.poll_interval)}, as its JoinGroup says)" if member.poll_interval else "", 0
+            if by_itself and member.poll_interval:
+                began = evidence.first_time - member.poll_interval
+                poll += f" between two polls. Then the first stall began about {at(began)}, that long before it left"
             session = f" ({ms(member.session_timeout)})" if member.session_timeout else ""
             cause, look_at = (
-                (f"its application takes longer than max.poll.interval.ms{poll} between two polls",
+                (f"its application takes longer than max.poll.interval.ms{poll or ' between two polls'}",
                  "max.poll.records and max.poll.interval.ms, and what the application does with each record")
-                if member.by_itself * 2 >= evidence.count else
+                if by_itself else
                 (f"its heartbeats stop for longer than session.timeout.ms{session}: a pause, a lost network, a killed "
                  "container; or it polled too late", "garbage collection and CPU limits of the client; session.timeout.ms (of "
                  "the group in KIP-848)")
             )  # fmt: skip
             yield Finding(
-                "rejoins", sentence, cause, look_at, f"{equal('group', group)} event=reply api!=Heartbeat", evidence,
-                evidence.count,
+                "rejoins", sentence, cause, look_at, f"{equal('group', group)} event=reply {_comings(member, by_itself)}",
+                evidence, evidence.count, Shot("groups", group), began,
             )  # fmt: skip
+
+
+def _comings(member: _Member, by_itself: bool) -> str:
+    """The filter for rows of members that come and go."""
+    if any(isinstance(row, ReplyRow) and row.api in HEARTBEATS for _, row in member.evidence.rows):  # KIP-848
+        return "api~GroupHeartbeat (member_epoch<=0 or error!=NONE)"
+    return f"(api=JoinGroup or api=LeaveGroup{'' if by_itself else ' or error!=NONE'})"
+
+
+def _suffered(member: _Member) -> str:
+    """What that does to the other members."""
+    moved = f", and {', '.join(list(member.gave_up)[:NAMES])}{' …' * (len(member.gave_up) > NAMES)} change hands"
+    others = sum(member.others.values())
+    joined = f": {', '.join(sorted(filter(None, member.others))[:NAMES]) or 'others'} had to join again {times(others)} in all"
+    return joined * bool(others) + moved * bool(member.gave_up)
 
 
 def _leaves(row: ReplyRow) -> bool:
@@ -206,6 +254,8 @@ RETURNS = 3
 WITHIN = 10 * MINUTE
 OFFSETS = 8
 """The number of offsets of a partition that the detector follows."""
+QUICKLY = 100
+"""ms after a fetch in which a consumer has hardly worked on more than the first record."""
 DELIVERIES = 3
 """This number of deliveries to a share group is a finding."""
 
@@ -214,6 +264,12 @@ DELIVERIES = 3
 class _Return:
     evidence: Evidence = field(default_factory=Evidence)
     farthest: int = 0
+    end: int = -1
+    """the high watermark at the latest time"""
+    left_before: int = 0
+    """when the client left its group before it read here first, 0 if it did not"""
+    after: list[int] = field(default_factory=list)
+    """ms from each fetch until the client left"""
 
 
 @dataclass
@@ -237,6 +293,12 @@ class PoisonRecords(Detector):
         """The groups of each client. Several groups mean that several consumers have one client id."""
         self._positions: Known[tuple[Client, str, int], _Position] = Known(_Position)
         self._shared: Known[tuple[str, str, int, int], Evidence] = Known(Evidence)
+        self._left: Known[Client, list[int]] = Known(list)
+        """When each client left its group last, in a list of one."""
+        self._latest: Known[Client, dict[tuple[str, int, int], tuple[int, _Return]]] = Known(dict)
+        """When each client fetched last from an offset, since it joined."""
+        self._committed: Known[tuple[str, str], tuple[int, int]] = Known(lambda: (-1, 0))
+        """The latest offset that a group has committed on a partition, and since when it is the same."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -245,11 +307,29 @@ class PoisonRecords(Detector):
                 groups = self._groups[client_of(row)]
                 if len(groups) < 2:
                     groups.update(dict.fromkeys(groups_of(row)))
+            if _leaves(row):
+                self._leaves(row)
+            elif row.api == "OffsetCommit" and not row.errors:
+                self._commits(row)
         elif isinstance(row, ShareRow):
             if row.change in ("released", "lock_expired"):
                 self._shared[row.group, row.topic, row.partition, row.first].add(number, row)
         elif isinstance(row, FetchRow) and (row.bytes > 0 or row.error == "CORRUPT_MESSAGE") and self._is_member(row):
             self._fetched(number, row)
+
+    def _leaves(self, row: ReplyRow) -> None:
+        asked = row.time - row.latency
+        self._left[client_of(row)][:] = [asked]
+        for time, seen in (self._latest.pop(client_of(row)) or {}).values():
+            if len(seen.after) < NAMED:
+                seen.after.append(max(asked - time, 0))
+
+    def _commits(self, row: ReplyRow) -> None:
+        for group in groups_of(row):
+            for each in str(row.details.get("offsets", "")).split(", "):
+                place, _, offset = each.rpartition(":")
+                if offset.isdigit() and self._committed[group, place][0] != int(offset):
+                    self._committed.put((group, place), (int(offset), row.time))
 
     def _is_member(self, row: FetchRow) -> bool:
         return row.offset >= 0 and len(self._groups.get(client_of(row)) or ()) == 1
@@ -268,6 +348,12 @@ class PoisonRecords(Detector):
         seen = position.returns.get(row.offset)
         if seen is None or row.time - seen.evidence.last_time > WITHIN:
             seen = position.returns[row.offset] = _Return()
+            left = self._left.get(client_of(row)) or [0]
+            seen.left_before = left[0] if row.time - left[0] <= MINUTE else 0
+        seen.end = row.high_watermark
+        latest = self._latest[client_of(row)]
+        if len(latest) < NAMED:
+            latest[row.topic, row.partition, row.offset] = row.time, seen
         position.returns.move_to_end(row.offset)
         seen.evidence.add(number, row)
         if len(position.returns) > OFFSETS:
@@ -294,17 +380,34 @@ class PoisonRecords(Detector):
 
     def _finding(self, client: Client, topic: str, partition: int, offset: int, seen: _Return) -> Finding:
         (group,) = self._groups[client]
-        evidence = seen.evidence
+        evidence, name = seen.evidence, f"{topic}-{partition}"
         on = f", and reads on to {seen.farthest} in between" if seen.farthest > offset else ""
+        first = f" It left its group before that at {at(seen.left_before)}." if seen.left_before else ""
+        committed, since = self._committed.get((group, name)) or (-1, 0)
+        stays = f" The group's committed offset is {committed} since {at(since)}" if committed == offset else ""
+        begin = f"{stays}, and" if stays else ""
+        lag = f"{begin} {seen.end - offset:,} records wait up to the end of the log ({seen.end})."
         sentence = (
-            f"{capital(str(client))} of group {group} reads {topic}-{partition} from offset {offset} again and again, "
-            f"{times(evidence.count)} {between(evidence.first_time, evidence.last_time)}{on}: a record there stops it."
+            f"{capital(str(client))} of group {group} reads {name} from offset {offset} again and again, "
+            f"{times(evidence.count)} {between(evidence.first_time, evidence.last_time)}{on}: a record there stops it.{first}"
+            f"{lag if seen.end > offset else f'{stays}.' * bool(stays)}"
         )
         return Finding(
-            "poison_record", sentence,
-            f"the application fails on the record at {offset} or soon after it, and starts again from the committed offset",
+            "poison_record", sentence, _which(offset, seen),
             f"the application's log for {topic}-{partition}@{offset} (a deserializer, a constraint); skip it with "
-            f"kafka-consumer-groups.sh --reset-offsets --group {shell(group)} --topic {shell(topic)}:{partition} "
-            f"--to-offset {offset + 1}",
-            f"event=fetch {equal('topic', topic)} partition={partition} {client.chosen}", evidence, evidence.count,
+            + tool("kafka-consumer-groups", f"--reset-offsets --group {shell(group)} --topic {shell(topic)}:{partition} "
+                   f"--to-offset {offset + 1} --execute"),
+            f"{client.chosen} ((event=fetch {equal('topic', topic)} partition={partition}) or (api=LeaveGroup event=reply))",
+            evidence, evidence.count, Shot("log", name), seen.left_before,
         )  # fmt: skip
+
+
+def _which(offset: int, seen: _Return) -> str:
+    """Which record it is, as far as the trace can tell: nobody sees a consumer work on a record."""
+    quickly = max(seen.after, default=QUICKLY + 1)
+    if len(seen.after) >= RETURNS and quickly <= QUICKLY and seen.farthest <= offset:
+        return (
+            f"the application fails on the record at {offset}: each time it left its group {ms(quickly)} or less after the "
+            "fetch. A record soon after it cannot be ruled out"
+        )
+    return f"the application fails on the record at {offset} or on one that it fetched with it; the trace cannot tell which"

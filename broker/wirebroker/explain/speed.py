@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
-from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import MINUTE, SECOND, Client, at, between, capital, client_of, counted, equal, ms, times
-from wirebroker.trace.rows import ConnectionRow, LeaderRow, ReplyRow, RequestRow, Row
+from wirebroker.explain.findings import Evidence, Finding, Shot
+from wirebroker.explain.words import (
+    MINUTE,
+    SECOND,
+    Client,
+    at,
+    between,
+    capital,
+    client_of,
+    counted,
+    equal,
+    ms,
+    shell,
+    times,
+    tool,
+)  # fmt: skip
+from wirebroker.trace.rows import ConnectionRow, LeaderRow, ProduceRow, ReplyRow, RequestRow, Row
 
 SLOW = 2 * SECOND
 VERY_SLOW = 4 * SECOND
@@ -123,7 +137,14 @@ class SlowBrokers(Detector):
         )  # fmt: skip
         longest = slow.longest if slow is not None else 0
         return Finding(
-            "slow_broker", f"{named} {', and '.join(parts)}.", cause, look_at, f"node={node} latency>={SLOW}", evidence, longest
+            "slow_broker",
+            f"{named} {', and '.join(parts)}.",
+            cause,
+            look_at,
+            f"node={node} latency>={SLOW}",
+            evidence,
+            longest,
+            Shot("sequence", "", f"node={node}"),
         )
 
 
@@ -140,21 +161,26 @@ PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
 """Errors after which clients rightly retry often and quickly."""
 QUIET = frozenset(("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "UNSUPPORTED_VERSION", "NONE"))
 """Errors that are part of the protocol's normal course, or belong to other findings."""
+TOO_LARGE = "MESSAGE_TOO_LARGE"
+MOST_NAMES, SHOWN = 50, 3
+"""The names in requests that a storm counts, and those that its sentence tells."""
 REFRESHES = 60
 """This number of Metadata responses within the window is a finding."""
 ADVICE = {
     "NOT_ENOUGH_REPLICAS": ("fewer replicas are in sync than min.insync.replicas", "the other brokers; min.insync.replicas"),
     "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or not yet on this broker", "the topic's name; "
-     "auto.create.topics.enable; kafka-topics.sh --describe"),
+     f"auto.create.topics.enable; {tool('kafka-topics', '--describe')}"),
     "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that does not lead the partition any more, and gets no newer metadata",
      "Metadata of the client (--where api=Metadata); the leader of the partition"),
-    "LEADER_NOT_AVAILABLE": ("the partition has no leader", "kafka-topics.sh --describe --unavailable-partitions"),
+    "LEADER_NOT_AVAILABLE": ("the partition has no leader", tool("kafka-topics", "--describe --unavailable-partitions")),
     "OUT_OF_ORDER_SEQUENCE_NUMBER": ("an earlier batch never arrived or was lost; the client cannot recover",
      "the timeline of the producer: trace show --timeline"),
     "CONCURRENT_TRANSACTIONS": ("the earlier transaction of this id does not end", "its coordinator, and the brokers that lead "
      "its partitions: the markers do not get there"),
     "OFFSET_OUT_OF_RANGE": ("the offset was deleted by retention, or never existed", "auto.offset.reset; retention.ms"),
-    "MESSAGE_TOO_LARGE": ("the batch is larger than the topic takes", "max.message.bytes of the topic; max.request.size"),
+    "MESSAGE_TOO_LARGE": ("the broker refuses the batch because it is larger than the topic takes; another try does not help",
+     "{topics}: max.message.bytes (message.max.bytes of the broker if the topic sets none); the application's records and "
+     "batch.size"),
 }  # fmt: skip
 
 
@@ -165,7 +191,12 @@ class _Storm:
     evidence: Evidence = field(default_factory=Evidence)
     raged: bool = False
     messages: dict[str, None] = field(default_factory=dict)
-    about: tuple[str, ...] = ()
+    about: Counter[str] = field(default_factory=Counter)
+    """how often each name was in the requests"""
+    refused: int = 0
+    """bytes of the smallest batch that got the error, 0 if there was none"""
+    stored: int = 0
+    """bytes of the largest batch that the same topic took from the client"""
     connection: int = -1
     connections: int = 0
     """how often the error came on another connection than the previous error"""
@@ -175,9 +206,12 @@ class _Storm:
         if self.recent and row.time - self.recent[-1] > WINDOW and not self.raged:
             self.evidence = Evidence()
             self.connections = 0
+            self.about.clear()
         self.recent.append(row.time)
         self.evidence.add(number, row)
-        self.about = row.about or self.about
+        for name in row.about:
+            if name in self.about or len(self.about) < MOST_NAMES:
+                self.about[name] += 1
         self.connections += row.connection != self.connection
         self.connection = row.connection
         if len(self.messages) < 3:
@@ -189,13 +223,18 @@ class _Storm:
 class RetryStorms(Detector):
     """Finds `retry_storm`, by client, API and error."""
 
-    events = ("reply",)
+    events = ("reply", "produce", "shadow")
 
     def __init__(self) -> None:
         self._storms: Known[tuple[Client, str, str], _Storm] = Known(_Storm)
+        self._stored: Known[tuple[Client, str], list[int]] = Known(list)
+        """The bytes of the largest batch that a topic has taken from a client, in a list of one."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
+        if isinstance(row, ProduceRow):
+            self._judged(row)
+            return
         assert isinstance(row, ReplyRow)
         for error in row.errors:
             if error not in QUIET and not error.endswith("AUTHORIZATION_FAILED"):
@@ -203,22 +242,34 @@ class RetryStorms(Detector):
         if row.api == "Metadata" and not row.errors:
             self._storms[client_of(row), row.api, ""].add(number, row, REFRESHES)
 
+    def _judged(self, row: ProduceRow) -> None:
+        place = client_of(row), row.topic
+        if row.verdict == "accepted":
+            self._stored[place][:] = [max([row.bytes, *(self._stored.get(place) or ())])]
+        elif row.error == TOO_LARGE:
+            storm = self._storms[client_of(row), "Produce", row.error]
+            storm.refused = min(storm.refused or row.bytes, row.bytes)
+            storm.stored = max([storm.stored, *(self._stored.get(place) or ())])
+
     def findings(self, now: int) -> Iterator[Finding]:
         """Yields a finding for each retry storm."""
         for (client, api, error), storm in self._storms.items():
             if not storm.raged:
                 continue
             evidence = storm.evidence
-            rate = evidence.count * SECOND / max(evidence.span, SECOND)
-            subject = f" for {', '.join(storm.about[:3])}" if storm.about else ""
+            subject = f" for {_shares(storm)}" if storm.about else ""
             said = f" ({'; '.join(storm.messages)})" if storm.messages else ""
-            count = f"{times(evidence.count)} {_when(evidence)}, {rate:.0f} times a second"
-            sentence = f"{capital(str(client))} got {error}{said} from {api}{subject} {count}."
+            count = f"{times(evidence.count)} {_exactly(evidence)}"
+            sentence = f"{capital(str(client))} got {error}{said} from {api}{subject} {count}.{_sizes(storm)}"
             if not error:
                 sentence = f"{capital(str(client))} asked for {api} {count}, without an error."
             cause, look_at = ADVICE.get(
                 error, ("the client retries before the cause is gone", "the error; retry.backoff.ms of the client")
             )
+            topics = sorted({name.rpartition("-")[0] or name for name in storm.about if " " not in name})
+            entities = [f"--describe --entity-type topics --entity-name {shell(each)}" for each in topics[:SHOWN]]
+            described = "; ".join(tool("kafka-configs", each) for each in entities)
+            look_at = look_at.replace("{topics}", described or "the topic")
             if not error:
                 cause = "the client looks for a leader or a broker that it cannot reach, and asks for new metadata each time"
                 look_at = "the connections of this client that were closed; retry.backoff.ms, metadata.max.age.ms"
@@ -228,7 +279,33 @@ class RetryStorms(Detector):
             yield Finding(
                 "retry_storm", sentence, cause, look_at,
                 f"api={api} {client.chosen}" + (f" error={error}" if error else ""), evidence, evidence.count,
+                Shot("sequence", "", client.chosen),
             )  # fmt: skip
+
+
+def _exactly(evidence: Evidence) -> str:
+    """When a storm raged, and for how long."""
+    if not evidence.span:
+        return f"at {at(evidence.first_time)}"
+    return f"in {ms(evidence.span)}, from {at(evidence.first_time)} to {at(evidence.last_time)}"
+
+
+def _shares(storm: _Storm) -> str:
+    """The names in the requests; several with their numbers of requests."""
+    found = storm.about.most_common(SHOWN)
+    more = f" and {len(storm.about) - SHOWN} more" if len(storm.about) > SHOWN else ""
+    if len(found) == 1:
+        return found[0][0]
+    alike = all(count == storm.evidence.count for _, count in found)
+    return ", ".join(name if alike else f"{name} ({count:,})" for name, count in found) + more
+
+
+def _sizes(storm: _Storm) -> str:
+    """What the broker refused for its size, and what it took."""
+    if not storm.refused:
+        return ""
+    stored = f"; the largest that it took from this client on the same topic has {storm.stored:,} B" if storm.stored else ""
+    return f" The smallest batch that the broker refused has {storm.refused:,} B{stored}."
 
 
 # Leaders

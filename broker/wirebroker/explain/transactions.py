@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
-from wirebroker.explain.findings import Evidence, Finding
-from wirebroker.explain.words import SECOND, Client, at, client_of, equal, ms, number_in, shell
+from wirebroker.explain.findings import Evidence, Finding, Shot
+from wirebroker.explain.words import SECOND, Client, at, client_of, equal, ms, number_in, shell, tool
 from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow, Row, TransactionRow
 from wirebroker.trace.selection import transactions_of
 
@@ -242,8 +242,12 @@ def _timed_out(ended: _Ended, now: int) -> Finding:
         "transaction_timed_out", sentence,
         "the application takes longer between the first record and the commit than it may: a pause, a slow sink, a large batch",
         "transaction.timeout.ms of the producer (the broker's transaction.max.timeout.ms limits it), and what the application "
-        "does before it commits", equal("transaction", ended.name), ended.evidence, ended.began,
+        "does before it commits", equal("transaction", ended.name), ended.evidence, ended.began, _shot(ended.name), ended.began,
     )  # fmt: skip
+
+
+def _shot(name: str) -> Shot:
+    return Shot("sequence", "", equal("transaction", name), whole=True)
 
 
 def _open(name: str, known: _Transaction, now: int) -> Finding:
@@ -260,8 +264,8 @@ def _open(name: str, known: _Transaction, now: int) -> Finding:
     return Finding(
         "open_transaction", sentence,
         "the application died, or got an exception and went on without abortTransaction()",
-        f"the application's handling of exceptions; kafka-transactions.sh describe --transactional-id {shell(name)}",
-        equal("transaction", name), known.evidence, now - known.began,
+        f"the application's handling of exceptions; {tool('kafka-transactions', f'describe --transactional-id {shell(name)}')}",
+        equal("transaction", name), known.evidence, now - known.began, _shot(name), known.began,
     )  # fmt: skip
 
 
@@ -273,6 +277,7 @@ def _unknown(place: Partition, stable: _Stable) -> Finding:
     )
     return Finding(
         "open_transaction", sentence, "its producer died or hangs; if no timeout ends it, its coordinator has forgotten it",
-        f"kafka-transactions.sh find-hanging --topic {shell(place[0])} --partition {place[1]}, and then abort",
+        f"{tool('kafka-transactions', f'find-hanging --topic {shell(place[0])} --partition {place[1]}')}, and then abort",
         f"event=fetch {equal('topic', place[0])} partition={place[1]}", stable.evidence, stable.evidence.span,
+        Shot("log", name),
     )  # fmt: skip

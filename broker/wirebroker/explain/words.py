@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from wirebroker.explain.findings import Evidence
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import Row
 
@@ -24,6 +25,11 @@ class Client(NamedTuple):
         named = f"client {self.client_id!r}" if self.client_id else "a client"
         where = f" at {self.host}" if self.host else ""
         return f"{named}{where}" if self.principal in ANONYMOUS else f"{self.principal} ({named}{where})"
+
+    @property
+    def unnamed(self) -> str:
+        """The client without its principal."""
+        return str(self._replace(principal=""))
 
     @property
     def chosen(self) -> str:
@@ -66,6 +72,16 @@ def at(time: int) -> str:
 def between(first: int, last: int) -> str:
     """Returns "at TIME" or "between TIME and TIME"."""
     return f"at {at(first)}" if last - first < SECOND else f"between {at(first)} and {at(last)}"
+
+
+def rhythm(evidence: Evidence) -> str:
+    """How often it was, if that was often enough to have a rhythm: ", on average every 104 ms"."""
+    return f", on average every {ms(evidence.span // (evidence.count - 1))}" if evidence.count >= 5 and evidence.span else ""
+
+
+def tool(name: str, options: str) -> str:
+    """A command of Kafka's own scripts, with the address that all of them need."""
+    return f"{name}.sh --bootstrap-server BROKER:9092 {options}"
 
 
 def number_in(details: Mapping[str, str | int], name: str, default: int = 0) -> int:

@@ -170,6 +170,24 @@ def needles(wanted: Filter) -> tuple[bytes, ...] | None:
     return (text.encode(),) if safe else None
 
 
+ALIASES = {"client": "client_id", "host": "client_host"}
+"""Names of filters for fields of rows."""
+
+
+def contradiction(wanted: Filter) -> str:
+    """A sentence if no row can meet a filter, because it asks for an event and for a field that rows of this event do not have;
+    else ""."""
+    parts = wanted.parts if isinstance(wanted, Combined) and wanted.how == "all" else (wanted,)
+    compared = [each for each in parts if isinstance(each, Comparison) and not each.operator.startswith("!")]
+    for event in (each.value for each in compared if each.field == "event" and each.operator == "=" and each.value in EVENTS):
+        own = {field.name for field in fields(EVENTS[event])}
+        for each in compared:
+            name = ALIASES.get(each.field, each.field)
+            if name not in own and (name in OWN - details.NAMES or (name in details.NAMES and "details" not in own)):
+                return f"rows of the event {event} have no {each.field}"
+    return ""
+
+
 def _values(row: Row, name: str) -> Iterable[Any]:
     return (NAMES.get(name) or values_of(name))(row)
 

@@ -439,12 +439,15 @@ def _least(names: Collection[Any]) -> list[Any]:
 
 
 def names_of(facts: Facts) -> tuple[str, ...]:
-    """Returns the first names in a request, as text, and the number of further names."""
+    """Returns the first names in a request, as text, and the number of further names. Groups and transactional ids come after
+    the topics, and many topics do not displace them."""
     alone = facts.topics - {topic for topic, _ in facts.partitions}
-    names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)]
-    names += _least(alone)
-    names += [f"group {group}" for group in _least(facts.groups)]
-    names += [f"transaction {each}" for each in _least(facts.transactional_ids)]
+    others = [f"group {group}" for group in _least(facts.groups)]
+    others += [f"transaction {each}" for each in _least(facts.transactional_ids)]
+    names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)] + _least(alone)
     count = len(facts.partitions) + len(alone) + len(facts.groups) + len(facts.transactional_ids)
-    shown = tuple(map(cut, names[:NAMED]))
-    return (*shown, f"{count - NAMED} more") if count > NAMED else shown
+    if count > NAMED:  # there are rarely more than one or two groups, and filters need them
+        others = others[: NAMED - bool(names)]
+        names = names[: NAMED - len(others)]
+    shown = tuple(map(cut, (*names, *others)))
+    return (*shown, f"{count - len(shown)} more") if count > len(shown) else shown

@@ -19,6 +19,8 @@ Parts = tuple[str, str, str, str]
 """The topic or group, the request, the outcome in a word, and the rest."""
 MIDDLE = 37
 """Columns of the request."""
+MOST_OFFSETS = 8
+"""Offsets of a commit that a row shows to people."""
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """Python cannot show later times as dates in every time zone."""
@@ -382,10 +384,14 @@ class ReplyRow(ClientRow):
         return _first(self.about), middle, "error" if self.errors else "answered", rest
 
     def _remarks(self) -> str:
-        """Returns what the response names: a coordinator, and how long a quota holds the client."""
+        """Returns what request and response name: a coordinator, offsets, and how long a quota holds the client."""
         throttled = f"throttled for {self.throttle_time_ms} ms" if self.throttle_time_ms > 0 else ""
         waited = f"{self.waited} ms of it waited" if self.waited > 0 and self.latency > self.waited else ""
-        return ", ".join(filter(None, (str(self.details.get("coordinator", "")), throttled, waited)))
+        offsets = str(self.details.get("offsets", ""))
+        if offsets.count(", ") >= MOST_OFFSETS:
+            offsets = ", ".join(offsets.split(", ")[:MOST_OFFSETS]) + f", {offsets.count(', ') + 1 - MOST_OFFSETS} more"
+        committed = f"offsets {offsets}" if offsets else ""
+        return ", ".join(filter(None, (str(self.details.get("coordinator", "")), committed, throttled, waited)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ export function open({ ask }) {
       h("dl", {}, h("dt", {}, "usual cause"), h("dd", {}, each.cause), h("dt", {}, "look at"), h("dd", {}, h("code", {}, each.look_at))),
       h("p", {}, h("a", { href: `#/exchanges?where=${encodeURIComponent(each.where)}` }, `show the rows: ${each.where}`)),
       h("ul", {}, each.rows.map((row, at) => h("li", {}, h("a", { href: `#/exchanges?row=${each.numbers[at]}` }, time(row.time)), " ", summary(row)))),
-      each.count > each.rows.length ? h("p", { class: "note" }, `and ${(each.count - each.rows.length).toLocaleString("en")} more rows`) : null));
+      each.count > each.rows.length ? h("p", { class: "note" }, `and ${(each.count - each.rows.length).toLocaleString("en")} more row${each.count - each.rows.length === 1 ? "" : "s"}`) : null));
     const blind = told.blind ? [h("p", { class: "warn" }, told.blind)] : [];
     element.replaceChildren(...blind, ...(parts.length ? parts : [empty(`Nothing is wrong in the latest ${told.rows.toLocaleString("en")} rows.`)]));
   }
