@@ -103,6 +103,7 @@ def test_a_transaction_that_was_fenced_or_lived_too_long_is_over(kafka: MockKafk
     successor = TransactionalProducer(proxy, "till")
     while successor.init():
         pass  # CONCURRENT_TRANSACTIONS until the first transaction is aborted
+    assert [row.state for row in proxy.trace.events("transaction")] == ["Empty", "Ongoing", "CompleteAbort", "Empty"]  # type: ignore[attr-defined]
     assert actor.end() in (47, 90)
     assert seen(proxy.transactions()) == seen(kafka.transactions())
     fold = PassingTransactions()

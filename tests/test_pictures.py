@@ -171,6 +171,35 @@ def test_the_log_shows_batches_transactions_and_positions() -> None:
     assert picture.choices == ["orders-0"]
 
 
+def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() -> None:
+    """A proxy sees no marker. The refused batch and the next InitProducerId show the abort, and the gap shows the marker."""
+    first = replace(judged(0, 1, 0, offset=0), transactional=True)  # type: ignore[type-var]
+    late = replace(judged(900, 2, 5, "rejected", -1, "INVALID_PRODUCER_EPOCH"), transactional=True)  # type: ignore[type-var]
+    after = replace(first, time=START + 1000, producer_epoch=2, base_offset=6)  # type: ignore[type-var]
+    last = replace(after, time=START + 1300, base_offset=13)  # type: ignore[type-var]
+    begun, committed = transaction(0, "Ongoing"), [transaction(time, "CompleteCommit") for time in (1100, 1400)]
+    for ends in ([late], [transaction(950, "Empty")], [late, transaction(950, "Empty")], []):
+        picture = drawn([begun, first, *ends, after, committed[0], last, committed[1]], "log")
+        said = [text for text in words_in(picture) if text.startswith("pay: ")]
+        assert said == ["pay: aborted", "pay: committed", "pay: committed"], ends
+        titles = [mark.text for mark in marks_in(picture.marks) if mark.tag == "title"]
+        assert "offset 5: aborted" in titles
+        assert "offset 11: committed" in titles
+        assert "offset 12: aborted" not in titles, "nobody knows what is there"
+
+
+def test_a_reader_that_comes_back_to_the_same_records() -> None:
+    fetched = FetchRow(START, 1, 2, "reader", "", 12, 1, "orders", 0, 3, 500, 12, 12, 0, False, 0, "NONE")
+    rows: list[Row] = [judged(0, 1, 0, offset=0)]
+    rows += [replace(fetched, time=START + at * 100) for at in range(3)]
+    rows += [replace(fetched, time=START + 400 + at * 100, offset=12, bytes=0) for at in range(3)]
+    words = words_in(drawn(rows, "log"))
+    assert "reader reads → 12, back 2 times (red dots)" in words
+    assert "The log of orders-0" in words
+    left = member(900, "reader", "SyncGroup", "orders-1")
+    assert "reader reads → 12, back 2 times (red dots), then gave it up" in words_in(drawn([*rows, left], "log", width=1400))
+
+
 def test_a_later_window_of_the_log_has_the_state_before_it() -> None:
     rows = [replace(judged(0, 1, 0, offset=0), transactional=True), judged(100, 2, 0, "duplicate", 0)]  # type: ignore[type-var]
     picture = drawn(rows, "log", first=2)

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 
 from wirebroker.pictures.marks import (
@@ -32,14 +33,21 @@ from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, Rep
 
 Numbered = tuple[int, Row]
 LEFT = 92
+HEADING = 36.0
+"""The base line of the line after the heading."""
 MOST_LINES = 12
 """The largest number of readers and groups that are drawn; the latest to move are chosen."""
 TALLEST = 620
+NAMELESS = "(no client id)"
+MOST_DOTS = 200
+"""The largest number of fetches of a reader that have a dot each."""
 MOST_BATCHES = 1000
 """With this many batches or more, neighbours share a mark."""
 MEANINGS = {
     "accepted": "filled: stored", "duplicate": "empty: a retry, at its first copy", "rejected": "cross: refused",
 }  # fmt: skip
+FENCED = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE")
+"""What the batches of a transaction get after its coordinator has aborted it."""
 ENDS = {"CompleteCommit": ("committed", "good"), "CompleteAbort": ("aborted", "bad")}
 
 
@@ -71,7 +79,7 @@ class Batch:
     @property
     def producer(self) -> str:
         """Returns the writer's name in words."""
-        name = self.row.client_id or "(no client id)"
+        name = self.row.client_id or NAMELESS
         return f"{name}, producer {self.row.producer_id}" if self.row.producer_id >= 0 else f"{name}, no producer id"
 
 
@@ -83,9 +91,14 @@ class Transaction:
     first: int
     began: int
     last: int
+    epoch: int = -1
     ended: int = -1
     state: str = "open"
     kind: str = "note"
+
+    def abort(self, time: int) -> None:
+        """Note that its coordinator has aborted it, which shows at this time."""
+        self.ended, self.state, self.kind = time, "aborted", "bad"
 
 
 @dataclass(slots=True)
@@ -101,12 +114,31 @@ class Story:
     notes: list[tuple[int, str, str, int]] = field(default_factory=list)
     """time, words, class, and the log's end offset at that time"""
     end: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    """when a reader gave up the partition, and has not read it again"""
+    got: dict[str, int] = field(default_factory=dict)
+    """the latest offset from which a reader got records"""
+    returns: set[tuple[str, int]] = field(default_factory=set)
+    """the readers that came back to where they had read before, and when"""
+    unmarked: list[Transaction] = field(default_factory=list)
+    """transactions that a coordinator has aborted, and whose markers lie at an offset that is not known yet"""
 
-    def moved(self, kind: str, name: str, time: int, offset: int) -> None:
-        """Note a position unless it equals the latest one."""
+    def moved(self, kind: str, name: str, time: int, offset: int, again: bool = False) -> None:
+        """Note a position unless it equals the latest one. With `again` an equal position counts, too."""
         moves = self.moves.setdefault((kind, name), [])
-        if offset >= 0 and (not moves or moves[-1][1] != offset):
+        if offset >= 0 and (not moves or moves[-1][1] != offset or again):
             moves.append((time, offset))
+
+    def read(self, name: str, time: int, offset: int, has_records: bool) -> None:
+        """Note that a reader has read from an offset. To get the records of an offset again is to come back."""
+        moves = self.moves.get(("reader", name))
+        again = bool(moves) and (offset < moves[-1][1] or (has_records and self.got.get(name) == offset))  # type: ignore[index]
+        if has_records:
+            self.got[name] = offset
+        if again:
+            self.returns.add((name, time))
+        self.left.pop(name, None)
+        self.moved("reader", name, time, offset, again)
 
 
 def partitions_in(rows: Sequence[Numbered]) -> dict[str, int]:
@@ -126,7 +158,8 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
     if not story.batches and not any(story.moves.values()):
         marks: Sequence[Mark] = [text(8, 24, "no batch and no Fetch was traced here", "say dim")]
         return Picture("log", "a partition's log", width, 40, marks, *numbers, choices[:200], chosen)
-    drawn, height = _Drawing(story, width).picture()
+    others = f"; of {len(choices):,} partitions it has the most rows" if not of and len(choices) > 1 else ""
+    drawn, height = _Drawing(story, width).picture(f"The log of {chosen}{others}")
     return Picture("log", f"the log of {chosen}", width, height, drawn, *numbers, choices[:200], chosen)
 
 
@@ -153,8 +186,8 @@ def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
         elif isinstance(row, RetentionRow | LeaderRow):
             if row.partition == partition and row.topic == topic:
                 _changed(story, row)
-        elif isinstance(row, ReplyRow) and row.api == "OffsetCommit":
-            _committed(story, row, name)
+        elif isinstance(row, ReplyRow):
+            _replied(story, row, name)
     began = next((row.time for number, row in rows if number >= first), 0)
     return _since(story, first, began)
 
@@ -186,20 +219,45 @@ def _exchange(row: ProduceRow | FaultRow) -> tuple[int, int, int]:
 def _batch(story: Story, open_: dict[int, Transaction], names: dict[int, str], batch: Batch) -> None:
     story.batches.append(batch)
     row = batch.row
+    before = open_.get(row.producer_id)
+    if before is not None and row.producer_epoch >= before.epoch:
+        fenced = row.transactional and row.verdict == "rejected" and row.error in FENCED
+        if fenced or row.producer_epoch > before.epoch:
+            _aborted(story, open_, row.producer_id, batch.time)
     if row.verdict != "accepted":
         return
+    _place_markers(story, batch.first)
     story.end = max(story.end, batch.last + 1)
     story.moved("log end", "", batch.time, story.end)
     if row.transactional:
         if (found := open_.get(row.producer_id)) is None:
             name = names.get(row.producer_id, f"producer {row.producer_id}")
-            found = open_[row.producer_id] = Transaction(name, batch.first, batch.time, batch.last)
+            found = open_[row.producer_id] = Transaction(name, batch.first, batch.time, batch.last, row.producer_epoch)
             story.transactions.append(found)
         found.last = max(found.last, batch.last)
 
 
+def _aborted(story: Story, open_: dict[int, Transaction], producer_id: int, time: int) -> None:
+    """A producer's open transaction is over, and nobody has committed it: its coordinator has aborted it."""
+    found = open_.pop(producer_id)
+    found.abort(time)
+    story.unmarked.append(found)
+
+
+def _place_markers(story: Story, offset: int) -> None:
+    """Put the markers of aborted transactions into the gap before the next batch, if they fill it."""
+    if story.unmarked and offset - story.end == len(story.unmarked):
+        for each in story.unmarked:
+            each.last = max(each.last, story.end)
+            story.markers.append((story.end, "aborted"))
+            story.end += 1
+    story.unmarked.clear()
+
+
 def _transaction(story: Story, open_: dict[int, Transaction], row: TransactionRow) -> None:
-    if row.state in ENDS and (found := open_.pop(row.producer_id, None)) is not None:
+    if row.state == "Empty" and row.producer_id in open_:
+        _aborted(story, open_, row.producer_id, row.time)
+    elif row.state in ENDS and (found := open_.pop(row.producer_id, None)) is not None:
         found.state, found.kind = ENDS[row.state]
         found.ended, found.last = row.time, story.end
         story.markers.append((story.end, found.state))
@@ -208,7 +266,7 @@ def _transaction(story: Story, open_: dict[int, Transaction], row: TransactionRo
 
 
 def _fetch(story: Story, row: FetchRow) -> None:
-    story.moved("reader", row.client_id or "(no client id)", row.time, row.offset)
+    story.read(row.client_id or NAMELESS, row.time, row.offset, row.bytes > 0)
     story.moved("high watermark", "", row.time, row.high_watermark)
     story.moved("last stable offset", "", row.time, row.last_stable_offset)
     story.moved("log start", "", row.time, row.log_start_offset)
@@ -222,6 +280,15 @@ def _changed(story: Story, row: RetentionRow | LeaderRow) -> None:
         story.notes.append((row.time, row.parts()[3], "note", story.end))
 
 
+def _replied(story: Story, row: ReplyRow, name: str) -> None:
+    if row.api == "OffsetCommit":
+        _committed(story, row, name)
+    elif row.api == "LeaveGroup" or (
+        "assigned" in row.details and name not in str(row.details["assigned"]).split(", ")
+    ):  # fmt: skip
+        story.left[row.client_id or NAMELESS] = row.time
+
+
 def _committed(story: Story, row: ReplyRow, name: str) -> None:
     if row.errors:
         return
@@ -229,7 +296,7 @@ def _committed(story: Story, row: ReplyRow, name: str) -> None:
     for each in str(row.details.get("offsets", "")).split(", "):
         place, _, offset = each.rpartition(":")
         if place == name and offset.isdigit():
-            story.moved("group", group_id, row.time, int(offset))
+            story.moved("group", group_id or "(not in the row)", row.time, int(offset))
 
 
 def _since(story: Story, first: int, began: int) -> Story:
@@ -254,16 +321,22 @@ class _Drawing(Ribbon):
         times = {batch.time for batch in story.batches} | {each[0] for each in story.notes}
         times |= {each[0] for moves in story.moves.values() for each in moves}
         times |= {each.ended for each in story.transactions if each.ended >= 0}
+        times |= {time for name, time in story.left.items() if story.moves.get(("reader", name))}
         self.times = sorted(times) or [0]
         self.names = coloured(sorted({batch.producer for batch in story.batches}))
 
-    def picture(self) -> tuple[list[Mark], int]:
+    def picture(self, heading: str) -> tuple[list[Mark], int]:
         """Returns the marks and the height."""
-        producers, top = self.producers(self.names)
+        producers, top = self.producers(self.names, HEADING)
+        began, ended = (datetime.fromtimestamp(time // 1000).isoformat(" ") for time in (self.times[0], self.times[-1]))
+        dim = f"{began} to {ended[11:]}, times not to scale"
+        wide = len(heading) * (LETTER + 0.6) + 14
+        fits = wide + len(dim) * LETTER < self.width - 14
+        title = [text(8, 16, fitted(heading, self.width - 14), "head"), text(wide, 16, dim * fits, "say dim")]
         ribbon = top + 16
         self.top = ribbon + THICK + 12 + self._brackets_height()
         self._set_places()
-        marks = [*producers, *self.scale(ribbon), *self._ribbon(ribbon), *self._brackets(ribbon + THICK + 4)]
+        marks = [*title, *producers, *self.scale(ribbon), *self._ribbon(ribbon), *self._brackets(ribbon + THICK + 4)]
         marks += [*self._spans(), *self._clock(), *self._lines(), *self._arrivals(), *self._notes()]
         keys, height = self._keys(self.bottom + 22)
         verdicts = {batch.row.verdict for batch in self.story.batches}
@@ -361,17 +434,21 @@ class _Drawing(Ribbon):
                 if points:
                     points.append((points[-1][0], y))
                 points.append((self.x(offset), y))
-            points.append((points[-1][0], self.bottom))
+            ends = self.story.left.get(name) if kind == "reader" else None
+            points.append((points[-1][0], self.bottom if ends is None else self._y(ends)))
+            if ends is not None:
+                yield from cross(*points[-1], 4, f"stroke thick {colour}")
             dashed = " dashed" if kind in ("group", "last stable offset") else ""
             yield path(
                 _thinned(points),
                 f"stroke{dashed} {'thick ' if kind in ('reader', 'high watermark') else ''}{colour}",
                 title=words,
             )
-            if kind == "reader" and len(moves) <= 200:
-                yield from (
-                    dot(self.x(offset), self._y(time), 3, f"fill {colour}", f"{words} from {offset}") for time, offset in moves
-                )
+            if kind == "reader" and len(moves) <= MOST_DOTS:
+                for time, offset in moves:
+                    again = (name, time) in self.story.returns
+                    title = f"{time_of_day(time)}  {words} from {offset}{' again' * again}"
+                    yield dot(self.x(offset), self._y(time), 4 if again else 3, f"fill {'bad' if again else colour}", title)
 
     def _arrivals(self) -> Iterator[Mark]:
         """Each batch at its time: where it was stored, or how it was refused."""
@@ -433,7 +510,11 @@ class _Drawing(Ribbon):
         for kind, name, colour, words in self._paths():
             dashed = "dashed " if kind in ("group", "last stable offset") else ""
             thick = "thick " if kind in ("reader", "high watermark") else ""
-            at = f"{words} → {self.story.moves[kind, name][-1][1]:,}"
+            moves = self.story.moves[kind, name]
+            at = f"{words} → {moves[-1][1]:,}"
+            again = sum((name, time) in self.story.returns for time, _ in moves) if kind == "reader" else 0
+            at += f", back {again:,} times (red dots)" * bool(again)
+            at += ", then gave it up" * (kind == "reader" and name in self.story.left)
             marks += [
                 line(x, y - 4, x + 22, y - 4, f"stroke {dashed}{thick}{colour}"),
                 text(x + 28, y, fitted(at, room - 36), "say plain"),

@@ -42,10 +42,10 @@ class Ribbon:
         offset = min(max(offset, self.low), self.high)
         return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
 
-    def producers(self, names: Mapping[str, str]) -> tuple[list[Mark], float]:
-        """Returns the producers in their colours, and where the ribbon may begin."""
+    def producers(self, names: Mapping[str, str], y: float = 16.0) -> tuple[list[Mark], float]:
+        """Returns the producers in their colours from the base line `y` on, and where the ribbon may begin."""
         marks: list[Mark] = []
-        x, y = self.left, 16.0
+        x = self.left
         for name, colour in names.items():
             words = fitted(name, self.right - self.left - 20)
             wide = len(words) * LETTER + 28

@@ -8,6 +8,7 @@ from typing import Any
 from kafkawire.batches import BatchHeader
 from kafkawire.declare import Message
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.registry import FETCH, KEYS
 from wirebroker.proxy.directory import LearnedDirectory
 from wirebroker.proxy.groups import PassingGroup, PassingGroups
@@ -36,7 +37,7 @@ class Passing:
         self._changed = changed
         transactions, groups = self.transactions, self.groups
         self._folds: dict[int, Fold] = {
-            KEYS["InitProducerId"]: transactions.initialised, KEYS["AddPartitionsToTxn"]: transactions.added,
+            KEYS["InitProducerId"]: self._initialised, KEYS["AddPartitionsToTxn"]: transactions.added,
             KEYS["AddOffsetsToTxn"]: transactions.offsets_added, KEYS["EndTxn"]: self._ended,
             KEYS["TxnOffsetCommit"]: groups.committed_in_transaction, KEYS["OffsetCommit"]: groups.committed,
             KEYS["OffsetFetch"]: groups.fetched, KEYS["OffsetDelete"]: groups.offsets_deleted,
@@ -58,6 +59,13 @@ class Passing:
         of = batch.producer_id, batch.producer_epoch
         if (changed := self.transactions.written(now, sender, transactional_id, of, [(topic, partition)])) is not None:
             self._changed(changed)
+
+    def _initialised(
+        self, now: int, sender: Sender, request: InitProducerIdRequest, response: InitProducerIdResponse
+    ) -> PassingTransaction | None:  # fmt: skip
+        if (aborted := self.transactions.superseded(now, request, response)) is not None:
+            self._changed(aborted)
+        return self.transactions.initialised(now, sender, request, response)
 
     def _ended(self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse) -> PassingTransaction | None:
         self.groups.transaction_ended(request, response)

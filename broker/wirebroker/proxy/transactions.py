@@ -78,6 +78,19 @@ class PassingTransactions:
             self._end(each, EMPTY, now)
         return each
 
+    def superseded(
+        self, now: int, request: InitProducerIdRequest, response: InitProducerIdResponse
+    ) -> PassingTransaction | None:  # fmt: skip
+        """The open transaction that is aborted now, because its transactional id has a new producer. Either this InitProducerId
+        has aborted it, or its coordinator did so before, for its timeout."""
+        if request.transactional_id is None or response.error_code or response.ongoing_txn_producer_id >= 0:
+            return None
+        each = self._held.get(cut(request.transactional_id))
+        if each is None or each.state != ONGOING:
+            return None
+        self._end(each, ABORTED, now)
+        return each
+
     def added(
         self, now: int, sender: Sender, request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
