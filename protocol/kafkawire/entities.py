@@ -59,7 +59,10 @@ def parts(struct: Any) -> Iterator[Any]:
 
 def first(struct: Any, entity: Entity) -> Any:
     """Returns the first non-empty value of this entity in the struct itself, or None."""
-    return next((value for name in holders(type(struct), entity) if (value := getattr(struct, name))), None)
+    for name in holders(type(struct), entity):
+        if value := getattr(struct, name):
+            return value
+    return None
 
 
 def values(struct: Any, entity: Entity) -> Iterator[Any]:

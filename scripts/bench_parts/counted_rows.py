@@ -32,7 +32,10 @@ WITHIN = 120.0
 """Seconds that a response may take. Valgrind is some fifty times slower."""
 MEMBER = str(uuid.UUID(int=7))
 ACCEPT = 1
-PROXIED = ("Produce through a proxy, 160 equal records", "Produce through a proxy, 70 mixed records, zstd")
+PROXIED = (
+    "Produce through a proxy, 160 equal records", "Produce through a proxy, 70 mixed records, zstd",
+    "Fetch through a proxy of 160 equal records", "Fetch through a proxy of 70 mixed records, zstd",
+)  # fmt: skip
 
 
 def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
@@ -57,7 +60,7 @@ def proxy_rows(address: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
     """The rows of a proxy."""
     for name in filter(wanted, PROXIED):
         records, codec = (_mixed(70), ZSTD) if "mixed" in name else (_equal(160, 92), NONE)
-        yield name, producing(address, records, codec, None)
+        yield name, (producing(address, records, codec, None) if "Produce" in name else fetching(address, records, codec))
 
 
 def _batches() -> dict[str, tuple[list[Record], int]]:

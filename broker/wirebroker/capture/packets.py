@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ LONGEST_PAYLOAD = 60_000
 _EXTENSIONS = frozenset((0, 43, 60))
 """IPv6 headers that may precede the TCP header. Each contains its length."""
 _FRAGMENT = 44
+HOSTS = 4096
+"""The number of addresses whose text is kept."""
 _RAW, _IPV4_ONLY, _IPV6_ONLY = (12, 14, 101), 228, 229
 _ETHERNET, _NULL, _LOOP, _SLL, _SLL2 = 1, 0, 108, 113, 276
 
@@ -79,7 +82,7 @@ def _segment(packet: Packet, at: int) -> Segment | None:
             return None
         end = at + size if size else len(data)  # 0 where the network card cuts large packets
         begin = at + (data[at] & 15) * 4
-        hosts = str(IPv4Address(data[at + 12 : at + 16])), str(IPv4Address(data[at + 16 : at + 20]))
+        hosts = _shown4(data[at + 12 : at + 16]), _shown4(data[at + 16 : at + 20])
     elif data[at] >> 4 == 6:
         size = _number(data, at + 4)
         end = at + 40 + size if size else len(data)
@@ -104,6 +107,12 @@ def _after_extensions(data: bytes, at: int, kind: int) -> int | None:
     return at if kind == TCP else None
 
 
+@lru_cache(HOSTS)
+def _shown4(raw: bytes) -> str:
+    return str(IPv4Address(raw))
+
+
+@lru_cache(HOSTS)
 def _shown6(raw: bytes) -> str:
     address = IPv6Address(raw)
     return str(address.ipv4_mapped or address)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafkawire.declare import Message
-from kafkawire.entities import first, holders, mentions, parts
+from kafkawire.entities import first, holders, mentions, parts, values
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import api_name
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
@@ -55,9 +55,9 @@ class Denied(NamedTuple):
 
 def denials(request: Message, response: Message, received: Received) -> Iterator[Denied]:
     """Yields each operation that this response denies, once."""
-    found = dict.fromkeys(_denied(response, received.directory, ""))
-    if not found:
+    if KINDS.keys().isdisjoint(values(response, "errorCode")):
         return
+    found = dict.fromkeys(_denied(response, received.directory, ""))
     facts, api = facts_of(request, received), api_name(received.api_key)
     for code, name in found:
         kind = KINDS[code]
