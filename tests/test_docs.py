@@ -74,6 +74,7 @@ OF_OTHERS = {
     "--format",
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
+    "--bootstrap-server",
 }
 """Flags of other programs in the texts, flags of the pytest plugin, and a mistyped flag."""
 
