@@ -70,6 +70,8 @@ OF_OTHERS = {
     "--build",
     "--py-files",
     "--archives",
+    "--cores",
+    "--deploy-mode",
     "--prot",
     "--format",
     "--mock-kafka-explore",
@@ -191,6 +193,7 @@ OURS = re.compile(r"(?:wirebroker|scripts/run) (\w+) ?(.*)")
 ELSEWHERE = {
     "curl": "test_the_control_responds_to_curl_as_shown", "docker": "test_docker.py", "until docker": "test_docker.py",
     "go test": "test_go_runs", "venv-pack": "audit_spark/test_submit.py", "spark-submit": "audit_spark/test_submit.py",
+    "spark-class": "audit_spark/test_submit.py",
     "tshark": "test_a_capture_is_shown_as_shown",
     "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
 }  # fmt: skip

@@ -20,6 +20,7 @@ class Share:
         self._name = ""
         self._begun_at = -1.0
         self._part = 0.0
+        self._shown = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -42,7 +43,7 @@ class Share:
 
     def look(self, part: float, now: float) -> tuple[float, float | None]:
         """The share that is done if this part of the stage's known tasks is, and the seconds that are left if they can be
-        estimated."""
+        estimated. The share never shrinks, even if there turns out to be more work; the seconds then grow."""
         self._part = max(self._part, min(part, ALMOST))
         if not self.is_known:
             return 0.0, None
@@ -50,10 +51,11 @@ class Share:
         passed = sum(self._passed.values())
         ahead = sum(each for name, each in self._expected.items() if name not in self._passed and name != self._name)
         done = (passed + here * self._part) / (passed + here + ahead)
+        self._shown = max(self._shown, done)
         spent = now - self._begun_at
         if self._begun_at < 0 or spent < UNSURE or done <= 0:
-            return done, None
-        return done, spent * (1 - done) / done
+            return self._shown, None
+        return self._shown, spent * (1 - done) / done
 
 
 def duration(seconds: float) -> str:

@@ -6,9 +6,12 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
+import sys
 import sysconfig
 import venv
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -42,29 +45,64 @@ def foreign_python(folder: Path) -> Path:
     return python
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.xdist_group("spark")
-def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path) -> None:
-    make_directory(tmp_path / "logs", seed=4, partitions=3, faults=(duplicate,))
+def submitted(folder: Path, master: str, *options: str) -> None:
+    """Audits more than the driver reads itself, with executors that get our packages only from `--py-files`."""
+    make_directory(folder / "logs", seed=4, partitions=3, faults=(duplicate,))
     large = Writer("large", 0, random.Random(4))
-    large.data(1, values=[random.Random(each).randbytes(SMALL_BYTES // 4) for each in range(5)])  # more than the driver reads
-    large.save(tmp_path / "logs")
-    provide_java()
-    python = str(foreign_python(tmp_path / "env"))
-    shutil.copy(ROOT / "pipeline/wirebroker_audit/__main__.py", tmp_path / "run_audit.py")
-    zipped = packages(tmp_path / "wirebroker")
+    large.data(1, values=[random.Random(each).randbytes(SMALL_BYTES // 4) for each in range(5)])
+    large.save(folder / "logs")
+    python = str(foreign_python(folder / "env"))
+    shutil.copy(ROOT / "pipeline/wirebroker_audit/__main__.py", folder / "run_audit.py")
+    zipped = packages(folder / "wirebroker")
     command = [
-        str(SPARK / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]", "--conf", "spark.driver.host=127.0.0.1",
-        "--conf", "spark.ui.enabled=false", "--py-files", str(zipped), "run_audit.py",
-        "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out"),
+        str(SPARK / "bin" / "spark-submit"), "--master", master, "--conf", "spark.driver.host=127.0.0.1",
+        "--conf", "spark.ui.enabled=false", *options, "--py-files", str(zipped), "run_audit.py",
+        "--path", str(folder / "logs"), "--out", str(folder / "out"),
     ]  # fmt: skip
-    environment = {
+    run = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment(python))
+    assert run.returncode == 1, run.stderr[-3000:]
+    assert "duplicate" in run.stdout
+    assert json.loads((folder / "out" / "summary.json").read_text())["complete"]
+
+
+def environment(python: str) -> dict[str, str]:
+    """The environment of Spark's programs."""
+    provide_java()
+    return {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1",
         "JAVA_TOOL_OPTIONS": QUICK_JAVA,
     }  # fmt: skip
-    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert run.returncode == 1, run.stderr[-3000:]
-    assert "duplicate" in run.stdout
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.xdist_group("spark")
+def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path) -> None:
+    submitted(tmp_path, "local-cluster[2,1,1024]")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.xdist_group("spark")
+def test_a_standalone_cluster_audits_as_shown(tmp_path: Path) -> None:
+    """A master and a worker, each a process of its own, as docs/how-to/audit-spark/sizing.md starts them."""
+    master = f"spark://127.0.0.1:{free_port()}"
+    port = master.rpartition(":")[2]
+    programs = (
+        ("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0"),
+        ("worker.Worker", "--cores", "2", "--memory", "2g", "--webui-port", "0", "--work-dir", str(tmp_path / "work"), master),
+    )
+    with ExitStack() as stack:
+        for name, *arguments in programs:
+            command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+            process = stack.enter_context(subprocess.Popen(command, env=environment(sys.executable), stderr=subprocess.DEVNULL))
+            stack.callback(process.terminate)
+        submitted(tmp_path, master, "--executor-memory", "1g")
+
+
+def free_port() -> int:
+    """A port that nothing uses now."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
