@@ -116,6 +116,21 @@ def test_nothing_is_lost_if_the_former_leader_never_learned_of_the_election_and_
     assert short(elections(tmp_path)) == [("unclean_election", "likely", 50, -1)], "it may have truncated its log since"
 
 
+def test_each_of_two_elections_has_the_replica_that_it_left_behind(tmp_path: Path) -> None:
+    """Node 1 was left behind in epoch 0, node 2 in epoch 1; node 3 has led since epoch 2."""
+    save(log(15), tmp_path / "node-1", epochs="0 0", high_watermark=150)
+    save(log(12), tmp_path / "node-2", epochs="0 0,1 50", high_watermark=120)
+    save(log(9), tmp_path / "node-3", epochs="0 0,1 50,2 70", high_watermark=90)
+    again = PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[3], leader=3, leader_recovery_state=1)
+    write_metadata(tmp_path / "node-3", *CREATED, SHRUNK, UNCLEAN, RECOVERED, again)
+    one, other = elections(tmp_path)
+    assert short([one, other]) == [("unclean_election", "certain", 50, 149), ("unclean_election", "certain", 70, 119)]
+    told = [json.loads(each.evidence) for each in (one, other)]
+    assert [(each["former_leader"], each["leader"], Path(each["kept_in"]).parent.name) for each in told] == [
+        (1, 2, "node-1"), (2, 3, "node-2"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "records",
     [
