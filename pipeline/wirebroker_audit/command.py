@@ -48,7 +48,7 @@ REFRESH, EVERY = 0.25, 60.0
 """Seconds between two looks at Spark's tasks, and between two lines where there is no terminal."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path. Spark reads the paths of the last two itself."""
-ONCE_ONLY = ("policy", "since", "findings-table")
+ONCE_ONLY = ("policy", "since", "findings-table", "pipeline")
 """Flags that exclude --follow, besides the flags of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 """The name of an exception's class, before its message."""
@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             shown.stage("starting Spark")
             threading.Thread(target=import_module, args=("wirebroker_audit.report",), daemon=True).start()  # while Java starts
             settings = {"spark.driver.memory": options.memory} if options.memory else {}
-            settings |= request.table.settings if request.table is not None else {}
+            settings |= request.settings
             if options.follow is None:
                 settings |= BRIEF if request.looks_small() else ONCE
             spark = get_session(options.master, settings)
@@ -157,6 +157,7 @@ def _request(options: argparse.Namespace) -> Request:
         out=Path(options.out), path=place(options.path) if options.path else None, bootstrap=options.bootstrap,
         topics=tuple(options.topic), trace=options.trace, intended=options.intended, policy=options.policy,
         fail_on=options.fail_on, since=Path(options.since) if options.since else None, access=access_of(options),
+        pipeline=tuple(options.pipeline), match=options.match,
     )  # fmt: skip
     if options.producer_expiration is not None:
         request = request.with_expiration(options.producer_expiration)

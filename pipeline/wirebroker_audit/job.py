@@ -20,15 +20,18 @@ from pyspark.sql.types import StringType, StructField, StructType
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker.client.settings import Access, BadConfig
 from wirebroker.common.version import __version__
+from wirebroker_audit import pipelines
 from wirebroker_audit.checks import against_table, consumers, contents, groups, other_rules
 from wirebroker_audit.checks import batches as checks
 from wirebroker_audit.checks.against_table import BadTable, Description, is_description, read_description, read_table
 from wirebroker_audit.checks.coordinators import Open
+from wirebroker_audit.checks.pipeline import Pipeline
 from wirebroker_audit.checks.reconcile import reconcile
 from wirebroker_audit.checks.rows import identified
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, ReportState, read_state
 from wirebroker_audit.inputs.journal import BadJournal, Journal, check_journal, read_journal
+from wirebroker_audit.inputs.pipelines import BadPipeline, read_pipelines
 from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.inputs.trace import BadTrace, read_trace
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
@@ -78,7 +81,7 @@ _TOLD = StructType(
         *(StructField(name, StringType()) for name in ("kind", "words", "told", "now")),
     ]
 )  # fmt: skip
-REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPolicy, BadTable, BadTrace)
+REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPipeline, BadPolicy, BadTable, BadTrace)
 """Errors in the input; their texts are for the user."""
 
 
@@ -110,6 +113,10 @@ class Request:
     """an earlier report that this audit continues"""
     access: Access = PLAINTEXT
     """how to reach the cluster of `bootstrap`"""
+    pipeline: tuple[str, ...] = ()
+    """pipelines, or TOML files that describe pipelines"""
+    match: str | None = None
+    """how the records of pipelines are matched that say nothing else"""
 
     @property
     def policies(self) -> Policies:
@@ -120,6 +127,18 @@ class Request:
     def table(self) -> Description | None:
         """The application's table, if the journal is a table. Raises BadTable."""
         return read_description(self.intended) if self.intended is not None and is_description(self.intended) else None
+
+    @property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """The pipelines to follow. Raises BadPipeline, BadTable."""
+        return read_pipelines(self.pipeline, self.match)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Spark's settings that a session on this machine needs to read the tables. Raises BadPipeline, BadTable."""
+        tables = [table for table in (self.table, *(each.table for each in self.pipelines)) if table is not None]
+        names = {name for each in tables for name in each.settings}
+        return {name: ",".join(each.settings[name] for each in tables if name in each.settings) for name in names}
 
     def with_expiration(self, expiration_ms: int) -> Request:
         """Returns the same request with another producer.id.expiration.ms."""
@@ -147,6 +166,7 @@ class Request:
                 if path is not None and not is_elsewhere(path) and not Path(path).exists():
                     raise CannotAudit(f"{name} {path}: there is no such file")
             read_policies(self.policy, self.fail_on)
+            _ = self.pipelines
             self.earlier_state()
             if self.table is None and self.intended is not None and not is_elsewhere(self.intended):
                 check_journal(self.intended)
@@ -293,7 +313,8 @@ class _Audit:
         self.expect = expect
         self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
         self.began = datetime.now(UTC)
-        self.policies = request.policies
+        self.policies, self.pipelines = request.policies, request.pipelines
+        pipelines.check_topics(self.pipelines, origin)
         self.problems, self.notices = [*origin.problems], [*origin.notices]
         self.table: DataFrame | None = None
         self.compared: dict[str, Compared] = {}
@@ -338,7 +359,7 @@ class _Audit:
         for found in self._by_content(batches, bounds, findings, totals, intended):
             findings = self._with_findings(found)
         ranges = self._ranges(by_partition)
-        findings, commits = self._with_groups(findings, batches, ranges)
+        findings, commits = self._with_groups(findings, batches, bounds, ranges)
         outcomes = self._what_if(arrivals)
         self.stage(expected.WRITING)
         before = self.request.since or self.request.out
@@ -427,23 +448,36 @@ class _Audit:
         return joined.withColumn("evidence", sf.coalesce(evidence, "evidence")).select(*schema.FINDINGS.names)
 
     def _with_groups(
-        self, findings: DataFrame, batches: DataFrame, ranges: list[dict[str, Any]]
+        self, findings: DataFrame, batches: DataFrame, bounds: DataFrame, ranges: list[dict[str, Any]]
     ) -> tuple[DataFrame, dict[str, Any]]:  # fmt: skip
-        """Adds the findings about groups' commits, and returns the summary's fields about these commits."""
+        """Adds the findings about groups' commits and pipelines, and returns the summary's fields about them."""
         work = self.origin.pieces_of(groups.OFFSETS_TOPIC)
-        seen = consumers.commits(self.spark, work, frozenset(self.request.topics))
-        if seen is None:
-            return findings, {}
         self.stage("comparing the groups' commits")
+        seen = consumers.commits(self.spark, work, frozenset(self.request.topics)) or groups.Seen()
+        followed = pipelines.Followed()
+        if self.pipelines:
+            self.stage("following pipelines")
+            log = pipelines.Log(
+                self.spark, self.origin, batches, bounds, seen, self.request.expiration_ms, self._aside, self._unreadable
+            )
+            followed = pipelines.follow(self.pipelines, log)
+            self.notices += followed.notices
+            self.problems += followed.problems
+            for found in followed.findings:
+                findings = self._with_findings(found)
+        if not work and not self.pipelines:
+            return findings, {}
         known = {(each["topic"], each["partition"]): (each["first"], each["end"]) for each in ranges}
-        found = list(groups.findings_of(seen, known, int(self.began.timestamp() * 1000)))
-        if found:
-            findings = self._with_findings(local_rows(self.spark, found, schema.FINDINGS))
+        passed = pipelines.passed_by(seen.jumps, followed)
+        told = list(groups.findings_of(seen, known, int(self.began.timestamp() * 1000), passed))
+        if told:
+            findings = self._with_findings(local_rows(self.spark, told, schema.FINDINGS))
         if seen.more_back:
             self.notices.append(
                 f"{seen.more_back:,} more commits went back; {groups.BACK_LIMIT:,} of each partition are listed"
             )
-        return findings, groups.summary_of(seen, known, consumers.outputs(self.spark, batches, seen))
+        summary = groups.summary_of(seen, known, consumers.outputs(self.spark, batches, seen))
+        return findings, summary | {"followed": followed.rows}
 
     def _with_findings(self, findings: DataFrame) -> DataFrame:
         """Append findings to the table, by the policies of their topics. Returns the whole table."""

@@ -32,6 +32,11 @@ CERTAIN: dict[str, str] = {
     "replica_damage": "a batch is damaged in a replica that was not read",
     "lost": "a record that the application meant to send is not stored",
     "unacknowledged_stored": "a record is stored although its sending was reported as failed",
+    "input_unprocessed": "a pipeline has no output for an input that its group has committed, or too few outputs",
+    "commit_beyond_output": "a pipeline's group has committed inputs after the last one with an output",
+    "processed_twice": "a pipeline has more outputs for an input than its policy allows",
+    "output_without_input": "an output of a pipeline belongs to no input",
+    "output_disorder": "a pipeline's outputs for one key have another order than their inputs",
 }
 LIKELY: dict[str, str] = {
     "epoch_duplicate": "a record is stored again under a higher epoch of its producer",
@@ -45,6 +50,7 @@ INFORMATION: dict[str, str] = {
     "marker_without_data": "a marker ends a transaction that has no batch here",
     "replica_behind": "a replica ends before the high watermark",
     "group_skipped": "a group's committed offset lies outside the log, so records never reach it",
+    "commit_jump": "a group's commit passed far more records than any commit before it",
 }
 KINDS = CERTAIN | LIKELY | INFORMATION
 """Every kind and its meaning. A likely kind becomes certain if the application's journal names the records."""
@@ -54,15 +60,22 @@ EXCEPTIONS = {
     "truncated": "likely if the broker was not shut down in order",
     "lost": "likely or info if the beginning of the log was deleted",
     "unclean_election": "certain if a replica still has the records; info if the former leader's log shows that none is lost",
+    "input_unprocessed": "likely without a group, or if outputs were removed or damaged",
+    "commit_beyond_output": "likely if outputs were removed or damaged",
+    "processed_twice": "likely if inputs were removed or damaged",
+    "output_without_input": "likely if inputs were removed or damaged, or the output has no identity",
+    "output_disorder": "likely if batches were damaged",
+    "commit_jump": "certain if a pipeline has no output for records that the commit passed",
 }
 """The conditions under which a finding has another severity than its kind."""
 OF_DIRECTORIES = frozenset(
     {
-        "truncated", "replica_divergence", "replica_damage", "replica_behind", "unclean_election", "commit_regression",
-        "group_skipped",
+        "truncated", "replica_divergence", "replica_damage", "replica_behind", "unclean_election",
+        "commit_regression", "group_skipped", "commit_jump",
+        "input_unprocessed", "commit_beyond_output", "processed_twice", "output_without_input", "output_disorder",
     }
 )  # fmt: skip
-"""The kinds that only the audit on Spark reports: those of replicas and elections, and of groups' commits."""
+"""The kinds that only the audit on Spark reports: those of replicas and elections, of groups' commits, and of pipelines."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")
 """The kinds after which a batch's header cannot be trusted."""
 COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))

@@ -288,3 +288,102 @@ class Wording:
             ": the transaction that holds it at offset {offset} of partition {partition} {state}",
             offset=offset, partition=partition, state=self.choose(is_aborted, "was aborted", "is open"),
         )  # fmt: skip
+
+    # Pipelines
+
+    def _inputs(self, row: Any, label: Any) -> Any:
+        """`the input at offset 5, id 'o5'`, or several inputs."""
+        one = self.text("the input at offset {offset}, id {label}", offset=row.offset, label=label)
+        several = self.text(
+            "the {n} inputs at offsets {offsets}, the first with id {label}",
+            n=row.records, offsets=self.range(row.offset, row.last_offset), label=label,
+        )  # fmt: skip
+        return self.choose(row.records == 1, one, several)
+
+    def input_unprocessed(self, pipeline: Any, group: Any, committed: Any, row: Any, label: Any, least: Any) -> Any:
+        """Inputs have no output, or too few. `ins` inputs with this id have `outs` outputs. The group is "" if unknown."""
+        by_group = self.text("although group '{group}' has committed offset {committed}", group=group, committed=committed)
+        alike = self.text("; {ins} inputs and {outs} outputs have this id", ins=row.ins, outs=row.outs)
+        few = self.text("only {outs} of at least {least} outputs", outs=row.outs, least=least)
+        partly = (row.records == 1) & (row.ins == 1) & (row.outs > 0)
+        return self.text(
+            "pipeline '{pipeline}' has {few} for {inputs}, {why}{alike}",
+            pipeline=pipeline, few=self.choose(partly, few, "no output"), inputs=self._inputs(row, label),
+            why=self.choose(group == "", "although later inputs have outputs", by_group),
+            alike=self.choose((row.records == 1) & (row.ins > 1), alike, ""),
+        )  # fmt: skip
+
+    def commit_beyond_output(self, pipeline: Any, group: Any, committed: Any, row: Any, label: Any, last: Any) -> Any:
+        """A group has committed inputs after the last one with an output."""
+        at = self.text("; the last input with an output is at offset {last}", last=last)
+        return self.text(
+            "group '{group}' has committed offset {committed}, but pipeline '{pipeline}' has no output for {inputs}{last}",
+            group=group, committed=committed, pipeline=pipeline, inputs=self._inputs(row, label),
+            last=self.choose(last < 0, ", nor for any input before", at),
+        )  # fmt: skip
+
+    def hidden_record(self, side: str, near: Any) -> Any:
+        """Why the other side does not count: its transaction was not committed."""
+        return self.text(
+            "; {side} at offset {offset} of {partition} belongs to a transaction that {state}",
+            side=side, offset=near.offset, partition=self.partition(near.topic, near.partition),
+            state=self.choose(near.transaction == "aborted", "was aborted", "is open"),
+        )  # fmt: skip
+
+    def processed_twice(self, pipeline: Any, row: Any, label: Any, is_row: Any) -> Any:
+        """Outputs are repeated. The names of the first output's and the input's fields begin with `once_` and `input_`."""
+        single = row.records == 1
+        inputs = self.text(
+            "{offsets} of {partition}", offsets=self.offsets(row.input_offset, row.last_input_offset),
+            partition=self.partition(row.input_topic, row.input_partition),
+        )  # fmt: skip
+        row_again = self.text(
+            "pipeline '{pipeline}' wrote {inputs} twice: another row has the id {label}",
+            pipeline=pipeline, inputs=inputs, label=label,
+        )  # fmt: skip
+        again = self.text(
+            "pipeline '{pipeline}' processed {inputs} twice: {again} {verb} {once} of {first}; {what} id is {label}",
+            pipeline=pipeline, inputs=inputs, again=self.offsets(row.offset, row.last_offset),
+            verb=self.choose(single, "repeats", "repeat"), once=self.offsets(row.once_offset, row.last_once_offset),
+            first=self.partition(row.once_topic, row.once_partition), what=self.choose(single, "its", "the first"),
+            label=label,
+        )  # fmt: skip
+        return self.choose(is_row, row_again, again)
+
+    def _outputs(self, row: Any, label: Any, is_row: Any) -> Any:
+        of_table = self.text("a row with the id {label} has", label=label)
+        one = self.text("the output at offset {offset}, id {label}, has", offset=row.offset, label=label)
+        several = self.text(
+            "the {n} outputs at offsets {offsets}, the first with id {label}, have",
+            n=row.records, offsets=self.range(row.offset, row.last_offset), label=label,
+        )  # fmt: skip
+        return self.choose(is_row, of_table, self.choose(row.records == 1, one, several))
+
+    def output_without_input(self, pipeline: Any, row: Any, label: Any, is_row: Any) -> Any:
+        """Outputs have no input."""
+        return self.text(
+            "{outputs} no input in pipeline '{pipeline}'", outputs=self._outputs(row, label, is_row), pipeline=pipeline
+        )
+
+    def output_without_id(self, pipeline: Any, row: Any, part: Any, is_row: Any) -> Any:
+        """Outputs lack what would name their input."""
+        outputs = self.text(
+            "{n} at {offsets}",
+            n=self.choose(row.records == 1, "an output", self.text("{n} outputs", n=row.records)),
+            offsets=self.offsets(row.offset, row.last_offset),
+        )  # fmt: skip
+        return self.text(
+            "{outputs} without {part}, so no input of pipeline '{pipeline}' is known for it",
+            outputs=self.choose(is_row, "a row", outputs), part=part, pipeline=pipeline,
+        )  # fmt: skip
+
+    def output_disorder(self, pipeline: Any, row: Any, label: Any) -> Any:
+        """The output of an input comes after the output of a later input with the same key."""
+        return self.text(
+            "the output at offset {offset}, id {label}, is out of order: its input is at offset {input} of {partition}, but "
+            "the output at offset {before} belongs to the later input at offset {later}, which has the same key (pipeline "
+            "'{pipeline}')",
+            offset=row.offset, label=label, input=row.input_offset,
+            partition=self.partition(row.input_topic, row.input_partition), before=row.later.output_offset,
+            later=row.later.input_offset, pipeline=pipeline,
+        )  # fmt: skip

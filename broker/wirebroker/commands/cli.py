@@ -442,6 +442,10 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
     add("--intended", type=_named, metavar="FILE",
         help="the application's journal (JSON lines or Parquet) of the intended records, or TOML about its table")  # fmt: skip
+    add("--pipeline", type=_named, action="append", default=[], metavar="in:TOPIC=out:TOPIC",
+        help="was each input processed once? Or a TOML file with pipelines (repeatable)")  # fmt: skip
+    add("--match", type=_named, metavar="PART",
+        help="what inputs and outputs have in common: key (the default), header:NAME, value:JSONPATH, transaction")  # fmt: skip
     add("--since", type=_named, metavar="REPORT",
         help="continue where the audit in this report ended, and check both parts together")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -58,9 +59,9 @@ class Description:
 
     file: str
     key: str
-    time: str
-    """a timestamp, or milliseconds since 1970"""
-    topic_from: str
+    time: str = ""
+    """a timestamp, or milliseconds since 1970; "" in the table that a pipeline writes"""
+    topic_from: str = ""
     value: str | None = None
     where: str | None = None
     format: str = "parquet"
@@ -87,7 +88,27 @@ def is_description(path: str | None) -> bool:
 
 
 def read_description(path: str) -> Description:
-    """The description in a file. Raises BadTable, OSError."""
+    """The description of a journal's table in a file. Raises BadTable, OSError."""
+    given = _settings(path, ("key", "time"))
+    if ("topic" in given) == ("topic_from" in given):
+        raise BadTable(f"{path}: give either topic, one topic for all rows, or topic_from, the column with the topic")
+    topic = given.pop("topic", None)
+    if topic is not None:
+        given["topic_from"] = "'" + topic.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return _described(path, given)
+
+
+def read_output(path: str) -> Description:
+    """The description of the table that a pipeline writes. `key` is what a row has in common with its input. Raises BadTable,
+    OSError."""
+    given = _settings(path, ("key",))
+    for name in ("topic", "topic_from", "time", "value", "grace"):
+        if name in given:
+            raise BadTable(f"{path}: {name} has no meaning in the table that a pipeline writes")
+    return _described(path, given)
+
+
+def _settings(path: str, needed: tuple[str, ...]) -> dict[str, Any]:
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as wrong:  # TOMLDecodeError and UnicodeDecodeError
@@ -97,13 +118,12 @@ def read_description(path: str) -> Description:
             raise BadTable(f"{path}: there is no setting {name!r}{nearest(name, _FIELDS)}")
         if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
             raise BadTable(f"{path}: {name} must be {_FIELDS[name].__name__}, not {value!r}")
-    if wrong_names := [name for name in ("key", "time") if name not in given]:
+    if wrong_names := [name for name in needed if name not in given]:
         raise BadTable(f"{path}: {wrong_names[0]} is missing: it names the column with the {wrong_names[0]} of each row")
-    if ("topic" in given) == ("topic_from" in given):
-        raise BadTable(f"{path}: give either topic, one topic for all rows, or topic_from, the column with the topic")
-    topic = given.pop("topic", None)
-    if topic is not None:
-        given["topic_from"] = "'" + topic.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return given
+
+
+def _described(path: str, given: dict[str, Any]) -> Description:
     options = {name: _option(path, name, value) for name, value in given.pop("options", {}).items()}
     lists: dict[str, Any] = {name: tuple(map(str, given.pop(name, ()))) for name in ("jars", "packages")}
     return Description(path, options=options, grace_ms=1000 * given.pop("grace", 60), **lists, **given)
@@ -121,22 +141,39 @@ def _option(path: str, name: str, value: Any) -> str:
 
 def read_table(spark: SparkSession, described: Description) -> DataFrame:
     """The rows of the table: topic, key, value_hash, and `time` in milliseconds. Raises BadTable."""
-    try:
-        if described.table is not None:
-            rows = spark.read.table(described.table)
-        else:
-            rows = spark.read.format(described.format).options(**described.options).load(described.path)
-        if described.where is not None:
-            rows = rows.where(described.where)
+    with _refusals(described):
+        rows = _rows(spark, described)
         value = sf.lit(None).cast("string") if described.value is None else sf.sha2(_bytes(rows, described.value), 256)
         chosen = rows.select(
             sf.expr(described.topic_from).cast("string").alias("topic"), _bytes(rows, described.key).alias("key"),
             value.alias("value_hash"), _milliseconds(rows, described.time).alias("time"),
         )  # fmt: skip
         return chosen.where("topic IS NOT NULL AND time IS NOT NULL")
+
+
+def read_keys(spark: SparkSession, described: Description) -> DataFrame:
+    """The `key` of each row of the table. Raises BadTable."""
+    with _refusals(described):
+        rows = _rows(spark, described)
+        return rows.select(_bytes(rows, described.key).alias("key"))
+
+
+@contextmanager
+def _refusals(described: Description) -> Iterator[None]:
+    """Turns Spark's errors into BadTable."""
+    try:
+        yield
     except (PySparkException, Py4JError) as refused:
         lines = [line for line in str(refused).splitlines() if line.strip()]
         raise BadTable(f"{described.file}: the table cannot be read: {lines[0] if lines else refused}") from refused
+
+
+def _rows(spark: SparkSession, described: Description) -> DataFrame:
+    if described.table is not None:
+        rows = spark.read.table(described.table)
+    else:
+        rows = spark.read.format(described.format).options(**described.options).load(described.path)
+    return rows if described.where is None else rows.where(described.where)
 
 
 def _bytes(rows: DataFrame, expression: str) -> Column:

@@ -25,6 +25,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
 """The largest number of commits below an earlier commit that a task lists. The task only counts the others."""
+JUMP_LEAST, JUMP_TIMES = 100, 10
+"""A commit is a jump if it passes at least so many records, and so many times as many as any earlier commit."""
 LISTED = 1000
 """Groups' partitions, and consume-transform-produce groups, that the summary lists."""
 Key = tuple[str, int]
@@ -44,11 +46,13 @@ class Commit(NamedTuple):
     """the transaction's producer id, −1 outside a transaction"""
 
 
-class Back(NamedTuple):
-    """A commit whose offset is below the commit before it."""
+class Step(NamedTuple):
+    """A commit and the commit before it, for the same partition."""
 
     before: Commit
     commit: Commit
+    largest: int = 0
+    """the largest number of records that an earlier commit passed"""
 
 
 @dataclass(slots=True)
@@ -59,8 +63,10 @@ class Pipeline:
     committed: int = 0
     """transactions"""
     aborted: int = 0
+    first_commits: int = 0
+    """partitions whose earliest known commit is in a transaction: how many inputs it passed is not known"""
     inputs: int = 0
-    """offsets that committed transactions have passed"""
+    """offsets that committed transactions have passed, without the first commits"""
     again: int = 0
     """the number of offsets by which later commits went back; these inputs were transformed twice"""
     open: int = 0
@@ -69,7 +75,7 @@ class Pipeline:
     def add(self, other: Pipeline) -> None:
         """Add the commits of another task."""
         self.producers |= other.producers
-        for name in ("committed", "aborted", "inputs", "again", "open"):
+        for name in ("committed", "aborted", "first_commits", "inputs", "again", "open"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -79,16 +85,24 @@ class Seen:
 
     current: dict[tuple[str, str, int], Commit] = field(default_factory=dict)
     counts: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    back: list[Back] = field(default_factory=list)
+    reached: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """the highest offset of each"""
+    largest: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """the largest number of records that a commit passed; of the first commit, its offset"""
+    back: list[Step] = field(default_factory=list)
     more_back: int = 0
+    jumps: list[Step] = field(default_factory=list)
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
 
     def add(self, other: Seen) -> None:
         """Add the commits of another task; a group is in a single partition."""
         self.current |= other.current
         self.counts |= other.counts
+        self.reached |= other.reached
+        self.largest |= other.largest
         self.back += other.back
         self.more_back += other.more_back
+        self.jumps += other.jumps
         for group, each in other.pipelines.items():
             self.pipelines.setdefault(group, Pipeline()).add(each)
 
@@ -163,20 +177,29 @@ class _Reader:
         if commit.offset < 0:
             self._seen.current.pop(key, None)
             return
-        before = self._seen.current.get(key)
-        self._seen.current[key] = commit
-        self._seen.counts[key] = self._seen.counts.get(key, 0) + 1
+        seen = self._seen
+        before = seen.current.get(key)
+        seen.current[key] = commit
+        seen.counts[key] = seen.counts.get(key, 0) + 1
         if before is None or _is_another_topic(before.topic_id, commit.topic_id):
+            earlier = seen.reached.get(key, 0) if before is None else 0  # a deleted commit was a commit
+            seen.reached[key], seen.largest[key] = max(earlier, commit.offset), commit.offset
+            if commit.producer_id >= 0:
+                self._pipeline(commit.group, commit.producer_id).first_commits += 1
             return
+        passed = commit.offset - before.offset
         if commit.producer_id >= 0:
             pipeline = self._pipeline(commit.group, commit.producer_id)
-            pipeline.inputs += max(commit.offset - before.offset, 0)
-            pipeline.again += max(before.offset - commit.offset, 0)
-        if commit.offset < before.offset:
-            if len(self._seen.back) < BACK_LIMIT:
-                self._seen.back.append(Back(before, commit))
-            else:
-                self._seen.more_back += 1
+            pipeline.inputs += max(passed, 0)
+            pipeline.again += max(-passed, 0)
+        largest = seen.largest[key]
+        if passed < 0 and len(seen.back) < BACK_LIMIT:
+            seen.back.append(Step(before, commit))
+        elif passed < 0:
+            seen.more_back += 1
+        elif passed >= max(JUMP_LEAST, JUMP_TIMES * largest) and len(seen.jumps) < BACK_LIMIT:
+            seen.jumps.append(Step(before, commit, largest))
+        seen.reached[key], seen.largest[key] = max(seen.reached[key], commit.offset), max(largest, passed)
 
     def _pipeline(self, group: str, producer: int) -> Pipeline:
         found = self._seen.pipelines.setdefault(group, Pipeline())
@@ -191,12 +214,18 @@ def _is_another_topic(one: bytes, other: bytes) -> bool:
 # Against the logs
 
 
-def findings_of(seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int) -> Iterator[Finding]:
+def findings_of(
+    seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int, passed: Mapping[Step, int] | None = None
+) -> Iterator[Finding]:  # fmt: skip
     """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or
-    later."""
-    for before, commit in seen.back:
+    later; `passed` has the inputs without output that a jump has passed, if the group's pipeline is known."""
+    for before, commit, _ in seen.back:
         if (commit.topic, commit.partition) in ranges:
             yield _went_back(before, commit)
+    for step in seen.jumps:
+        without = (passed or {}).get(step)
+        if (step.commit.topic, step.commit.partition) in ranges and without != 0:
+            yield _jumped(step, without)
     for commit in seen.current.values():
         start, end = ranges.get((commit.topic, commit.partition), (0, commit.offset))
         if commit.offset < start:
@@ -224,6 +253,19 @@ def _went_back(before: Commit, commit: Commit) -> Finding:
         words += f". Producer {commit.producer_id} committed it in a transaction, so the outputs may exist twice as well"
     offsets = (commit.offset, before.offset - 1)
     return _finding("commit_regression", "likely", commit, offsets, words, before=before.offset, before_at_ms=before.at_ms)
+
+
+def _jumped(step: Step, without: int | None) -> Finding:
+    before, commit, largest = step
+    passed = commit.offset - before.offset
+    words = (
+        f"group {commit.group!r} committed offset {commit.offset} at {_time(commit.at_ms)}, after {before.offset} at "
+        f"{_time(before.at_ms)}: it passed {passed:,} offsets, and never more than {largest:,} at once before"
+    )
+    words += "; it may have skipped records" if without is None else f"; {without:,} inputs among them have no output"
+    offsets = (before.offset, commit.offset - 1)
+    more = {"before": before.offset, "before_at_ms": before.at_ms, "passed": passed, "without_output": without}
+    return _finding("commit_jump", "info" if without is None else "certain", commit, offsets, words, **more)
 
 
 def _finding(kind: str, severity: Any, commit: Commit, offsets: tuple[int, int], words: str, **more: object) -> Finding:
@@ -257,7 +299,7 @@ def summary_of(
         made = [outputs.get(producer, (0, 0)) for producer in each.producers]
         pipelines.append({
             "group": group, "producers": len(each.producers), "committed": each.committed, "aborted": each.aborted,
-            "open": each.open, "inputs": each.inputs, "inputs_again": each.again,
+            "open": each.open, "first_commits": each.first_commits, "inputs": each.inputs, "inputs_again": each.again,
             "outputs": sum(kept for kept, _ in made), "outputs_aborted": sum(dropped for _, dropped in made),
         })  # fmt: skip
     return {"groups": rows, "pipelines": pipelines}

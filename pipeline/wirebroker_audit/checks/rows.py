@@ -86,6 +86,7 @@ def identified(findings: DataFrame) -> DataFrame:
     It comes from `IDENTITY` and `OF_EVIDENCE`. Both are facts that a later audit does not change.
     """
     evidence = (sf.get_json_object("evidence", f"$.{name}") for name in OF_EVIDENCE)
-    parts = (sf.coalesce(part.cast("string"), sf.lit("")) for part in (*map(sf.col, IDENTITY), *evidence))
+    parts = [sf.coalesce(part.cast("string"), sf.lit("")) for part in (*map(sf.col, IDENTITY), *evidence)]
+    parts.append(sf.get_json_object("evidence", "$.pipeline"))  # null, and so left out, for most kinds
     digest = sf.substring(sf.sha2(sf.concat_ws("\x00", *parts).cast("binary"), 256), 1, 16)
     return findings.withColumn("id", digest).select(*REPORTED.names)

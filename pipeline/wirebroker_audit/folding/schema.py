@@ -6,11 +6,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, LongType, ShortType, StringType, StructField, StructType
 
 from wirebroker_audit.folding import runs
-from wirebroker_audit.reading import records, scan
+from wirebroker_audit.reading import identities, records, scan
 
 BATCHES: StructType = from_arrow_schema(scan.BATCHES)
 RUNS: StructType = from_arrow_schema(runs.RUNS)
 RECORDS: StructType = from_arrow_schema(records.RECORDS)
+IDENTITIES: StructType = from_arrow_schema(identities.IDENTITIES)
 
 FINDINGS = StructType(
     [

@@ -40,8 +40,7 @@ def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
     rows = _Rows()
     for chunk in chunks:
         if chunk.begin < 0:
-            said = chunk.rows.select(["topic", "partition", "segment", "position", "problem", "detail"]).to_pylist()
-            if unread := [row for row in said if row["problem"] in ("unreadable", "deleted")]:
+            if unread := unread_in(chunk):
                 yield pa.RecordBatch.from_pylist(unread, schema=RECORDS)
             continue
         sound = _sound(chunk)
@@ -61,7 +60,22 @@ def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
         yield rows.made()
 
 
-class _Batch(NamedTuple):
+def unread_in(chunk: Chunk) -> list[dict[str, Any]]:
+    """Returns a row for each part that could not be read, in a chunk without batches."""
+    said = chunk.rows.select(["topic", "partition", "segment", "position", "problem", "detail"]).to_pylist()
+    return [row for row in said if row["problem"] in ("unreadable", "deleted")]
+
+
+def sound_batches(chunk: Chunk) -> Iterator[tuple[Batch, memoryview]]:
+    """The batches of data that the scan found sound, with their bytes."""
+    sound = _sound(chunk)
+    for at, batch in zip(_places(chunk, sound).tolist(), _batches(sound), strict=True):
+        yield batch, chunk.view[at : at + batch.bytes]
+
+
+class Batch(NamedTuple):
+    """The place of a batch in its segment, and its size."""
+
     topic: str
     partition: int
     segment: str
@@ -72,11 +86,11 @@ class _Batch(NamedTuple):
 def _sound(chunk: Chunk) -> pa.RecordBatch:
     """Returns the batches of data that the scan found sound."""
     is_data = chunk.rows.column("attributes").to_numpy() & CONTROL == 0
-    return chunk.rows.select(list(_Batch._fields)).filter(pc.and_(is_intact(chunk.rows), pa.array(is_data)))
+    return chunk.rows.select(list(Batch._fields)).filter(pc.and_(is_intact(chunk.rows), pa.array(is_data)))
 
 
-def _batches(rows: pa.RecordBatch) -> Iterator[_Batch]:
-    return map(_Batch._make, zip(*(rows.column(name).to_pylist() for name in _Batch._fields), strict=True))
+def _batches(rows: pa.RecordBatch) -> Iterator[Batch]:
+    return map(Batch._make, zip(*(rows.column(name).to_pylist() for name in Batch._fields), strict=True))
 
 
 def _places(chunk: Chunk, rows: pa.RecordBatch) -> Array:
@@ -123,7 +137,7 @@ class _Rows:
     """Records, column by column. Values are kept as hashes."""
 
     def __init__(self) -> None:
-        self._batches: list[_Batch] = []
+        self._batches: list[Batch] = []
         self._headers: list[BatchHeader] = []
         self._counts: list[int] = []
         self._columns: dict[str, list[Any]] = {
@@ -133,13 +147,13 @@ class _Rows:
     def __len__(self) -> int:
         return len(self._columns["delta"])
 
-    def take(self, batch: _Batch, view: memoryview) -> dict[str, Any] | None:
+    def take(self, batch: Batch, view: memoryview) -> dict[str, Any] | None:
         """Adds the records of a batch, or one row with a problem if they cannot be read."""
         header = read_header(view)
         try:
             records = list(iter_records(view, UNFOLDED))
         except (CodecMissing, ProtocolError) as damage:
-            return _unread(batch, header, damage)
+            return unread(batch, header, damage)
         self._batches.append(batch)
         self._headers.append(header)
         self._counts.append(len(records))
@@ -172,7 +186,7 @@ class _Rows:
             "offset": base + delta, "timestamp": np.where(appended, max_timestamp, timestamp), "batch_offset": base,
             "sequence": _sequences(base_sequence, delta),
         }  # fmt: skip
-        repeated = {name: [getattr(each, name) for each in self._batches] for name in _Batch._fields} | {
+        repeated = {name: [getattr(each, name) for each in self._batches] for name in Batch._fields} | {
             name: [getattr(each, name) for each in self._headers] for name in ("producer_id", "producer_epoch")
         }
         columns = []
@@ -188,7 +202,8 @@ class _Rows:
         return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 
-def _unread(batch: _Batch, header: BatchHeader, damage: CodecMissing | ProtocolError) -> dict[str, Any]:
+def unread(batch: Batch, header: BatchHeader, damage: CodecMissing | ProtocolError) -> dict[str, Any]:
+    """Returns a row about a batch whose records cannot be read."""
     if isinstance(damage, CodecMissing | TooLarge):
         problem, detail = "unreadable", f"{batch.segment} at {batch.position}: {damage}"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.runs import folded
 from wirebroker_audit.logs.planning import LEAST_SHARE
 from wirebroker_audit.reading.parts import COUNTED, counted, gathered, kept
+from wirebroker_audit.reading.identities import Wanted, identity_rows
 from wirebroker_audit.reading.pieces import SPLIT_BYTES, Piece, packed
 from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.reading.records import RECORDS, record_rows
@@ -54,6 +55,17 @@ def records(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration
 
 def _part(keep: Path, mine: Sequence[Piece]) -> Path:
     return keep / f"part-{mine[0].number:05d}.parquet"
+
+
+def identities(
+    spark: SparkSession, pieces: Sequence[Piece], wanted: Mapping[str, Sequence[Wanted]], expiration_ms: int
+) -> DataFrame:  # fmt: skip
+    """What identifies the records in the batches of these pieces, for each side of a pipeline; `wanted` has the topics."""
+
+    def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
+        return identity_rows((chunk for piece in mine for chunk in read_piece(piece, expiration_ms)), wanted)
+
+    return _mapped(spark, pieces, work, schema.IDENTITIES)
 
 
 def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = EXPIRATION_MS) -> DataFrame:

@@ -1,0 +1,72 @@
+"""What a pipeline promises: how many outputs each input has, and what may be missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wirebroker_audit.checks.against_table import Description
+from wirebroker_audit.reading.identities import Condition, Part, Wanted
+
+TRANSACTION = "transaction"
+"""The `match` that counts the inputs and outputs of each transaction."""
+IN, OUT = 0, 1
+"""The sides of a pipeline."""
+BEGINS = ("earliest", "latest")
+ISOLATIONS = ("read_committed", "read_uncommitted")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline from topics to topics, or to a table."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    match: Part | None
+    """what an input and its outputs have in common; None: a transaction"""
+    table: Description | None = None
+    match_out: Part | None = None
+    """where the outputs have it, if elsewhere"""
+    group: str | None = None
+    fan_out: tuple[int, int | None] = (1, 1)
+    """the least and the greatest number of outputs of an input; None: any number"""
+    may_drop: bool | Condition = False
+    """whether an input may have no output"""
+    may_merge: bool = False
+    """whether several inputs with the same identity may have one output"""
+    order: bool | Part = True
+    """whether outputs must have the order of their inputs; a part that distinguishes inputs with the same identity"""
+    begin: str = BEGINS[0]
+    """latest: inputs before the first one that was processed do not count"""
+    isolation: str = ISOLATIONS[0]
+    """how its consumers read"""
+
+    @property
+    def part(self) -> Part | None:
+        """What distinguishes inputs with the same identity: by default their values, if they are matched by their keys."""
+        if isinstance(self.order, Part):
+            return self.order
+        return Part("value") if self.order and self.match == Part("key") and self.table is None else None
+
+    def wanted(self, number: int) -> list[tuple[str, Wanted]]:
+        """What to read of the records of each topic, for the pipeline with this number."""
+        assert self.match is not None
+        condition = self.may_drop if isinstance(self.may_drop, Condition) else None
+        into = Wanted(number, IN, self.match, self.part, bool(self.order) and self.table is None, condition)
+        out = Wanted(number, OUT, self.match_out or self.match, self.part)
+        return [*((topic, into) for topic in self.inputs), *((topic, out) for topic in self.outputs)]
+
+
+class Facts(NamedTuple):
+    """What is known beside the records."""
+
+    group: str | None
+    """the group of consumers, if it is known"""
+    reached: dict[tuple[str, int], int]
+    """the highest offset that the group has committed"""
+    removed_inputs: int
+    """offsets that retention or compaction removed"""
+    removed_outputs: int
+    is_damaged: bool
+    """whether batches of the pipeline's topics could not be read"""

@@ -1,0 +1,154 @@
+"""A stage of the audit: the records of pipelines, from their inputs to their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from wirebroker_audit.checks import contents
+from wirebroker_audit.checks.against_table import read_keys
+from wirebroker_audit.checks.groups import Seen, Step
+from wirebroker_audit.checks.pipeline import Facts, Pipeline
+from wirebroker_audit.checks.pipelines import judged, of_tables
+from wirebroker_audit.folding import schema
+from wirebroker_audit.inputs.pipelines import BadPipeline
+from wirebroker_audit.origin import Origin
+from wirebroker_audit.reading.identities import Wanted
+from wirebroker_audit.sources import tasks
+from wirebroker_audit.spark.columns import PARTITION
+from wirebroker_audit.spark.tables import collected, local_rows, settled, united
+
+
+@dataclass(slots=True)
+class Followed:
+    """What was found along all pipelines."""
+
+    findings: list[DataFrame] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """for the summary, one for each pipeline"""
+    pipelines: list[tuple[Pipeline, Facts]] = field(default_factory=list)
+    unprocessed: DataFrame | None = None
+    """the inputs without output, by the place of their `pipeline`"""
+    notices: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log as the earlier stages have read it."""
+
+    spark: SparkSession
+    origin: Origin
+    batches: DataFrame
+    bounds: DataFrame
+    seen: Seen
+    """the groups' commits"""
+    expiration_ms: int
+    aside: Callable[[DataFrame, str], DataFrame]
+    """writes an intermediate table"""
+    unreadable: Callable[[DataFrame], None]
+    """reports what could not be read"""
+
+
+def check_topics(pipelines: Sequence[Pipeline], origin: Origin) -> None:
+    """Raises BadPipeline if the log does not have a topic of a pipeline."""
+    known = {topic for topic, *_ in origin.bounds}
+    for each in pipelines:
+        if absent := [topic for topic in (*each.inputs, *each.outputs) if topic not in known]:
+            raise BadPipeline(f"pipeline {each.name}: {origin.name} has no topic {absent[0]}, or --topic leaves the topic out")
+
+
+def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
+    """Follow the records of all pipelines. Raises BadTable."""
+    followed = Followed()
+    rows = contents.deleted(log.batches, log.bounds).groupBy("topic").agg(sf.sum("deleted").alias("deleted"))
+    removed = {row["topic"]: row["deleted"] for row in collected(rows)}
+    wrong = log.batches.where("problem IS NOT NULL AND problem <> 'offset_regression'")
+    damaged = {row["topic"] for row in collected(wrong.select("topic").distinct())}
+    for pipeline in pipelines:
+        group, notices = group_of(pipeline, log)
+        followed.notices += notices
+        facts = Facts(
+            group, {where[1:]: offset for where, offset in log.seen.reached.items() if where[0] == group},
+            sum(removed.get(topic, 0) for topic in pipeline.inputs), sum(removed.get(topic, 0) for topic in pipeline.outputs),
+            not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)),
+        )  # fmt: skip
+        followed.pipelines.append((pipeline, facts))
+        followed.rows.append({
+            "name": pipeline.name, "in": list(pipeline.inputs),
+            "out": list(pipeline.outputs) if pipeline.table is None else pipeline.table.file,
+            "match": str(pipeline.match), "group": group,
+        })  # fmt: skip
+    _by_records(followed, log)
+    return followed
+
+
+def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
+    """The pipeline's group: the only one that commits its inputs, or that does so in transactions; and a notice without one."""
+    name = f"pipeline {pipeline.name}"
+    waiting = "inputs after the last one with an output may still be processed"
+    groups = sorted({group for group, topic, _ in log.seen.reached if topic in pipeline.inputs})
+    if pipeline.group is not None:
+        if pipeline.group in groups:
+            return pipeline.group, []
+        return None, [f"{name}: group {pipeline.group!r} has committed no offset of its inputs, so {waiting}"]
+    transactional = [group for group in groups if group in log.seen.pipelines]
+    for chosen in (groups, transactional):
+        if len(chosen) == 1:
+            return chosen[0], []
+    if groups:
+        listed = f"{', '.join(groups[:5])}{' …' if groups[5:] else ''}"
+        return None, [f"{name}: the groups {listed} commit its inputs; name its group in a TOML file, else {waiting}"]
+    return None, [f"{name}: no group commits its inputs, so {waiting}"]
+
+
+def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
+    """How many inputs without output each jump of a followed group has passed."""
+    found: dict[Step, int] = {}
+    for step in jumps:
+        commit, before = step.commit, step.before.offset
+        mine = [number for number, (pipeline, facts) in enumerate(followed.pipelines)
+                if facts.group == commit.group and commit.topic in pipeline.inputs]  # fmt: skip
+        if mine and followed.unprocessed is not None:
+            here = followed.unprocessed.where(sf.col("pipeline").isin(mine) & (sf.col("topic") == commit.topic))
+            passed = here.where((sf.col("partition") == commit.partition) & sf.col("offset").between(before, commit.offset - 1))
+            found[step] = passed.count()
+    return found
+
+
+def _by_records(followed: Followed, log: Log) -> None:
+    """Reads what identifies the records of both sides, and compares the sides."""
+    pipelines = [pipeline for pipeline, _ in followed.pipelines]
+    wanted: dict[str, list[Wanted]] = {}
+    for number, pipeline in enumerate(pipelines):
+        for topic, each in pipeline.wanted(number):
+            wanted.setdefault(topic, []).append(each)
+    pieces = [each for each in log.origin.pieces if each.topic in wanted]
+    rows = log.aside(tasks.identities(log.spark, pieces, wanted, log.expiration_ms), "identities")
+    problems = settled(rows.where("problem IS NOT NULL"))
+    log.unreadable(problems)
+    damaged = {row["topic"] for row in collected(problems.select("topic").distinct())}
+    starts = log.bounds.select(*PARTITION, "log_start")
+    rows = rows.where("problem IS NULL").join(sf.broadcast(starts), [*PARTITION]).where("offset >= log_start").drop("log_start")
+    data = contents.data_batches(log.batches).where(sf.col("topic").isin(*wanted))
+    rows = contents.with_outcome(rows, data, log.batches)
+    tables = {number: each.table for number, each in enumerate(pipelines) if each.table is not None}
+    if tables:
+        keys = {number: read_keys(log.spark, table) for number, table in tables.items()}
+        none = local_rows(log.spark, [], schema.IDENTITIES).withColumn("transaction", sf.lit("none"))
+        rows = united([rows, log.aside(of_tables(keys, pipelines, none), "tables")])
+    known = [
+        facts._replace(is_damaged=facts.is_damaged or not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)))
+        for pipeline, facts in followed.pipelines
+    ]
+    result = judged(pipelines, known, rows)
+    followed.findings += result.findings
+    followed.notices += result.notices
+    followed.problems += result.problems
+    followed.unprocessed = result.unprocessed
+    for row, counts in zip(followed.rows, result.counts, strict=True):
+        row["records"] = counts
