@@ -237,6 +237,10 @@ def show(result: Result, console: Console, out: Path) -> None:
         from wirebroker_audit.checks.against_table import sentence
 
         console.print(printable(f"{topic}: {sentence(sums)}"), markup=False, soft_wrap=True)
+    for row in summary.get("followed", ()):
+        from wirebroker_audit.checks.pipeline import sentence as of_pipeline
+
+        console.print(printable(of_pipeline(row)), markup=False, soft_wrap=True)
     for notice in summary["notices"]:
         console.print(printable(f"note: {notice}"), markup=False, soft_wrap=True)
     for problem in summary["problems"]:

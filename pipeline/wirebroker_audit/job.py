@@ -463,8 +463,8 @@ class _Audit:
             followed = pipelines.follow(self.pipelines, log)
             self.notices += followed.notices
             self.problems += followed.problems
-            for found in followed.findings:
-                findings = self._with_findings(found)
+            if followed.findings:
+                findings = self._with_findings(united(followed.findings))
         if not work and not self.pipelines:
             return findings, {}
         known = {(each["topic"], each["partition"]): (each["first"], each["end"]) for each in ranges}

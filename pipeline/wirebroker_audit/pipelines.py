@@ -9,10 +9,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from wirebroker_audit.checks import contents
+from wirebroker_audit.checks import consumers, contents
 from wirebroker_audit.checks.against_table import read_keys
-from wirebroker_audit.checks.groups import Seen, Step
-from wirebroker_audit.checks.pipeline import Facts, Pipeline
+from wirebroker_audit.checks.groups import OFFSETS_TOPIC, Seen, Step
+from wirebroker_audit.checks.pipeline import TRANSACTION, Facts, Pipeline
+from wirebroker_audit.checks.pipeline_transactions import counted
 from wirebroker_audit.checks.pipelines import judged, of_tables
 from wirebroker_audit.folding import schema
 from wirebroker_audit.inputs.pipelines import BadPipeline
@@ -30,9 +31,10 @@ class Followed:
     findings: list[DataFrame] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     """for the summary, one for each pipeline"""
-    pipelines: list[tuple[Pipeline, Facts]] = field(default_factory=list)
+    by_records: list[tuple[Pipeline, Facts]] = field(default_factory=list)
+    """the pipelines whose records are matched"""
     unprocessed: DataFrame | None = None
-    """the inputs without output, by the place of their `pipeline`"""
+    """the inputs without output, by the place of their `pipeline` in `by_records`"""
     notices: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -65,6 +67,8 @@ def check_topics(pipelines: Sequence[Pipeline], origin: Origin) -> None:
 def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
     """Follow the records of all pipelines. Raises BadTable."""
     followed = Followed()
+    matched: list[dict[str, Any]] = []
+    counted_in: list[tuple[Pipeline, Facts, dict[str, Any]]] = []
     rows = contents.deleted(log.batches, log.bounds).groupBy("topic").agg(sf.sum("deleted").alias("deleted"))
     removed = {row["topic"]: row["deleted"] for row in collected(rows)}
     wrong = log.batches.where("problem IS NOT NULL AND problem <> 'offset_regression'")
@@ -77,13 +81,23 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
             sum(removed.get(topic, 0) for topic in pipeline.inputs), sum(removed.get(topic, 0) for topic in pipeline.outputs),
             not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)),
         )  # fmt: skip
-        followed.pipelines.append((pipeline, facts))
-        followed.rows.append({
+        row: dict[str, Any] = {
             "name": pipeline.name, "in": list(pipeline.inputs),
             "out": list(pipeline.outputs) if pipeline.table is None else pipeline.table.file,
-            "match": str(pipeline.match), "group": group,
-        })  # fmt: skip
-    _by_records(followed, log)
+            "match": str(pipeline.match or TRANSACTION), "group": group,
+        }  # fmt: skip
+        followed.rows.append(row)
+        if pipeline.match is not None:
+            followed.by_records.append((pipeline, facts))
+            matched.append(row)
+        elif group is None:
+            followed.problems.append(f"pipeline {pipeline.name}: no group is known, so no transaction was compared")
+        else:
+            counted_in.append((pipeline, facts, row))
+    if matched:
+        _by_records(followed, log, matched)
+    if counted_in:
+        _by_transactions(followed, log, counted_in)
     return followed
 
 
@@ -111,7 +125,7 @@ def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
     found: dict[Step, int] = {}
     for step in jumps:
         commit, before = step.commit, step.before.offset
-        mine = [number for number, (pipeline, facts) in enumerate(followed.pipelines)
+        mine = [number for number, (pipeline, facts) in enumerate(followed.by_records)
                 if facts.group == commit.group and commit.topic in pipeline.inputs]  # fmt: skip
         if mine and followed.unprocessed is not None:
             here = followed.unprocessed.where(sf.col("pipeline").isin(mine) & (sf.col("topic") == commit.topic))
@@ -120,9 +134,21 @@ def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
     return found
 
 
-def _by_records(followed: Followed, log: Log) -> None:
+def _by_transactions(
+    followed: Followed, log: Log, pipelines: Sequence[tuple[Pipeline, Facts, dict[str, Any]]]
+) -> None:  # fmt: skip
+    """Counts the inputs and outputs of each transaction."""
+    groups = frozenset(facts.group for _, facts, _ in pipelines if facts.group is not None)
+    passed = log.aside(consumers.passed(log.spark, log.origin.pieces_of(OFFSETS_TOPIC), groups), "passed")
+    for pipeline, facts, row in pipelines:
+        result = counted(pipeline, facts, passed, log.batches, log.bounds.select(*PARTITION, "log_start"))
+        followed.findings += result.findings
+        row["records"] = result.counts
+
+
+def _by_records(followed: Followed, log: Log, matched: Sequence[dict[str, Any]]) -> None:
     """Reads what identifies the records of both sides, and compares the sides."""
-    pipelines = [pipeline for pipeline, _ in followed.pipelines]
+    pipelines = [pipeline for pipeline, _ in followed.by_records]
     wanted: dict[str, list[Wanted]] = {}
     for number, pipeline in enumerate(pipelines):
         for topic, each in pipeline.wanted(number):
@@ -143,12 +169,12 @@ def _by_records(followed: Followed, log: Log) -> None:
         rows = united([rows, log.aside(of_tables(keys, pipelines, none), "tables")])
     known = [
         facts._replace(is_damaged=facts.is_damaged or not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)))
-        for pipeline, facts in followed.pipelines
+        for pipeline, facts in followed.by_records
     ]
     result = judged(pipelines, known, rows)
     followed.findings += result.findings
     followed.notices += result.notices
     followed.problems += result.problems
     followed.unprocessed = result.unprocessed
-    for row, counts in zip(followed.rows, result.counts, strict=True):
+    for row, counts in zip(matched, result.counts, strict=True):
         row["records"] = counts

@@ -232,6 +232,71 @@ def outputs_without_the_offsets(shop: Shop) -> list[Expected]:
 
 
 @planted
+def a_transaction_short_of_outputs(shop: Shop) -> list[Expected]:
+    """The third transaction passes three inputs and has one output."""
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(4), upto=4)
+    shop.transform(*range(4, 8), upto=8)
+    shop.transform(8, upto=11)
+    shop.transform(11, upto=12)
+    return [Expected("commit_beyond_output", "in", 8, 10)]
+
+
+@planted
+def a_commit_outside_of_transactions(shop: Shop) -> list[Expected]:
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(4), upto=4)
+    shop.commit(7)
+    shop.transform(*range(7, 12), upto=12)
+    return [Expected("commit_beyond_output", "in", 4, 6)]
+
+
+@planted
+def a_transaction_without_offsets(shop: Shop) -> list[Expected]:
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(4), upto=4)
+    shop.transform(4, 5)
+    shop.transform(*range(4, 12), upto=12)
+    return [Expected("output_without_input", "out", 5, 6)]
+
+
+@planted
+def a_transaction_with_too_many_outputs(shop: Shop) -> list[Expected]:
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(4), upto=4)
+    shop.transform(*range(4, 12), 10, upto=12)
+    return [Expected("processed_twice", "in", 4, 11)]
+
+
+@planted
+def offsets_that_go_back(shop: Shop) -> list[Expected]:
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(8), upto=8)
+    shop.commit(5)
+    shop.transform(*range(5, 12), upto=12)
+    return [Expected("processed_twice", "in", 5, 11)]
+
+
+@planted
+def another_writer(shop: Shop) -> list[Expected]:
+    """Somebody else writes into the topic of outputs."""
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(12), upto=12)
+    shop.out(3)
+    return [Expected("output_without_input", "out", 13, 13, "likely")]
+
+
+@planted
+def by_the_old_protocol(shop: Shop) -> list[Expected]:
+    """All transactions of a producer have the same epoch."""
+    shop.policy["match"] = "transaction"
+    for first in (0, 4, 8):
+        shop.transform(*range(first, first + (4 if first != 4 else 2)), upto=first + 4, version=11)
+        time.sleep(0.01)  # the brokers' clocks tell the transactions apart
+    return [Expected("commit_beyond_output", "in", 4, 7, "likely")]
+
+
+@planted
 def two_consumers(shop: Shop) -> list[Expected]:
     """A zombie goes on with a partition that belongs to another consumer by now."""
     shop.out(*range(4))
@@ -259,6 +324,34 @@ def without_a_group(shop: Shop) -> list[Expected]:
     """Nobody commits, as with Flink or Spark: a later output shows the loss."""
     shop.out(*range(3), *range(4, 9))
     return [Expected("input_unprocessed", "in", 3, 3, "likely")]
+
+
+@clean
+def transactions(shop: Shop) -> None:
+    """One is aborted, inputs of others are aborted, and the last inputs wait."""
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(4), upto=4)
+    shop.transform(4, 5, upto=6, commit=False)
+    shop.transform(*range(4, 8), upto=8)
+    shop.send(shop.source, 40)
+    assert shop._producer.end(False) == 0
+    shop.transform(8, upto=9)
+
+
+@clean
+def transactions_of_the_old_protocol(shop: Shop) -> None:
+    shop.policy["match"] = "transaction"
+    for first in (0, 4, 8):
+        shop.transform(*range(first, first + 4), upto=first + 4, version=11)
+        time.sleep(0.01)
+
+
+@clean
+def filtered_in_transactions(shop: Shop) -> None:
+    shop.policy |= {"match": "transaction", "may_drop": True}
+    shop.transform(1, upto=4)
+    shop.transform(upto=8)
+    shop.transform(9, upto=12)
 
 
 @clean

@@ -109,8 +109,8 @@ def test_consume_transform_produce_is_counted(logs: Path) -> None:
     (producer,) = commits.pipelines["bills"].producers
     told = summary_of(commits, {("orders", 0): (0, 20)}, {producer: (6, 2), 4711: (9, 9)})
     assert told["pipelines"] == [
-        {"group": "bills", "producers": 1, "committed": 3, "aborted": 1, "open": 1, "first_commits": 1, "inputs": 6, "inputs_again": 3,
-         "outputs": 6, "outputs_aborted": 2}
+        {"group": "bills", "producers": 1, "committed": 3, "aborted": 1, "open": 1, "first_commits": 1, "inputs": 6,
+         "inputs_again": 3, "outputs": 6, "outputs_aborted": 2}
     ]  # fmt: skip
     assert [(each["group"], each["committed"], each["commits"], each["lag"]) for each in told["groups"]] == [
         ("ahead", 25, 1, 0), ("bills", 7, 3, 13), ("till", 12, 4, 8),

@@ -387,3 +387,59 @@ class Wording:
             partition=self.partition(row.input_topic, row.input_partition), before=row.later.output_offset,
             later=row.later.input_offset, pipeline=pipeline,
         )  # fmt: skip
+
+    def _made(self, row: Any) -> Any:
+        return self.choose(row.outs == 1, "1 output", self.text("{n} outputs", n=row.outs))
+
+    def _transaction(self, row: Any) -> Any:
+        return self.text("the transaction of {producer}", producer=self.producer(row))
+
+    def transaction_short(self, pipeline: Any, row: Any, least: int) -> Any:
+        """A commit passed more inputs than it has outputs for."""
+        inputs = self.choose(row.ins == 1, "1 input", self.text("{n} inputs", n=row.ins))
+        outside = self.text(
+            "group '{group}' passed {ins} from offset {offset} on by a commit outside of a transaction, so pipeline "
+            "'{pipeline}' has no output there",
+            group=row.group, ins=inputs, offset=row.base_offset, pipeline=pipeline,
+        )  # fmt: skip
+        inside = self.text(
+            "group '{group}' passed {ins} from offset {offset} on in {transaction}, which has {outs}; pipeline '{pipeline}' "
+            "makes at least {least} of each input",
+            group=row.group, ins=inputs, offset=row.base_offset, transaction=self._transaction(row), outs=self._made(row),
+            pipeline=pipeline, least=least,
+        )  # fmt: skip
+        return self.choose(row.producer_id < 0, outside, inside)
+
+    def transaction_over(self, pipeline: Any, row: Any) -> Any:
+        """A transaction has more outputs than inputs."""
+        return self.text(
+            "{transaction} has {outs} for the {ins} inputs from offset {offset} on, more than pipeline '{pipeline}' makes",
+            transaction=self._transaction(row), outs=self._made(row), ins=row.ins, offset=row.base_offset, pipeline=pipeline,
+        )  # fmt: skip
+
+    def transaction_again(self, pipeline: Any, row: Any) -> Any:
+        """A transaction passed inputs that an earlier one has passed."""
+        return self.text(
+            "group '{group}' passed {again} inputs for the second time, in {transaction}, which begins with offset {offset}; "
+            "pipeline '{pipeline}' has outputs of both times",
+            group=row.group, again=row.again, transaction=self._transaction(row), offset=row.base_offset, pipeline=pipeline,
+        )  # fmt: skip
+
+    def transaction_alone(self, pipeline: Any, row: Any) -> Any:
+        """A transaction has outputs and passes no input."""
+        return self.text(
+            "{transaction} has {outs} from offset {offset} on, and passes no input of pipeline '{pipeline}' for group "
+            "'{group}'",
+            transaction=self._transaction(row), outs=self._made(row), offset=row.base_offset, pipeline=pipeline,
+            group=row.group,
+        )  # fmt: skip
+
+    def outputs_elsewhere(self, pipeline: Any, row: Any) -> Any:
+        """Outputs of a producer that commits no offsets."""
+        who = self.choose(row.producer_id < 0, "a producer without an id", self.producer(row))
+        return self.text(
+            "{who} wrote {outs} at {offsets}, and commits no offset of group '{group}' in a transaction (pipeline "
+            "'{pipeline}')",
+            who=who, outs=self._made(row), offsets=self.offsets(row.base_offset, row.last_offset), group=row.group,
+            pipeline=pipeline,
+        )  # fmt: skip

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from kafkawire.batches import CONTROL, TRANSACTIONAL, iter_records, read_header
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
@@ -44,6 +46,7 @@ class Commit(NamedTuple):
     topic_id: bytes
     producer_id: int
     """the transaction's producer id, −1 outside a transaction"""
+    producer_epoch: int = -1
 
 
 class Step(NamedTuple):
@@ -107,6 +110,39 @@ class Seen:
             self.pipelines.setdefault(group, Pipeline()).add(each)
 
 
+PASSED = pa.schema(
+    [
+        pa.field("group", pa.string()), pa.field("topic", pa.string()), pa.field("partition", pa.int32()),
+        pa.field("start", pa.int64()), pa.field("stop", pa.int64()), pa.field("reached", pa.int64()),
+        pa.field("at_ms", pa.int64()),
+        pa.field("producer_id", pa.int64()), pa.field("producer_epoch", pa.int32()), pa.field("number", pa.int64()),
+        pa.field("holes", pa.int64()),
+    ]
+)  # fmt: skip
+"""The offsets that a commit passed: from `start`, −1 if no earlier commit is known, up to `stop`. `reached` is the highest
+offset before it; `number` counts the partition's batches; `holes` counts the holes before `start`, where compaction may have
+removed commits."""
+PASSED_ROWS = 20_000
+
+
+def passed_rows(chunks: Iterable[Chunk], groups: frozenset[str]) -> Iterator[pa.RecordBatch]:
+    """What each commit of these groups passed, from a partition's chunks in the order of the log; and a row with the group ""
+    and all holes."""
+    reader = _Reader(frozenset(), groups)
+    for chunk in chunks:
+        if chunk.begin >= 0:
+            reader.take(chunk)
+        if len(reader.passed) >= PASSED_ROWS:
+            yield _made(reader.passed)
+            reader.passed.clear()
+    yield _made([*reader.passed, ("", "", -1, -1, -1, -1, -1, -1, -1, -1, reader.holes)])
+
+
+def _made(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), PASSED, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=PASSED)
+
+
 def read_commits(chunks: Iterable[Chunk], topics: frozenset[str] = frozenset()) -> Seen:
     """The commits for these topics, or for all topics, from a partition's chunks in the order of the log."""
     reader = _Reader(topics)
@@ -117,18 +153,29 @@ def read_commits(chunks: Iterable[Chunk], topics: frozenset[str] = frozenset()) 
 
 
 class _Reader:
-    def __init__(self, topics: frozenset[str]) -> None:
+    def __init__(self, topics: frozenset[str], groups: frozenset[str] = frozenset()) -> None:
         self._topics = topics
+        self._groups = groups
+        self.passed: list[tuple[Any, ...]] = []
+        """rows of `PASSED` about `groups`"""
+        self.holes = 0
+        self._holes_at: dict[tuple[str, str, int], int] = {}
+        self._next = 0
+        self._number = 0
         self._seen = Seen()
         self._pending: dict[int, list[Commit]] = {}
 
     def take(self, chunk: Chunk) -> None:
-        names = ("problem", "attributes", "position", "bytes", "producer_id", "marker")
-        for problem, attributes, position, size, producer, marker in zip(
+        names = ("problem", "attributes", "position", "bytes", "producer_id", "marker", "base_offset", "last_offset", "records")
+        for problem, attributes, position, size, producer, marker, base, last, records in zip(
             *(chunk.rows.column(name).to_pylist() for name in names), strict=True
         ):
             if problem not in (None, "offset_regression"):
+                self.holes += 1
                 continue
+            self.holes += base != self._next or records != last - base + 1
+            self._next = last + 1
+            self._number += 1
             if attributes & CONTROL:
                 self._ended(producer, marker == 1)
                 continue
@@ -148,7 +195,7 @@ class _Reader:
 
     def _commits(self, batch: memoryview, producer: int) -> Iterator[Commit]:
         try:
-            read_header(batch)
+            epoch = read_header(batch).producer_epoch if producer >= 0 else -1
             for record in iter_records(batch):
                 read = read_record(COMMITS, record.key or b"", record.value)
                 if read is None or not isinstance(read.key, OffsetCommitKey):
@@ -159,7 +206,7 @@ class _Reader:
                 told = (-1, -1, bytes(16))
                 if isinstance(value, OffsetCommitValue):
                     told = (value.offset, value.commit_timestamp, value.topic_id)
-                yield Commit(key.group, key.topic, key.partition, *told, producer)
+                yield Commit(key.group, key.topic, key.partition, *told, producer, epoch)
         except ProtocolError:  # the audit of the topic itself reports damage
             return
 
@@ -179,6 +226,8 @@ class _Reader:
             return
         seen = self._seen
         before = seen.current.get(key)
+        if commit.group in self._groups:
+            self._pass(key, commit, before)
         seen.current[key] = commit
         seen.counts[key] = seen.counts.get(key, 0) + 1
         if before is None or _is_another_topic(before.topic_id, commit.topic_id):
@@ -200,6 +249,15 @@ class _Reader:
         elif passed >= max(JUMP_LEAST, JUMP_TIMES * largest) and len(seen.jumps) < BACK_LIMIT:
             seen.jumps.append(Step(before, commit, largest))
         seen.reached[key], seen.largest[key] = max(seen.reached[key], commit.offset), max(largest, passed)
+
+    def _pass(self, key: tuple[str, str, int], commit: Commit, before: Commit | None) -> None:
+        if before is not None and _is_another_topic(before.topic_id, commit.topic_id):
+            before = None
+        start, reached = (-1, -1) if before is None else (before.offset, self._seen.reached[key])
+        holes = 0 if before is None else self._holes_at[key]
+        self._holes_at[key] = self.holes
+        self.passed.append((*key, start, commit.offset, reached, commit.at_ms, commit.producer_id, commit.producer_epoch,
+                            self._number, holes))  # fmt: skip
 
     def _pipeline(self, group: str, producer: int) -> Pipeline:
         found = self._seen.pipelines.setdefault(group, Pipeline())

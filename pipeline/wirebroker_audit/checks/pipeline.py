@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from wirebroker.audit.findings import plural
 from wirebroker_audit.checks.against_table import Description
 from wirebroker_audit.reading.identities import Condition, Part, Wanted
 
@@ -70,3 +72,22 @@ class Facts(NamedTuple):
     removed_outputs: int
     is_damaged: bool
     """whether batches of the pipeline's topics could not be read"""
+
+
+_WORDS = {
+    "unprocessed": "{} without output", "processed_twice": "{} processed twice", "without_input": "{} outputs without input",
+    "out_of_order": "{} out of order", "in_flight": "{} may still be processed", "dropped": "{} dropped",
+    "before_begin": "{} before the first one that was processed", "inputs_removed": "the inputs of {} outputs may be removed",
+    "outputs_removed": "the outputs of {} inputs may be removed", "inputs_without_id": "{} inputs without identity",
+    "outputs_without_id": "{} outputs without identity",
+}  # fmt: skip
+
+
+def sentence(row: Mapping[str, Any]) -> str:
+    """Sums up a pipeline's records in words, from its row of the summary."""
+    counts: Mapping[str, int] | None = row.get("records")
+    if counts is None:
+        return f"pipeline {row['name']}: nothing was compared"
+    told = [words.format(f"{counts[name]:,}") for name, words in _WORDS.items() if counts[name]]
+    made = f"{plural(counts['inputs'], 'input')}, {plural(counts['outputs'], 'output')}"
+    return f"pipeline {row['name']}: {made}: {', '.join(told) if told else 'each input was processed as it should be'}"

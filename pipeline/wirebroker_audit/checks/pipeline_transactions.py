@@ -1,0 +1,225 @@
+"""Consume, transform, produce: the inputs that each transaction passes, and the outputs that it has.
+
+A group's commit passes the inputs from its earlier commit on. Batches are counted, records are not read. A producer has a new
+epoch in each transaction since KIP-890, so offsets and outputs with the same epoch belong together. Under an older protocol
+they belong together by the brokers' clocks: the offsets of a transaction are stored before its first marker, and after the last
+marker of the transaction before it. Findings are then likely.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from wirebroker_audit.checks.consumers import ended
+from wirebroker_audit.checks.contents import SIDE, data_batches, with_outcome
+from wirebroker_audit.checks.pipeline import Facts, Pipeline
+from wirebroker_audit.checks.pipelines import COUNTS
+from wirebroker_audit.checks.rows import finding
+from wirebroker_audit.spark.columns import PARTITION
+from wirebroker_audit.spark.tables import collected, settled, united
+from wirebroker_audit.spark.wording import ROW, WORDS
+
+PRODUCED = ("producer_id", "producer_epoch")
+NUMBER = ("group", "number")
+MOST = 1 << 30
+"""More outputs than any input has."""
+
+
+class Counted(NamedTuple):
+    """The result for one pipeline."""
+
+    findings: list[DataFrame]
+    counts: dict[str, int]
+
+
+def counted(pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFrame, log_starts: DataFrame) -> Counted:
+    """Compare the transactions of a pipeline's group. `passed` has the rows `PASSED` of that group and those with all holes."""
+    return _Transactions(pipeline, facts, passed, batches, log_starts).counted()
+
+
+class _Transactions:
+    def __init__(
+        self, pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFrame, log_starts: DataFrame
+    ) -> None:  # fmt: skip
+        self.pipeline, self.facts, self.batches = pipeline, facts, batches
+        mine = passed.where((ROW.group == facts.group) & ROW.topic.isin(*pipeline.inputs))
+        holes = [row["holes"] for row in collected(passed.where("group = ''").select("holes"))]
+        self.is_whole = not any(holes)
+        self.steps = settled(self._judgeable(mine, log_starts, max(holes, default=0)))
+
+    def _judgeable(self, mine: DataFrame, log_starts: DataFrame, holes: int) -> DataFrame:
+        """Adds `known`: whether the commit before each is known, and whether the log still has all inputs between both.
+
+        A group's first commit began at the log's start, unless it was to begin at the end.
+        """
+        rows = mine.join(sf.broadcast(log_starts), [*PARTITION])
+        first = sf.lit(self.is_whole and self.pipeline.begin == "earliest")
+        known = sf.when(ROW.start < 0, first & (ROW.log_start == 0)).otherwise(
+            (ROW.start >= ROW.log_start) & (self.is_whole | (ROW.holes == holes)))  # fmt: skip
+        return rows.withColumns({"known": known, "start": sf.greatest("start", sf.lit(0))}).drop("log_start")
+
+    def counted(self) -> Counted:
+        by_number = settled(self._judged())
+        strangers = settled(self._strangers())
+        few = by_number.where(ROW.short > 0)
+        many = by_number.where("over > 0")
+        again = by_number.where((ROW.again > 0) & (ROW.outs > 0))
+        alone = by_number.where((ROW.ins == 0) & (ROW.outs > 0) & ~ROW.back)
+        (sums,) = collected(by_number.agg(
+            sf.count(sf.lit(1)).alias("transactions"),
+            *(sf.sum(name).alias(name) for name in ("short", "over", "again", "spare")),
+            sf.sum(sf.when((ROW.ins == 0) & ~ROW.back, ROW.outs)).alias("alone"),
+            sf.sum("ins").alias("ins"), sf.sum("outs").alias("outs"),
+        ))  # fmt: skip
+        (others,) = collected(strangers.agg(sf.sum("records").alias("records")))
+        number = {name: int(sums[name] or 0) for name in sums.__fields__}
+        number["strangers"] = int(others["records"] or 0)
+        counts = dict.fromkeys(COUNTS, 0) | {
+            "transactions": number["transactions"], "inputs": number["ins"], "outputs": number["outs"],
+            "unprocessed": number["short"], "processed_twice": number["over"] + number["again"], "dropped": number["spare"],
+            "without_input": number["alone"] + number["strangers"],
+        }  # fmt: skip
+        name = sf.lit(self.pipeline.name)
+        kinds = (
+            ("short", few, "inputs", "commit_beyond_output", WORDS.transaction_short(name, ROW, self.pipeline.fan_out[0])),
+            ("over", many, "inputs", "processed_twice", WORDS.transaction_over(name, ROW)),
+            ("again", again, "inputs", "processed_twice", WORDS.transaction_again(name, ROW)),
+            ("alone", alone, "outputs", "output_without_input", WORDS.transaction_alone(name, ROW)),
+            ("strangers", strangers, "outputs", "output_without_input", WORDS.outputs_elsewhere(name, ROW)),
+        )
+        found = [self._found(_at(rows, side), kind, words) for what, rows, side, kind, words in kinds if number[what]]
+        return Counted(found, counts)
+
+    def _passed(self) -> DataFrame:
+        """How many inputs each commit passed (`ins`), and how many of them for the second time (`again`)."""
+        data = data_batches(self.batches).where(ROW.topic.isin(*self.pipeline.inputs))
+        if self.pipeline.isolation == "read_committed":
+            data = with_outcome(data, data, self.batches).where("transaction IN ('none', 'committed')")
+        stored = data.select(*PARTITION, ROW.base_offset.alias("at"), sf.lit(1).alias("turn"), "records", "last_offset")
+        again = sf.greatest(sf.least("stop", "reached"), "start")
+        bounds = sf.array(*(
+            sf.struct(sf.col(name).alias("at") if isinstance(name, str) else name.alias("at"), sf.lit(of).alias("of"),
+                      sf.lit(sign).alias("sign"))
+            for of, sign, name in (("ins", -1, "start"), ("ins", 1, sf.greatest("stop", "start")), ("again", -1, "start"),
+                                   ("again", 1, again))
+        ))  # fmt: skip
+        asked = self.steps.select(*PARTITION, *NUMBER, *PRODUCED, "start", "stop", sf.explode(bounds).alias("bound"))
+        asked = asked.select("*", "bound.*", sf.lit(0).alias("turn")).drop("bound")
+        before = Window.partitionBy(*PARTITION).orderBy("at", "turn").rowsBetween(Window.unboundedPreceding, -1)
+        sums = sf.coalesce(sf.sum("records").over(before), sf.lit(0))
+        beyond = sf.greatest(sf.coalesce(sf.max("last_offset").over(before), sf.lit(-1)) + 1 - ROW.at, sf.lit(0))
+        rows = united([stored, asked]).withColumn("below", sums - beyond).where("turn = 0")
+        return rows.groupBy(*PARTITION, *NUMBER, "start", "stop").agg(
+            *(sf.sum(sf.when(ROW.of == of, ROW.sign * ROW.below).otherwise(0)).alias(of) for of in ("ins", "again"))
+        )
+
+    def _transactions(self) -> DataFrame:
+        """The transactions of the group, and its commits outside of transactions, which have a number of their own."""
+        steps = self.steps.join(self._passed(), [*PARTITION, *NUMBER, "start", "stop"])
+        part = sf.struct(*PARTITION, ROW.start.alias("first_offset"), (ROW.stop - 1).alias("last_offset"))
+        return steps.groupBy(*NUMBER, *PRODUCED).agg(
+            sf.min("known").alias("known"), sf.min("at_ms").alias("at_ms"), sf.sum("ins").alias("ins"),
+            sf.sum("again").alias("again"), sf.max(ROW.stop < ROW.start).alias("back"),
+            sf.sort_array(sf.collect_list(part)).alias("inputs"),
+        )  # fmt: skip
+
+    def _pieces(self) -> DataFrame:
+        """The committed outputs of each producer, by partition and marker."""
+        mine = self.steps.where("producer_id >= 0").select("producer_id").distinct()
+        rows = ended(self.batches.where(ROW.topic.isin(*self.pipeline.outputs)).join(sf.broadcast(mine), "producer_id"))
+        return rows.where("end.marker = 1").groupBy(*PARTITION, *PRODUCED, "end.offset", "end.at_ms").agg(
+            sf.sum("records").alias("records"), sf.min("base_offset").alias("first_offset"),
+            sf.max("last_offset").alias("last_offset"),
+        )  # fmt: skip
+
+    def _judged(self) -> DataFrame:
+        """The transactions with their outputs, and what is wrong with them; outputs without offsets have no number."""
+        transactions, pieces = self._transactions(), self._pieces()
+        alike = Window.partitionBy(*PRODUCED)
+        events = united([
+            transactions.select(*NUMBER, *PRODUCED, "at_ms", sf.lit(0).alias("turn")),
+            pieces.withColumn("turn", sf.lit(1)),
+        ])  # fmt: skip
+        latest = sf.last(ROW.number, ignorenulls=True).over(alike.orderBy("at_ms", "turn").rowsBetween(
+            Window.unboundedPreceding, Window.currentRow))  # fmt: skip
+        only = sf.when(sf.count("number").over(alike) == 1, sf.max("number").over(alike))
+        placed = events.withColumns({"by": sf.coalesce(only, latest), "is_only": sf.count("number").over(alike) <= 1})
+        part = sf.struct(*PARTITION, "first_offset", "last_offset")
+        made = placed.where("turn = 1").groupBy(ROW.by.alias("number"), *PRODUCED, "is_only").agg(
+            sf.sum("records").alias("outs"), sf.sort_array(sf.collect_list(part)).alias("outputs"),
+            sf.min("at_ms").alias("ended_at"),
+        )  # fmt: skip
+        singles = placed.where("turn = 0").select(*NUMBER, *PRODUCED, (ROW.is_only | (ROW.producer_id < 0)).alias("is_only"))
+        whole = transactions.join(singles, [*NUMBER, *PRODUCED])
+        both = whole.join(made.drop("is_only"), ["number", *PRODUCED], "left").fillna(0, ["outs"])
+        since = self._since()
+        alone = made.where("number IS NULL").where(ROW.ended_at >= since)
+        alone = alone.drop("number").withColumns({
+            "number": sf.lit(-1).cast("bigint"), "known": sf.lit(True), "back": sf.lit(False),
+            "group": sf.lit(self.facts.group), "ins": sf.lit(0).cast("bigint"), "again": sf.lit(0).cast("bigint"),
+        })  # fmt: skip
+        return self._with_verdict(united([both, alone]).where("known"))
+
+    def _since(self) -> int:
+        """The time from which no commit is missing, in ms since the epoch."""
+        if self.is_whole:
+            return 0
+        (row,) = collected(self.steps.where("known").agg(sf.min("at_ms").alias("at_ms")))
+        return int(row["at_ms"]) if row["at_ms"] is not None else 1 << 62
+
+    def _with_verdict(self, rows: DataFrame) -> DataFrame:
+        least, most = self.pipeline.fan_out
+        whole = sf.least(ROW.ins, sf.floor(ROW.outs / least)).cast("bigint")
+        needed = sf.lit(0) if self.pipeline.may_drop is True else ROW.ins
+        if self.pipeline.may_merge:
+            needed, whole = sf.least(needed, sf.lit(1)), sf.when(ROW.outs >= least, ROW.ins).otherwise(0)
+        over = sf.when(ROW.ins > 0, sf.greatest(ROW.outs - ROW.ins * (most or MOST), sf.lit(0))).otherwise(0)
+        spare = ROW.ins - ROW.whole if self.pipeline.may_drop is True and not self.pipeline.may_merge else sf.lit(0)
+        return (
+            rows.withColumn("whole", whole)
+            .withColumns({"short": sf.greatest(needed - ROW.whole, sf.lit(0)), "over": over})
+            .withColumn("spare", spare)
+        )
+
+    def _strangers(self) -> DataFrame:
+        """Outputs of producers that commit no offsets of the group, and outputs outside of transactions."""
+        mine = self.steps.where("producer_id >= 0").select("producer_id").distinct()
+        data = data_batches(self.batches).where(ROW.topic.isin(*self.pipeline.outputs))
+        rows = with_outcome(data, data, self.batches).where("transaction IN ('none', 'committed')")
+        rows = rows.where(ROW.transaction == "none").unionByName(
+            rows.where(ROW.transaction == "committed")
+            .join(sf.broadcast(mine), ["producer_id"], "left_anti")
+            .select(*rows.columns)
+        )
+        if not self.is_whole:
+            rows = rows.limit(0)
+        part = sf.struct(*PARTITION, "first_offset", "last_offset")
+        found = rows.groupBy(*PARTITION, *PRODUCED).agg(
+            sf.sum("records").alias("records"), sf.min("base_offset").alias("first_offset"),
+            sf.max("last_offset").alias("last_offset"),
+        )  # fmt: skip
+        return found.withColumns({
+            "outputs": sf.array(part), "inputs": sf.lit(None).cast("array<struct<topic:string>>"), "is_only": sf.lit(False),
+            "ins": sf.lit(0), "outs": ROW.records, "group": sf.lit(self.facts.group),
+        })  # fmt: skip
+
+    def _found(self, rows: DataFrame, kind: str, words: Column) -> DataFrame:
+        facts = self.facts
+        certain = ROW.is_only & sf.lit(not (facts.is_damaged or facts.removed_inputs or facts.removed_outputs))
+        severity = sf.when(certain, "certain").otherwise("likely")
+        evidence = sf.struct(
+            sf.lit(self.pipeline.name).alias("pipeline"), "group",
+            ROW.ins.alias("inputs_passed"), ROW.outs.alias("outputs_made"), "inputs", "outputs",
+        )  # fmt: skip
+        none = {name: sf.lit(-1) for name in SIDE if name.endswith("sequence")}
+        return finding(rows.withColumns(none), kind, evidence, words, severity)
+
+
+def _at(rows: DataFrame, side: str) -> DataFrame:
+    """Adds the place of the first stretch of this side."""
+    first = sf.get(side, sf.lit(0))
+    names = {"topic": "topic", "partition": "partition", "base_offset": "first_offset", "last_offset": "last_offset"}
+    return rows.withColumns({name: first.getField(field) for name, field in names.items()})
