@@ -213,7 +213,7 @@ def show(result: Result, console: Console, out: Path) -> None:
     summary = result.summary
     table = Table(box=None, pad_edge=False)
     names = ("partitions", "batches", "records", "producers", "committed", "aborted")
-    for name in ("topic", *names):
+    for name in ("topic", *names[:-2], "commit markers", "abort markers"):  # a transaction has one in each of its partitions
         table.add_column(name, justify="left" if name == "topic" else "right")
     topics: dict[str, dict[str, int]] = summary["topics"]
     largest = set(sorted(topics, key=lambda name: -topics[name]["batches"])[:TOPICS_SHOWN])

@@ -14,7 +14,7 @@ from wirebroker.audit.findings import KINDS, plural
 from wirebroker.common.page import head, table, text
 from wirebroker.pictures.marks import STYLE as PICTURE_STYLE
 from wirebroker_audit.checks.against_table import sentence
-from wirebroker_audit.report import plots
+from wirebroker_audit.report import groups, plots
 from wirebroker_audit.report.changes import STATES, new_ones
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, ribbons, timelines
 from wirebroker_audit.report.lateness import rows_over_time
@@ -42,7 +42,7 @@ def write_report(
     parts = [_head(summary), *_verdict(summary), *_changes(summary["changes"]), *_findings(shown, summary["kinds"], fresh)]
     if summary["kinds"]:
         parts += ["<h2>Findings by kind</h2>", plots.findings_by_kind(summary["kinds"])]
-    parts += _against_table(summary.get("table"))
+    parts += [*_against_table(summary.get("table")), *groups.section(summary, shown)]
     logs = ribbons(batches, shown)
     parts += [f"<style>{PICTURE_STYLE}</style>"] if logs else []
     for log in logs:
@@ -147,9 +147,12 @@ def _minute(ms: int) -> str:
 
 
 def _topics(topics: Mapping[str, Mapping[str, int]]) -> str:
-    names = ("partitions", "batches", "records", "bytes", "producers", "committed", "aborted")
-    rows = [[text(topic), *(f"{counts[name]:,}" for name in names)] for topic, counts in topics.items()]
-    return "<h2>What was read</h2>" + table(["topic", *names], rows)
+    names = ("partitions", "batches", "records", "bytes", "producers")
+    rows = [
+        [text(topic), *(f"{counts[name]:,}" for name in (*names, "committed", "aborted"))] for topic, counts in topics.items()
+    ]
+    words = "<p class='about'>A transaction has a marker in each of its partitions.</p>"
+    return "<h2>What was read</h2>" + table(["topic", *names, "commit markers", "abort markers"], rows) + words
 
 
 def _replicas(ranges: Sequence[Row]) -> Iterable[str]:
