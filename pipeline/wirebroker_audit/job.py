@@ -25,13 +25,13 @@ from wirebroker_audit.checks import against_table, consumers, contents, groups, 
 from wirebroker_audit.checks import batches as checks
 from wirebroker_audit.checks.against_table import BadTable, Description, is_description, read_description, read_table
 from wirebroker_audit.checks.coordinators import Open
-from wirebroker_audit.checks.pipeline import Pipeline
+from wirebroker_audit.checks.pipeline import FOREVER, Pipeline
 from wirebroker_audit.checks.reconcile import reconcile
 from wirebroker_audit.checks.rows import identified
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, ReportState, read_state
 from wirebroker_audit.inputs.journal import BadJournal, Journal, check_journal, read_journal
-from wirebroker_audit.inputs.pipelines import BadPipeline, read_pipelines
+from wirebroker_audit.inputs.pipelines import BadPipeline, read_pipelines, turns_of
 from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.inputs.trace import BadTrace, read_trace
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 RECORDS_LIMIT = 1_000_000
 """A topic with more records is compared batch by batch, unless a journal names records."""
+COMMITS_MS = 60_000
+"""Outputs of transactions that ended so short a time before the audit may have offsets that were committed later."""
 OPEN_LIMIT = 10_000
 """The largest number of open transactions that are joined with their coordinators' state."""
 SAID = 20
@@ -265,7 +267,7 @@ def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
     if request.path is not None:
         return Directory(spark, request.path, request.topics)
     assert request.bootstrap is not None
-    return Cluster(spark, request.bootstrap, request.topics, request.access)
+    return Cluster(spark, request.bootstrap, request.topics, request.access, turns_of(request.pipelines))
 
 
 def partial_of(out: Path) -> Path:
@@ -458,8 +460,10 @@ class _Audit:
         if self.pipelines:
             self.stage("following pipelines")
             log = pipelines.Log(
-                self.spark, self.origin, batches, bounds, seen, self.request.expiration_ms, self._aside, self._unreadable
-            )
+                self.spark, self.origin, batches, bounds, seen, self.request.expiration_ms,
+                int(self.began.timestamp() * 1000) - COMMITS_MS if self.origin.is_cluster else FOREVER, self._aside,
+                self._unreadable,
+            )  # fmt: skip
             followed = pipelines.follow(self.pipelines, log)
             self.notices += followed.notices
             self.problems += followed.problems

@@ -19,6 +19,7 @@ from wirebroker.client.settings import OPTION, Access
 from wirebroker_audit.checks import elections
 from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
+from wirebroker_audit.checks.groups import OFFSETS_TOPIC
 from wirebroker_audit.checks.live_coordinators import live_coordinators
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import ReportState, ends_of, onward, onward_live
@@ -206,9 +207,13 @@ class Cluster(Origin):
     is_cluster = True
     stream = BrokerSource
 
-    def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT) -> None:
+    def __init__(
+        self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT,
+        turns: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """The end offsets of a topic with a higher number in `turns` are asked later than those of other topics."""
         super().__init__(spark)
-        self.name = bootstrap
+        self.name, self._turns = bootstrap, turns or {}
         self._topics, self._access = topics, access
         self.look()
         self.options = {
@@ -235,13 +240,7 @@ class Cluster(Origin):
         return Mark(end["last_offset"] + 1, last=end["position"], crc=end["last_crc"])
 
     def pieces_of(self, topic: str) -> list[list[Piece]]:
-        client = Client(self.name, self._access)
-        try:
-            live = client.partitions((topic,))
-        except BrokerError:  # no group has ever committed, or this user may not read them
-            return []
-        finally:
-            client.close()
+        live = self._commits if topic == OFFSETS_TOPIC else self._partitions_of(topic)
         whole = (cluster_pieces([replace(each, compacted=True)], self.name, 1, self._access) for each in live)
         return [each for each in whole if each]
 
@@ -257,10 +256,21 @@ class Cluster(Origin):
     def topic_id(self, topic: str, partition: int) -> str:
         return self._topic_ids[topic, partition]
 
-    def look(self) -> None:
+    def _partitions_of(self, topic: str) -> list[LivePartition]:
         client = Client(self.name, self._access)
         try:
-            self._live = client.partitions(self._topics)
+            return client.partitions((topic,))
+        except BrokerError:  # no group has ever committed, or this user may not read them
+            return []
+        finally:
+            client.close()
+
+    def look(self) -> None:
+        """Asks for the commits' ends first, so that what was processed before a commit is read."""
+        self._commits = self._partitions_of(OFFSETS_TOPIC)
+        client = Client(self.name, self._access)
+        try:
+            self._live = client.partitions(self._topics, self._turns)
             told = ((topic, settings) for topic, settings in client.settings.items() if settings)
             self.durability = {topic: Durability.of(client.replicas[topic], settings) for topic, settings in told}
         finally:

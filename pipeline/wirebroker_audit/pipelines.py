@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from wirebroker_audit.checks import consumers, contents
 from wirebroker_audit.checks.against_table import read_keys
@@ -22,6 +23,14 @@ from wirebroker_audit.reading.identities import Wanted
 from wirebroker_audit.sources import tasks
 from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, local_rows, settled, united
+
+_JUMPS = StructType(
+    [
+        StructField("step", IntegerType()), StructField("pipeline", IntegerType()), StructField("topic", StringType()),
+        StructField("partition", IntegerType()), StructField("start", LongType()), StructField("stop", LongType()),
+    ]
+)  # fmt: skip
+"""The offsets that a jump passed, for each pipeline of its group."""
 
 
 @dataclass(slots=True)
@@ -50,6 +59,8 @@ class Log:
     seen: Seen
     """the groups' commits"""
     expiration_ms: int
+    until_ms: int
+    """the time until which the commits of a live cluster were read for certain"""
     aside: Callable[[DataFrame, str], DataFrame]
     """writes an intermediate table"""
     unreadable: Callable[[DataFrame], None]
@@ -79,7 +90,7 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
         facts = Facts(
             group, {where[1:]: offset for where, offset in log.seen.reached.items() if where[0] == group},
             sum(removed.get(topic, 0) for topic in pipeline.inputs), sum(removed.get(topic, 0) for topic in pipeline.outputs),
-            not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)),
+            not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)), log.until_ms,
         )  # fmt: skip
         row: dict[str, Any] = {
             "name": pipeline.name, "in": list(pipeline.inputs),
@@ -122,15 +133,21 @@ def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
 
 def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
     """How many inputs without output each jump of a followed group has passed."""
-    found: dict[Step, int] = {}
-    for step in jumps:
-        commit, before = step.commit, step.before.offset
-        mine = [number for number, (pipeline, facts) in enumerate(followed.by_records)
-                if facts.group == commit.group and commit.topic in pipeline.inputs]  # fmt: skip
-        if mine and followed.unprocessed is not None:
-            here = followed.unprocessed.where(sf.col("pipeline").isin(mine) & (sf.col("topic") == commit.topic))
-            passed = here.where((sf.col("partition") == commit.partition) & sf.col("offset").between(before, commit.offset - 1))
-            found[step] = passed.count()
+    asked = [
+        (place, number, step.commit.topic, step.commit.partition, step.before.offset, step.commit.offset)
+        for place, step in enumerate(jumps)
+        for number, (pipeline, facts) in enumerate(followed.by_records)
+        if facts.group == step.commit.group and step.commit.topic in pipeline.inputs
+    ]
+    if not asked or followed.unprocessed is None:
+        return {}
+    steps = local_rows(followed.unprocessed.sparkSession, asked, _JUMPS)
+    both = followed.unprocessed.join(sf.broadcast(steps), ["pipeline", *PARTITION])
+    passed = both.where("offset >= start AND offset < stop").groupBy("step", "pipeline").count()
+    found = dict.fromkeys((jumps[place] for place, *_ in asked), 0)
+    for row in collected(passed):
+        step = jumps[row["step"]]
+        found[step] = max(found[step], row["count"])
     return found
 
 

@@ -6,7 +6,7 @@ It reads all stored batches, also those that a consumer would not get: uncommitt
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -99,14 +99,20 @@ class Client:
         """Close all connections."""
         self._brokers.close()
 
-    def partitions(self, topics: Iterable[str] = ()) -> list[LivePartition]:
-        """Returns the partitions of these topics, or of all topics, with their offsets, in order."""
+    def partitions(self, topics: Iterable[str] = (), turns: Mapping[str, int] | None = None) -> list[LivePartition]:
+        """Returns the partitions of these topics, or of all topics, with their offsets, in order.
+
+        The offsets of a topic with a higher number in `turns` are asked later; topics without one have the number 0.
+        """
+        turns = turns or {}
         wanted = tuple(topics)
         self.refresh(wanted)
         for topic in wanted:
             self.numbers_of(topic)
         self.settings = self._settings_of(sorted({topic for topic, _ in self._leaders}))
-        starts, ends = self._offsets(EARLIEST), self._offsets(LATEST)
+        starts, ends = self._offsets(EARLIEST, self._leaders), {}
+        for number in sorted({turns.get(topic, 0) for topic, _ in self._leaders}):
+            ends |= self._offsets(LATEST, [where for where in self._leaders if turns.get(where[0], 0) == number])
         compacted = {topic: COMPACT in held.get(POLICY, "") if held else None for topic, held in self.settings.items()}
         found = []
         for topic, partition in sorted(self._leaders):
@@ -115,7 +121,7 @@ class Client:
             end = ends[where] if where in ends else self.offset(*where, LATEST)
             leader = self._leaders[where]
             found.append(LivePartition(topic, partition, leader, start, end, compacted[topic], self._ids[topic]))
-        return found
+        return sorted(found, key=lambda each: (each.topic, each.partition))
 
     def numbers_of(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions, as of the last `refresh`."""
@@ -166,11 +172,11 @@ class Client:
                 self._ids[topic.name] = format_uuid(topic.topic_id) if any(topic.topic_id) else ""
                 self.replicas[topic.name] = max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
-    def _offsets(self, which: int) -> dict[tuple[str, int], int]:
-        """The offsets of all known partitions, with few requests to each leader; not those that need another try."""
+    def _offsets(self, which: int, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """The offsets of these partitions, with few requests to each leader; not those that need another try."""
         led: dict[str, list[tuple[str, int]]] = {}
-        for where, leader in sorted(self._leaders.items()):
-            led.setdefault(leader, []).append(where)
+        for where in sorted(partitions):
+            led.setdefault(self._leaders[where], []).append(where)
         found: dict[tuple[str, int], int] = {}
         for leader, places in led.items():
             for begin in range(0, len(places) if leader else 0, AT_ONCE):

@@ -126,8 +126,10 @@ PASSED_ROWS = 20_000
 
 
 def passed_rows(chunks: Iterable[Chunk], groups: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """What each commit of these groups passed, from a partition's chunks in the order of the log; and a row with the group ""
-    and all holes."""
+    """What each commit of these groups passed, from a partition's chunks in the order of the log.
+
+    A row with the group "" has all holes, and others the producers whose transactions have not ended in this partition.
+    """
     reader = _Reader(frozenset(), groups)
     for chunk in chunks:
         if chunk.begin >= 0:
@@ -135,7 +137,8 @@ def passed_rows(chunks: Iterable[Chunk], groups: frozenset[str]) -> Iterator[pa.
         if len(reader.passed) >= PASSED_ROWS:
             yield _made(reader.passed)
             reader.passed.clear()
-    yield _made([*reader.passed, ("", "", -1, -1, -1, -1, -1, -1, -1, -1, reader.holes)])
+    rows = [*reader.passed, ("", "", -1, -1, -1, -1, -1, -1, -1, -1, reader.holes)]
+    yield _made([*rows, *(("", "", -1, -1, -1, -1, -1, producer, -1, -1, 0) for producer in reader.pending)])
 
 
 def _made(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -186,6 +189,11 @@ class _Reader:
             else:
                 for each in commits:
                     self._apply(each)
+
+    @property
+    def pending(self) -> list[int]:
+        """The producers whose transactions have not ended."""
+        return list(self._pending)
 
     def end(self) -> Seen:
         for producer, commits in self._pending.items():

@@ -60,6 +60,9 @@ class Pipeline:
         return [*((topic, into) for topic in self.inputs), *((topic, out) for topic in self.outputs)]
 
 
+FOREVER = 1 << 62
+
+
 class Facts(NamedTuple):
     """What is known beside the records."""
 
@@ -72,14 +75,16 @@ class Facts(NamedTuple):
     removed_outputs: int
     is_damaged: bool
     """whether batches of the pipeline's topics could not be read"""
+    until_ms: int = FOREVER
+    """outputs of transactions that ended later than this may have offsets that were not read"""
 
 
 _WORDS = {
-    "unprocessed": "{} without output", "processed_twice": "{} processed twice", "without_input": "{} outputs without input",
-    "out_of_order": "{} out of order", "in_flight": "{} may still be processed", "dropped": "{} dropped",
-    "before_begin": "{} before the first one that was processed", "inputs_removed": "the inputs of {} outputs may be removed",
-    "outputs_removed": "the outputs of {} inputs may be removed", "inputs_without_id": "{} inputs without identity",
-    "outputs_without_id": "{} outputs without identity",
+    "unprocessed": "without output", "processed_twice": "processed twice", "without_input": "outputs without input",
+    "out_of_order": "out of order", "in_flight": "may still be processed", "dropped": "dropped",
+    "before_begin": "before the first one that was processed", "inputs_removed": "outputs whose inputs may be removed",
+    "outputs_removed": "inputs whose outputs may be removed", "inputs_without_id": "inputs without identity",
+    "outputs_without_id": "outputs without identity",
 }  # fmt: skip
 
 
@@ -88,6 +93,6 @@ def sentence(row: Mapping[str, Any]) -> str:
     counts: Mapping[str, int] | None = row.get("records")
     if counts is None:
         return f"pipeline {row['name']}: nothing was compared"
-    told = [words.format(f"{counts[name]:,}") for name, words in _WORDS.items() if counts[name]]
+    told = [f"{words} {counts[name]:,}" for name, words in _WORDS.items() if counts[name]]
     made = f"{plural(counts['inputs'], 'input')}, {plural(counts['outputs'], 'output')}"
-    return f"pipeline {row['name']}: {made}: {', '.join(told) if told else 'each input was processed as it should be'}"
+    return f"pipeline {row['name']}: {made}; {', '.join(told) or 'each input was processed as it should be'}"

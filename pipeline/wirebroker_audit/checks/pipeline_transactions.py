@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from kafkawire.batches import TRANSACTIONAL
 from wirebroker_audit.checks.consumers import ended
 from wirebroker_audit.checks.contents import SIDE, data_batches, with_outcome
 from wirebroker_audit.checks.pipeline import Facts, Pipeline
@@ -48,6 +49,7 @@ class _Transactions:
         mine = passed.where((ROW.group == facts.group) & ROW.topic.isin(*pipeline.inputs))
         holes = [row["holes"] for row in collected(passed.where("group = ''").select("holes"))]
         self.is_whole = not any(holes)
+        self.pending = passed.where("group = '' AND producer_id >= 0").select("producer_id")
         self.steps = settled(self._judgeable(mine, log_starts, max(holes, default=0)))
 
     def _judgeable(self, mine: DataFrame, log_starts: DataFrame, holes: int) -> DataFrame:
@@ -143,10 +145,10 @@ class _Transactions:
             transactions.select(*NUMBER, *PRODUCED, "at_ms", sf.lit(0).alias("turn")),
             pieces.withColumn("turn", sf.lit(1)),
         ])  # fmt: skip
-        latest = sf.last(ROW.number, ignorenulls=True).over(alike.orderBy("at_ms", "turn").rowsBetween(
+        before = sf.last(ROW.number, ignorenulls=True).over(alike.orderBy("at_ms", "turn").rowsBetween(
             Window.unboundedPreceding, Window.currentRow))  # fmt: skip
         only = sf.when(sf.count("number").over(alike) == 1, sf.max("number").over(alike))
-        placed = events.withColumns({"by": sf.coalesce(only, latest), "is_only": sf.count("number").over(alike) <= 1})
+        placed = events.withColumns({"by": sf.coalesce(only, before), "is_only": sf.count("number").over(alike) <= 1})
         part = sf.struct(*PARTITION, "first_offset", "last_offset")
         made = placed.where("turn = 1").groupBy(ROW.by.alias("number"), *PRODUCED, "is_only").agg(
             sf.sum("records").alias("outs"), sf.sort_array(sf.collect_list(part)).alias("outputs"),
@@ -156,12 +158,22 @@ class _Transactions:
         whole = transactions.join(singles, [*NUMBER, *PRODUCED])
         both = whole.join(made.drop("is_only"), ["number", *PRODUCED], "left").fillna(0, ["outs"])
         since = self._since()
-        alone = made.where("number IS NULL").where(ROW.ended_at >= since)
+        alone = made.where("number IS NULL").where(ROW.ended_at.between(since, self.facts.until_ms))
+        alone = alone.join(self.pending, ["producer_id"], "left_anti")
         alone = alone.drop("number").withColumns({
             "number": sf.lit(-1).cast("bigint"), "known": sf.lit(True), "back": sf.lit(False),
             "group": sf.lit(self.facts.group), "ins": sf.lit(0).cast("bigint"), "again": sf.lit(0).cast("bigint"),
         })  # fmt: skip
+        latest = sf.max("number").over(Window.partitionBy(*PRODUCED))
+        both = both.withColumn("latest", latest).join(self._opened(), [*PRODUCED], "left").fillna(False, ["opened"])
+        both = both.where(~(ROW.opened & (ROW.number == ROW.latest))).drop("opened", "latest")
         return self._with_verdict(united([both, alone]).where("known"))
+
+    def _opened(self) -> DataFrame:
+        """The epochs with outputs whose marker is missing: the coordinator has not written it yet, or it was not read."""
+        rows = ended(self.batches.where(ROW.topic.isin(*self.pipeline.outputs) & (ROW.producer_id >= 0)))
+        is_data = sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL)) != 0
+        return rows.where(is_data & ROW.end.isNull()).select(*PRODUCED).distinct().withColumn("opened", sf.lit(True))
 
     def _since(self) -> int:
         """The time from which no commit is missing, in ms since the epoch."""

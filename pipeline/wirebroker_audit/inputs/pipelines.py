@@ -11,7 +11,7 @@ may_drop = "value:$.state=draft"
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,13 @@ def _one_of(where: str, name: str, given: Any, allowed: tuple[str, ...]) -> str:
     return given
 
 
-def topics_of(pipelines: Iterable[Pipeline]) -> Mapping[str, Pipeline]:
-    """Each topic of these pipelines, with one of the pipelines that name it."""
-    return {topic: each for each in pipelines for topic in (*each.inputs, *each.outputs)}
+def turns_of(pipelines: Iterable[Pipeline]) -> dict[str, int]:
+    """The turn of each input, after the turns of all its outputs: so that a live log has the inputs of all outputs that it
+    has."""
+    chain = list(pipelines)
+    turns: dict[str, int] = {}
+    for _ in chain:
+        for each in chain:
+            after = 1 + max((turns.get(topic, 0) for topic in each.outputs), default=0)
+            turns |= {topic: max(after, turns.get(topic, 0)) for topic in each.inputs}
+    return turns
