@@ -461,8 +461,8 @@ class _Audit:
             self.stage("following pipelines")
             log = pipelines.Log(
                 self.spark, self.origin, batches, bounds, seen, self.request.expiration_ms,
-                int(self.began.timestamp() * 1000) - COMMITS_MS if self.origin.is_cluster else FOREVER, self._aside,
-                self._unreadable,
+                int(self.began.timestamp() * 1000) - COMMITS_MS if self.origin.is_cluster else FOREVER,
+                self.folder.resolve() / WORK, self._aside, self._unreadable,
             )  # fmt: skip
             followed = pipelines.follow(self.pipelines, log)
             self.notices += followed.notices

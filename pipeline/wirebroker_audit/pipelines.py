@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,8 @@ class Log:
     expiration_ms: int
     until_ms: int
     """the time until which the commits of a live cluster were read for certain"""
+    work: Path
+    """the folder of intermediate tables"""
     aside: Callable[[DataFrame, str], DataFrame]
     """writes an intermediate table"""
     unreadable: Callable[[DataFrame], None]
@@ -171,7 +174,7 @@ def _by_records(followed: Followed, log: Log, matched: Sequence[dict[str, Any]])
         for topic, each in pipeline.wanted(number):
             wanted.setdefault(topic, []).append(each)
     pieces = [each for each in log.origin.pieces if each.topic in wanted]
-    rows = log.aside(tasks.identities(log.spark, pieces, wanted, log.expiration_ms), "identities")
+    rows = tasks.identities(log.spark, pieces, log.work / "identities", wanted, log.expiration_ms)
     problems = settled(rows.where("problem IS NOT NULL"))
     log.unreadable(problems)
     damaged = {row["topic"] for row in collected(problems.select("topic").distinct())}

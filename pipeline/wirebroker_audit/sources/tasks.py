@@ -14,8 +14,8 @@ from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.runs import folded
 from wirebroker_audit.logs.planning import LEAST_SHARE
+from wirebroker_audit.reading.identities import IDENTITIES, Wanted, identity_rows
 from wirebroker_audit.reading.parts import COUNTED, counted, gathered, kept
-from wirebroker_audit.reading.identities import Wanted, identity_rows
 from wirebroker_audit.reading.pieces import SPLIT_BYTES, Piece, packed
 from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.reading.records import RECORDS, record_rows
@@ -58,14 +58,20 @@ def _part(keep: Path, mine: Sequence[Piece]) -> Path:
 
 
 def identities(
-    spark: SparkSession, pieces: Sequence[Piece], wanted: Mapping[str, Sequence[Wanted]], expiration_ms: int
+    spark: SparkSession, pieces: Sequence[Piece], keep: Path, wanted: Mapping[str, Sequence[Wanted]], expiration_ms: int
 ) -> DataFrame:  # fmt: skip
-    """What identifies the records in the batches of these pieces, for each side of a pipeline; `wanted` has the topics."""
+    """What identifies the records in the batches of these pieces, for each side of a pipeline; `wanted` has the topics.
+
+    Each task writes its rows into a Parquet file in the new folder `keep`.
+    """
+    keep.mkdir()
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
-        return identity_rows((chunk for piece in mine for chunk in read_piece(piece, expiration_ms)), wanted)
+        rows = identity_rows((chunk for piece in mine for chunk in read_piece(piece, expiration_ms)), wanted)
+        return counted(gathered(rows), _part(keep, mine), IDENTITIES)
 
-    return _mapped(spark, pieces, work, schema.IDENTITIES)
+    _mapped(spark, pieces, work, from_arrow_schema(COUNTED)).collect()
+    return stored(spark, keep, schema.IDENTITIES)
 
 
 def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = EXPIRATION_MS) -> DataFrame:
