@@ -327,7 +327,7 @@ def _explained(pipeline: Pipeline, known: Facts, counts: Mapping[str, int], most
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
-    """Adds two hashes of each row's identity. Identities are told apart by both; the hashes are independent of each other."""
+    """Adds two hashes of each row's identity. Both together distinguish identities; they are independent of each other."""
     return rows.withColumns({
         "high": sf.xxhash64("id"), "low": sf.xxhash64(sf.lit(1), "id"),
         "part": sf.xxhash64("part"), "key_hash": sf.when(ROW.key.isNotNull(), sf.xxhash64("key")),
