@@ -110,7 +110,8 @@ class Client:
         for topic in wanted:
             self.numbers_of(topic)
         self.settings = self._settings_of(sorted({topic for topic, _ in self._leaders}))
-        starts, ends = self._offsets(EARLIEST, self._leaders), {}
+        starts = self._offsets(EARLIEST, self._leaders)
+        ends: dict[tuple[str, int], int] = {}
         for number in sorted({turns.get(topic, 0) for topic, _ in self._leaders}):
             ends |= self._offsets(LATEST, [where for where in self._leaders if turns.get(where[0], 0) == number])
         compacted = {topic: COMPACT in held.get(POLICY, "") if held else None for topic, held in self.settings.items()}
@@ -121,7 +122,7 @@ class Client:
             end = ends[where] if where in ends else self.offset(*where, LATEST)
             leader = self._leaders[where]
             found.append(LivePartition(topic, partition, leader, start, end, compacted[topic], self._ids[topic]))
-        return sorted(found, key=lambda each: (each.topic, each.partition))
+        return found
 
     def numbers_of(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions, as of the last `refresh`."""
