@@ -220,6 +220,7 @@ def test_where_compaction_is_not_told_of_the_report_says_so(
 
     cluster = Cluster.__new__(Cluster)
     cluster.name, cluster._topics, cluster._access = kafka.bootstrap_servers, ("orders",), wire.PLAINTEXT
+    cluster._turns = {}
     cluster.look()
     assert (cluster.bounds, cluster.notices) == ([("orders", 0, 0, -1)], [])
     responding("DescribeConfigsRequest", lambda response: SimpleNamespace(results=[]))
