@@ -21,6 +21,7 @@ from wirebroker.pictures.stored import Found, Stored, stored
 from wirebroker.requests.facts import Batch
 from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import (
+    AuthenticationRow,
     FaultRow,
     FetchRow,
     GroupRow,
@@ -137,6 +138,34 @@ def test_what_went_wrong_is_drawn_even_if_everything_else_is_folded() -> None:
     assert covered[-1][1] == len(rows)
 
 
+def test_a_failure_that_repeats_is_folded_with_as_many_errors_as_requests() -> None:
+    rows: list[Row] = []
+    for at in range(20):
+        rows += [asked(10 * at, at), judged(10 * at, at, 0, "rejected", -1, "NOT_ENOUGH_REPLICAS"), answered(10 * at + 1, at)]
+    words = words_in(drawn(rows, lines=400))
+    assert words.count("Produce orders-0 seq 0–4") == words.count("NOT_ENOUGH_REPLICAS") == 3
+    assert {"17 × Produce orders-0", "17 × NOT_ENOUGH_REPLICAS"} <= set(words)
+
+
+def test_a_client_whose_handshake_fails_has_a_lane() -> None:
+    why = "the client does not trust the authority of the broker's certificate"
+    rows = [
+        AuthenticationRow(START + at, 1, 0, "10.0.0.9", "SSL", "SSL", "failed", "User:ANONYMOUS", False, -1, why)
+        for at in range(20)
+    ]
+    picture = drawn([*produced(0, 1, 0), *rows], width=1300)
+    words = words_in(picture)
+    assert words.count(f"SSL failed: {why}") == 3
+    assert f"17 × SSL failed: {why}" in words
+    assert "10.0.0.9" in words
+
+
+def test_a_transactional_id_chooses_a_window() -> None:
+    rows = [transaction(0, "Ongoing"), judged(0, 1, 0, offset=0)]
+    assert drawn(rows, "windows", of="pay").choice == "pay"
+    assert drawn(rows, "windows", of="other").choice == "producer 7 on orders-0"
+
+
 def test_a_window_has_its_rows_only() -> None:
     rows = [row for at in range(10) for row in produced(at, at, at * 5, offset=at * 5)]
     picture = drawn(rows, first=4, last=6)
@@ -194,10 +223,10 @@ def test_a_reader_that_comes_back_to_the_same_records() -> None:
     rows += [replace(fetched, time=START + at * 100) for at in range(3)]
     rows += [replace(fetched, time=START + 400 + at * 100, offset=12, bytes=0) for at in range(3)]
     words = words_in(drawn(rows, "log"))
-    assert "reader reads → 12, back 2 times (red dots)" in words
+    assert "reader reads → 12, back 2 times (red)" in words
     assert "The log of orders-0" in words
     left = member(900, "reader", "SyncGroup", "orders-1")
-    assert "reader reads → 12, back 2 times (red dots), then gave it up" in words_in(drawn([*rows, left], "log", width=1400))
+    assert "reader reads → 12, back 2 times (red), then left it" in words_in(drawn([*rows, left], "log", width=1400))
 
 
 def test_a_later_window_of_the_log_has_the_state_before_it() -> None:

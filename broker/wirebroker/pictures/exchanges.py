@@ -186,12 +186,14 @@ class _Reader:
         place, what, outcome, rest = row.parts()
         kind, interest = "note", PLAIN
         words = f"{place}: {rest}" if place else f"{what}: {rest}"
+        client: Lane | None = None
         if isinstance(row, AuthorizationRow) or (isinstance(row, AuthenticationRow) and row.outcome != "succeeded"):
             words, kind, interest = f"{place} {what} {outcome}: {rest}".strip(), "bad", STRIKING
+            client = self._refused(row)
         elif isinstance(row, AuthenticationRow):
             return
         elif isinstance(row, ThrottleRow):
-            words, kind, interest = f"throttled {row.ms:,} ms by {row.quota}", "warn", STRIKING
+            words, kind, interest = f"throttled {row.ms:,} ms by {row.quota or 'a quota'}", "warn", STRIKING
         elif isinstance(row, TransactionRow):
             words = f"transaction {row.transactional_id}: {row.state}"
         elif isinstance(row, GroupRow):
@@ -205,7 +207,15 @@ class _Reader:
             interest = QUIET
         elif row.event in ("producer", "isr", "telemetry"):
             return
-        self._noted(number, row.time, words, kind, interest, lane).title = f"{place} {what} {rest}".strip()
+        noted = self._noted(number, row.time, words, kind, interest, lane)
+        noted.title, noted.client = f"{place} {what} {rest}".strip(), client
+
+    def _refused(self, row: AuthorizationRow | AuthenticationRow) -> Lane | None:
+        """The lane of a client that was refused. Only its address tells it before its first request."""
+        name = self._names.get((row.node, row.connection))
+        if name is None and isinstance(row, AuthenticationRow):
+            return client_lane(row.client_host)
+        return client_lane(name)
 
     def _noted(self, number: int, time: int, words: str, kind: str, interest: int, lane: Lane | None) -> Step:
         made = Step(number, time, NOTED, None, lane, "", words, kind, interest)

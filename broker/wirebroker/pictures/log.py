@@ -513,8 +513,8 @@ class _Drawing(Ribbon):
             moves = self.story.moves[kind, name]
             at = f"{words} → {moves[-1][1]:,}"
             again = sum((name, time) in self.story.returns for time, _ in moves) if kind == "reader" else 0
-            at += f", back {again:,} times (red dots)" * bool(again)
-            at += ", then gave it up" * (kind == "reader" and name in self.story.left)
+            at += f", back {'once' if again == 1 else f'{again:,} times'} (red)" * bool(again)
+            at += ", then left it" * (kind == "reader" and name in self.story.left)
             marks += [
                 line(x, y - 4, x + 22, y - 4, f"stroke {dashed}{thick}{colour}"),
                 text(x + 28, y, fitted(at, room - 36), "say plain"),

@@ -65,6 +65,8 @@ MEANINGS = (
     "two heads: a request and its response", "broad: several", "grey: idle polls, connections", "boxed: a change",
     "purple: a fault", "red: a refusal", "amber: a retry that the broker knew", "cross: it never arrived",
 )  # fmt: skip
+MOST_REPEATS = 6
+"""Steps that repeat a failure and are not folded."""
 MOST_NOTES = 4
 """More notes than this between two arrows are folded."""
 
@@ -87,6 +89,7 @@ class Fold:
     spans: list[tuple[int, int, int, int]] = field(default_factory=list)
     place: str = ""
     is_idle: bool = True
+    has_notes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,27 @@ def _folded(steps: Sequence[Step], lines: int) -> list[Line]:
 def _without_idle(steps: Sequence[Step], lines: int) -> Iterator[Line]:
     for quiet, run in groupby(steps, key=lambda step: step.interest == QUIET):
         together = list(run)
-        yield from _folds(together) if quiet else together
+        yield from _folds(together) if quiet else _repeats(together)
+
+
+def _repeats(steps: Sequence[Step]) -> Iterator[Line]:
+    """Fold failures that repeat, except the first two and the last."""
+    for failed, each in groupby(steps, key=_failure):
+        run = list(each)
+        kept = 2 if run[0].way == NOTED else 4
+        folded = run[kept : -kept // 2]
+        if failed is None or len(folded) < MOST_REPEATS:
+            yield from run
+            continue
+        yield from (*run[:kept], *_folds(folded), *run[-kept // 2 :])
+
+
+def _failure(step: Step) -> tuple[object, ...] | None:
+    """What failed, to tell repeats; None for what did not fail."""
+    told = step.answer if step.way == ASKED and step.answer is not None else step
+    if step.interest != STRIKING or told.kind not in ("bad", "rejected"):
+        return None
+    return (step.way == NOTED, step.client, step.broker, step.api, told.words)
 
 
 def _pairs(steps: Sequence[Step], lines: int) -> Iterator[Line]:
@@ -167,7 +190,7 @@ def _between(steps: Sequence[Step], lines: int) -> Iterator[Line]:
     """Fold the steps between important steps."""
     for striking, each in groupby(steps, key=lambda step: step.interest == STRIKING):
         run = list(each)
-        yield from run if striking else _in_pieces(run, max(4 * len(steps) // lines, 1))
+        yield from _repeats(run) if striking else _in_pieces(run, max(4 * len(steps) // lines, 1))
 
 
 def _in_pieces(steps: Sequence[Step], most: int) -> Iterator[Line]:
@@ -205,16 +228,19 @@ def _folds(steps: Sequence[Step]) -> Iterator[Line]:
 def _add(fold: Fold, step: Step) -> None:
     fold.last, fold.ended = max(step.number, fold.last), max(step.time, fold.ended)
     fold.is_idle = fold.is_idle and step.interest == QUIET
+    told = step  # an exchange counts with its request, and so does its error
     if step.way == ASKED or (step.way == ANSWERED and not fold.counts[step.api]):
         fold.counts[step.api] += 1
         fold.place = step.place if step.place == fold.place else ""
+        told = step.answer or step
     elif step.way == NOTED:
         fold.counts[step.words] += 1
+        fold.has_notes = True
     if step.spans[2] >= 0:
         fold.spans.append(step.spans)
     fold.faults += step.kind == "fault"
-    if step.kind in ("bad", "rejected", "duplicate"):
-        fold.bad[step.words.partition(":")[0].partition(" of ")[0]] += 1
+    if (told is not step or step.way != ANSWERED) and told.kind in ("bad", "rejected", "duplicate"):
+        fold.bad[told.words.partition(":")[0].partition(" of ")[0]] += 1
 
 
 def _counted(rows: Sequence[tuple[int, Row]], lines: int) -> Iterator[Fold]:
@@ -388,7 +414,7 @@ def _step(step: Step, y: float, lanes: _Lanes) -> Mark:
     kind = lanes.colour(step.client) if step.kind == "plain" else step.kind
     if step.way == NOTED:
         return group(
-            [_hit(y, lanes), *_note(step.words, step.kind, y, lanes, broker), *_title(step, y, lanes)], row=step.number
+            [_hit(y, lanes), *_note(step.words, step.kind, y, lanes, broker, client), *_title(step, y, lanes)], row=step.number
         )
     assert client is not None
     assert broker is not None
@@ -434,13 +460,15 @@ def _arrow(start: float, stop: float, y: float, kind: str, is_lost: bool) -> lis
     return [dot(start, y, 2.5, f"fill {kind}"), shaft, head]
 
 
-def _note(said: str, kind: str, y: float, lanes: _Lanes, at: float | None) -> list[Mark]:
-    """A change, as a box in the middle, tied to the broker's lane."""
+def _note(said: str, kind: str, y: float, lanes: _Lanes, at: float | None, client: float | None = None) -> list[Mark]:
+    """A change, as a box in the middle, tied to the broker's lane, and to the client's if it is about one."""
     room = lanes.right - lanes.left - 20
     words = fitted(said, room - 16)
     wide = len(words) * LETTER + 16
     middle = lanes.left + (lanes.right - lanes.left) / 2
     tie = [line(middle + wide / 2, y, at, y, f"stroke thin {kind}"), dot(at, y, 3, f"fill {kind}")] if at else []
+    if client is not None:
+        tie += [line(client, y, middle - wide / 2, y, f"stroke thin {kind}"), dot(client, y, 3, f"fill {kind}")]
     box = rect(middle - wide / 2, y - 8, wide, 16, f"box {kind}", "", 8)
     return [*tie, box, text(middle, y + 4, words, f"middle say {kind}")]
 
@@ -451,6 +479,11 @@ def _fold(fold: Fold, y: float, lanes: _Lanes) -> Mark:
     struck = f"⚡ {fold.faults:,}" if fold.faults else ""
     kind = "dim" if fold.is_idle else lanes.colour(fold.client)
     marks = [_hit(y, lanes)]
+    if fold.has_notes and len(fold.counts) == 1 and not struck:
+        ((words, count),) = fold.counts.items()
+        marks += _note(f"{count:,} × {words}", "bad" if wrong else "note", y, lanes, broker, client)
+        took = f"{time_of_day(fold.began)} to {time_of_day(fold.ended)}"
+        return group([*marks, Mark("title", {}, took)], first=fold.first, last=fold.last)
     if client is not None and broker is not None:
         marks += _both_ways(client, broker, y, kind, sum(fold.counts.values()))
     if client is None and not wrong and not struck:

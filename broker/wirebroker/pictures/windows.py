@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from wirebroker.pictures.exchanges import span_of
 from wirebroker.pictures.marks import LETTER, LINE, SERIES, Mark, Picture, cross, fitted, group, legend, line, path, rect, text
 from wirebroker.trace.layout import time_of_day
-from wirebroker.trace.rows import ProduceRow, Row
+from wirebroker.trace.rows import ProduceRow, Row, TransactionRow
 from wirebroker.trace.timeline import FAULT, Sending, sendings_in
 
 Numbered = tuple[int, Row]
@@ -47,14 +47,16 @@ def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: st
     for each in sendings:
         counts[_key(each)] = counts.get(_key(each), 0) + (1 if each.verdict == "accepted" else 1000)
     found = {f"producer {key[2]} on {key[0]}-{key[1]}": key for key in sorted(counts, key=lambda key: (-counts[key], key))}
-    chosen = of if of in found else next(iter(found), "")
+    ids = {row.producer_id for _, row in rows if isinstance(row, TransactionRow) and row.transactional_id == of}
+    chosen = of if of in found else next((name for name, key in found.items() if key[2] in ids), next(iter(found), ""))
     numbers = next((number for number, _ in rows if number >= first), 0), rows[-1][0] if rows else 0
     if not chosen:
         marks = [text(8, 24, "no batch of an idempotent producer was traced here", "say dim")]
         return Picture("windows", "windows of producers", width, 40, marks, *numbers)
     arrivals = _shortened(list(_arrivals([each for each in sendings if _key(each) == found[chosen]], first)), lines)
     drawn, height = _drawn(arrivals, width, chosen)
-    return Picture("windows", f"the window of {chosen}", width, height, drawn, *numbers, list(found)[:200], chosen)
+    choice = of if ids else chosen  # a transactional id chooses, too
+    return Picture("windows", f"the window of {chosen}", width, height, drawn, *numbers, list(found)[:200], choice)
 
 
 def _key(sending: Sending) -> tuple[str, int, int]:
