@@ -23,7 +23,7 @@ from kafkawire.registry import KEYS
 from requesting import plain, produce_request
 from responses import only, parts, sole
 from wirebroker import MockKafka, faults
-from wirebroker.apis import SERVED, TELEMETRY, permissions
+from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, permissions
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
@@ -106,7 +106,7 @@ def test_kafka_was_asked_for_every_api_with_these_rights(rights: str, responses:
 
 
 def test_every_served_api_has_a_rule_or_is_said_to_be_open() -> None:
-    assert sorted([*permissions.RULES, *permissions.OPEN]) == sorted([*SERVED, *TELEMETRY])
+    assert sorted([*permissions.RULES, *permissions.OPEN]) == sorted([*SERVED, *TELEMETRY, *IN_ZOOKEEPER])
 
 
 def test_an_api_that_nobody_has_thought_of_is_not_served(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:

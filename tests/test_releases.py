@@ -14,14 +14,14 @@ from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.releases import release
 from wirebroker.core.releases.changes import CHANGES, RELEASES, Behaviour, number
 
-MAIN = "main"
-"""The scenarios about producers, transactions and the protocol, on a broker with default settings."""
+PLAIN = ("main", "controller")
+"""The scenarios about producers, transactions, the protocol and the controller. Their broker has default settings."""
 
 
 @pytest.mark.parametrize("name", recorded_releases())
 def test_a_release_responds_as_its_recording(name: str) -> None:
     recording = release_recording(name)
-    scenarios = [each for each in recording.scenarios("clamped") if each.ran_on == MAIN and each.name in recording.clamped]
+    scenarios = [each for each in recording.scenarios("clamped") if each.ran_on in PLAIN and each.name in recording.clamped]
     found = []
     for scenario in scenarios:
         with OwnBroker(scenario.settings, profile=f"kafka-{name}") as broker:  # type: ignore[arg-type]

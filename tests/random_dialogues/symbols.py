@@ -70,6 +70,8 @@ class Symbols:
         """This broker's name or id for a symbol; KeyError for an id that it did not hand out."""
         if text.startswith(NAME):
             return self.prefix + text[1:]
+        if text.startswith(f"{ID}t"):
+            return self._ids.get(text, 0)  # a request that the release does not have was not sent
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:

@@ -44,8 +44,13 @@ SERVED = (
 """The APIs that have a handler."""
 TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 """The APIs that Kafka offers only if a receiver of client metrics is configured."""
+IN_ZOOKEEPER = (
+    "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds",
+)  # fmt: skip
+"""The requests of a controller and of brokers that every listener of a broker with ZooKeeper takes."""
 
 TOGETHER = {
+    **dict.fromkeys(IN_ZOOKEEPER, "controller_requests"),
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "refused"),
     **dict.fromkeys((name for name in SERVED if "ShareGroupState" in name), "share_group_state"),
 }
@@ -63,7 +68,7 @@ def handler_of(key: int) -> Handler:
 def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:
     """The served versions by API key: the versions of the profile's release, which the user may lower."""
     own, served = release(rules.release), {}
-    offered = {KEYS[name]: own.read(KEYS[name]) for name in SERVED if KEYS[name] in own.announced}
+    offered = {KEYS[name]: own.read(KEYS[name]) for name in (*SERVED, *IN_ZOOKEEPER) if KEYS[name] in own.announced}
     if telemetry and own.behaviour.telemetry:
         offered |= {KEYS[name]: versions(KEYS[name]) for name in TELEMETRY}
     for key, (oldest, newest) in offered.items():

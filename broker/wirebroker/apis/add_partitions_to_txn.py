@@ -93,6 +93,7 @@ def _codes(requested: AddPartitionsToTxnTransaction, wanted: list[TopicPartition
         return dict.fromkeys(wanted, error)
     if requested.verify_only:
         return transactions.verify_partitions(*who, wanted)
-    version = BUMPS_EPOCH if exchange.version >= BATCHED_FROM else 0
+    notes = exchange.cluster.configs.release.behaviour.notes_client_versions
+    version = BUMPS_EPOCH if notes and exchange.version >= BATCHED_FROM else 0
     code = transactions.add_partitions(*who, wanted, version, exchange.now)
     return dict.fromkeys(wanted, epoch_error(code, exchange.version >= PRODUCER_FENCED_FROM))

@@ -15,7 +15,7 @@ from wirebroker.apis.describe_configs import told_kind
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.common.slices import pauses
-from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, repeated
+from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, ResourceType, repeated
 from wirebroker.core.refusals import Refusal
 
 
@@ -28,6 +28,17 @@ def alter_resources(
     request: Any, exchange: Exchange, response: Callable[..., Message], result: Callable[..., Any], *, replaces: bool
 ) -> Steps:
     """Change the settings of a request in either form; the arguments name its message classes."""
+
+    def failed(resource: Any, refusal: Refusal) -> Any:
+        name, kind = resource.resource_name, resource.resource_type
+        told = told_kind(kind, exchange) if replaces else kind
+        return result(error_code=refusal.code, error_message=refusal.message, resource_type=told, resource_name=name)
+
+    if exchange.cluster.configs.release.has_zookeeper:
+        if whole := _fails_whole(request, exchange, replaces=replaces):
+            return response(responses=[failed(each, whole) for each in request.resources])
+        if not replaces:  # the last entry of a resource that is named twice counts
+            request.resources = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     results: list[Any] = []
     changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
@@ -55,3 +66,15 @@ def alter_resources(
         results.append(result(error_code=code, error_message=message, resource_type=told, resource_name=name))
     changes.write_down()
     return response(responses=results)
+
+
+def _fails_whole(request: Any, exchange: Exchange, *, replaces: bool) -> Refusal | None:
+    """The refusal of the whole request by a broker with ZooKeeper: for a value that is null, and for a kind of resource that
+    cannot be altered."""
+    if replaces and any(each.value is None for resource in request.resources for each in resource.configs):
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    kinds = {ResourceType.TOPIC, ResourceType.BROKER}
+    if not replaces and exchange.cluster.configs.release.behaviour.has_settings(ResourceType.BROKER_LOGGER):
+        kinds.add(ResourceType.BROKER_LOGGER)
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in kinds]
+    return Refusal(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {unknown[0]}") if unknown else None

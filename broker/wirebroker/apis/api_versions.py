@@ -19,13 +19,12 @@ from kafkawire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kafkawire.registry import API_VERSIONS, KEYS, api_name, versions
+from kafkawire.registry import API_VERSIONS, KEYS, versions
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import ELIGIBLE_REPLICAS, GROUP, KRAFT, SHARE, STREAMS, TRANSACTION
 from wirebroker.core.releases import Release, release
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-BETWEEN_BROKERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition")
 NO_NODE = -1
 FEATURES_FROM_ZERO = 4
 """From this version on, a feature's minimum level may be 0; older clients cannot read that (KAFKA-17492)."""
@@ -74,15 +73,11 @@ def _misdirected(request: ApiVersionsRequest, exchange: Exchange) -> ErrorCode:
 
 @lru_cache(maxsize=8)
 def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
-    """The APIs and features of a broker of this release that serves these versions; every client asks for them first.
-
-    Releases before 4.0 also announce APIs that only brokers use. Nothing here serves them.
-    """
+    """The APIs and features of a broker of this release that serves these versions; every client asks for them first."""
     own, known = release(name), {key for key, _ in served}
-    between_brokers = ((key, versions) for key, versions in own.announced.items() if api_name(key) in BETWEEN_BROKERS)
     keys = [
         ApiVersion(api_key=key, min_version=_first(own, key, oldest), max_version=newest)
-        for key, (oldest, newest) in sorted((*served, *between_brokers))
+        for key, (oldest, newest) in sorted(served)
     ]
     features = [
         SupportedFeatureKey(name=name, min_version=feature.oldest, max_version=feature.newest)

@@ -79,7 +79,8 @@ def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
 def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
     topic = cluster.topics.get(requested.name)
     if topic is None:
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        message = f"The topic '{requested.name}' does not exist." if cluster.configs.release.has_zookeeper else None
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     count = len(topic.partitions)
     if requested.count == count:
         return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")

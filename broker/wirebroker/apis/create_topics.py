@@ -103,7 +103,9 @@ def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         message = f"Null value not supported for topic configs: {','.join(nulls)}"
-        return Refusal(ErrorCode.INVALID_CONFIG, message)
+        return Refusal(
+            ErrorCode.INVALID_REQUEST if cluster.configs.release.has_zookeeper else ErrorCode.INVALID_CONFIG, message
+        )
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
     try:
         check_topic_configs(overrides, cluster.configs)

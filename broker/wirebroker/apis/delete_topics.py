@@ -98,18 +98,26 @@ def _by_name(
     topic = exchange.cluster.topics.get(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DeletableTopicResult(name=name, error_code=code, error_message=NOT_HERE)
+        return DeletableTopicResult(name=name, error_code=code, error_message=_told(NOT_HERE, exchange))
     if topic.topic_id in ids:
         once.pop(topic.topic_id, None)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
-    return _delete(topic, exchange, quota)
+    deleted = _delete(topic, exchange, quota)
+    if exchange.cluster.configs.release.has_zookeeper:
+        deleted.topic_id = ZERO_UUID
+    return deleted
+
+
+def _told(message: str, exchange: Exchange) -> str | None:
+    """The message beside an error; a broker with ZooKeeper has none."""
+    return None if exchange.cluster.configs.release.has_zookeeper else message
 
 
 def _by_id(topic_id: bytes, exchange: Exchange, quota: Mutations) -> DeletableTopicResult:
     topic = exchange.cluster.topics_by_id.get(topic_id)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
-        return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
+        return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=_told(NO_SUCH_ID, exchange))
     return _delete(topic, exchange, quota)
 
 

@@ -85,7 +85,8 @@ def _matches(entity: QuotaEntity, wanted: Wanted, *, strict: bool) -> bool:
 def _described(entity: QuotaEntity, held: dict[str, float], behaviour: Behaviour) -> EntryData:
     names = dict(entity)
     keys = held if behaviour.strict_quotas else [key for key in IN_ZOOKEEPER if key in held]
+    kinds = hash_order(names, java_hash, SMALLEST) if behaviour.strict_quotas else sorted(names, reverse=True)
     return EntryData(
-        entity=[EntityData(entity_type=kind, entity_name=names[kind]) for kind in hash_order(names, java_hash, SMALLEST)],
+        entity=[EntityData(entity_type=kind, entity_name=names[kind]) for kind in kinds],
         values=[ValueData(key=key, value=held[key]) for key in keys],
     )

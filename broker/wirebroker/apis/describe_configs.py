@@ -52,7 +52,9 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
         if pause():
             yield None
         found = _entries(resource, exchange)
-        if not isinstance(found, Refusal) and resource.configuration_keys:
+        behaviour = exchange.cluster.configs.release.behaviour
+        chooses = behaviour.shows_client_metrics or resource.resource_type != ResourceType.CLIENT_METRICS
+        if not isinstance(found, Refusal) and resource.configuration_keys and chooses:
             wanted = set(resource.configuration_keys)
             found = [entry for entry in found if entry.name in wanted]
         results.append(_result(resource, found, shown))

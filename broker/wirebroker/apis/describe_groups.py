@@ -39,10 +39,11 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
         known[group_id] = response
         if group is not None:
             protocol, stable = group.protocol, group.state is ClassicGroupState.STABLE
+            tells = stable or exchange.cluster.configs.release.behaviour.tells_assignments
             for member in list(group.members.values()):
                 if pause():
                     yield None
-                response.members.append(_member(member, protocol, stable))
+                response.members.append(_member(member, protocol, stable, tells))
     if len(known) < len(request.groups):  # repeated responses are encoded in a thread
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
@@ -74,12 +75,12 @@ def _without_members(group_id: str, code: ErrorCode, state: str) -> DescribedGro
     )  # fmt: skip
 
 
-def _member(member: Member, protocol: str | None, stable: bool) -> DescribedGroupMember:
+def _member(member: Member, protocol: str | None, stable: bool, tells: bool) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.metadata(protocol) if stable else b"",
-        member_assignment=member.assignment,
+        member_assignment=member.assignment if tells else b"",
     )

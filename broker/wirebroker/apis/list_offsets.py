@@ -75,8 +75,9 @@ def _one(
     error = leader_error(partition, exchange.node_id, requested.current_leader_epoch)
     if error or partition is None:
         return _response(requested, error)
+    timestamp = max(requested.timestamp, 0) if requested.timestamp < known else requested.timestamp  # a time before all records
     try:
-        found = partition.offset_for(requested.timestamp, committed)
+        found = partition.offset_for(timestamp, committed)
     except OSError:  # the data directory cannot be read, or is damaged
         return _response(requested, ErrorCode.KAFKA_STORAGE_ERROR)
     if partition.epochs.latest_start > partition.high_watermark and (requested.timestamp == LATEST or found.offset < 0):

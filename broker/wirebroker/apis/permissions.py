@@ -29,7 +29,7 @@ from kafkawire.messages.join_group import JoinGroupResponse
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
-from wirebroker.apis import describe_topic_partitions, metadata
+from wirebroker.apis import IN_ZOOKEEPER, describe_topic_partitions, metadata
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
@@ -548,6 +548,16 @@ def _init_producer_id(request: Any, access: Access) -> Any:
     return access.refuse(request, CODES[_R.CLUSTER])
 
 
+def _controller_request(request: Any, access: Access) -> Any:
+    """A broker with ZooKeeper names each partition in its refusal."""
+    if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
+        return request
+    from wirebroker.apis import controller_requests  # for releases with ZooKeeper alone
+
+    access.refused = controller_requests.refuse(request, CODES[_R.CLUSTER], access.exchange)
+    return None
+
+
 def _add_partitions_to_txn(request: Any, access: Access) -> Any:
     if access.exchange.version >= 4:
         return whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access)
@@ -702,6 +712,7 @@ RULES: dict[str, Rule] = {
     "DescribeUserScramCredentials": _describe_user_scram_credentials,
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
     "UpdateFeatures": whole(_O.ALTER, _R.CLUSTER),
+    **dict.fromkeys(IN_ZOOKEEPER, _controller_request),
     "UnregisterBroker": whole(_O.ALTER, _R.CLUSTER),
     "UnregisterController": whole(_O.ALTER, _R.CLUSTER),
     "AddRaftVoter": CHANGES_VOTERS,

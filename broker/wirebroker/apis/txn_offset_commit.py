@@ -90,6 +90,7 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return error
+    groups.commits.begin_early(request.group_id, exchange.now)
     home = (GROUP_TOPIC, groups.home(request.group_id))
     checked = _verify(request, home, exchange)
     by = Committer(request.member_id, request.group_instance_id, request.generation_id)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.features import UPGRADE, Update, refusal
+from wirebroker.core.features import KRAFT, UPGRADE, Update, refusal
 
 
 def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeaturesResponse:
     """Change the levels, unless an update is refused."""
     cluster = exchange.cluster
+    if cluster.configs.release.has_zookeeper:
+        return _unsupported(request)
     updates = [
         Update(each.feature, each.max_version_level, each.upgrade_type if exchange.version > 0 else UPGRADE)
         for each in request.feature_updates
@@ -29,6 +31,17 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
         message = f"The update failed for all features since the following feature had an error: {reason}"
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message, results=[])
     if not request.validate_only:
-        exchange.engine.alter_features({each.feature: each.level for each in updates})
+        stays = {KRAFT} if not cluster.configs.release.behaviour.upgrades_quorum else set()
+        exchange.engine.alter_features({each.feature: each.level for each in updates if each.feature not in stays})
     results = [UpdatableFeatureResult(feature=each.feature, error_code=0, error_message="NONE") for each in updates]
+    return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
+
+
+def _unsupported(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """The response of a broker with ZooKeeper, which has no features: each update is refused by itself."""
+    message = "Could not apply finalized feature update because the provided feature is not supported."
+    names = dict.fromkeys(each.feature for each in request.feature_updates)
+    results = [
+        UpdatableFeatureResult(feature=name, error_code=ErrorCode.INVALID_REQUEST, error_message=message) for name in names
+    ]
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)

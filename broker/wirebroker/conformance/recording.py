@@ -20,6 +20,7 @@ RECORDINGS = (
     "kafka-4.3.1-features.json",
     "kafka-4.3.1-loggers.json",
     "kafka-4.3.1-log-dirs.json",
+    "kafka-4.3.1-controller.json",
 )
 OWN = {"4.4": "kafka-4.4.0.json"}
 """Scenarios that only this release and newer releases support."""
@@ -44,6 +45,7 @@ MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "main": {},
     "quotas": {},
+    "controller": {},
     "features": {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"},
     "restart": {},
     "cold": {},

@@ -178,7 +178,13 @@ class Alteration:
                 message = f"Unknown config name: {change.name}"
             else:
                 message = f"Config value {verb.name.lower()} is not allowed for config key: {change.name}"
-            return Refusal(ErrorCode.INVALID_CONFIG, message)
+            if not self._zookeeper:
+                return Refusal(ErrorCode.INVALID_CONFIG, message)
+            return (
+                Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+                if setting is None
+                else Refusal(ErrorCode.INVALID_REQUEST, message)
+            )
         values = [each for each in wanted.get(change.name, setting.default or "").split(",") if each]
         for each in value.split(","):
             if verb is Operation.APPEND and each not in values:
@@ -189,7 +195,7 @@ class Alteration:
         return None
 
     def _on_controller(self, wanted: dict[str, str], validate_only: bool) -> Refusal | None:
-        if any(len(value) > LONGEST_VALUE for value in wanted.values()):
+        if not self._zookeeper and any(len(value) > LONGEST_VALUE for value in wanted.values()):
             message = f"The configuration value is longer than the {LONGEST_VALUE} bytes that a setting may have."
             return Refusal(ErrorCode.INVALID_CONFIG, message)
         refusal = self._replicas_error(wanted) or self._check(wanted)
@@ -219,10 +225,18 @@ class Alteration:
             if self.kind == ResourceType.GROUP:
                 return _check_group(self.name, wanted, self.cluster.configs)
         except ConfigError as error:
-            return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+            known = all(map(self.cluster.configs.definitions.has_topic_setting, wanted))
+            return Refusal(ErrorCode.INVALID_REQUEST if self._zookeeper and known else ErrorCode.INVALID_CONFIG, str(error))
         return None
 
+    @property
+    def _zookeeper(self) -> bool:
+        """Tells whether the receiving broker alone checks the changes, and writes them to ZooKeeper."""
+        return self.cluster.configs.release.has_zookeeper
+
     def _check_topic(self, wanted: dict[str, str]) -> Refusal | None:
+        if self._zookeeper and self.name not in self.cluster.topics:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{self.name}' does not exist.")
         if not self.name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         error = topic_name_error(self.name)
@@ -284,9 +298,10 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str], behaviour: Behav
     """Returns the refusal by Kafka's ClientMetricsConfigs.validate, or None."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-    for key, raw in wanted.items():
+    for key in wanted:
         if key not in CLIENT_METRICS_SETTINGS:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+    for key, raw in wanted.items():
         if behaviour.types_client_metrics:
             value = CLIENT_METRICS_SETTINGS[key].parse(raw)
         elif (value := _untyped(key, raw)) is None:

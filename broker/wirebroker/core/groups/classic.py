@@ -151,6 +151,8 @@ class Group(AnyGroup):
         """The topics of the generation's consumers; None if unknown."""
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
+        self.is_strict = True
+        """Whether what a member names is compared as since Kafka 3.0 (`Behaviour.strict_members`)."""
         self._votes: Counter[str] = Counter()
         """The number of members that support each protocol."""
         self.pending: dict[str, Timer] = {}
@@ -203,6 +205,8 @@ class Group(AnyGroup):
         """Returns the error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the
         member's session alive."""
         transactional = version is None
+        if transactional and not self.is_strict:
+            return self._named_error(by)
         if by.generation < 0 and (self.is_empty or (transactional and by.anonymous)):
             return ErrorCode.NONE
         if error := self.member_error(by.member_id, by.instance_id):
@@ -214,6 +218,15 @@ class Group(AnyGroup):
                 return ErrorCode.REBALANCE_IN_PROGRESS
             self.alive(self.members[by.member_id], now)
         return ErrorCode.NONE
+
+    def _named_error(self, by: Committer) -> ErrorCode:
+        """Returns the error if a transactional commit names another member or generation than the group has, or NONE. Before
+        Kafka 3.0 a commit may name only one of them."""
+        if by.instance_id is not None and self.static_members.get(by.instance_id, by.member_id) != by.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if by.member_id and by.member_id not in self.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.ILLEGAL_GENERATION if by.generation not in (self.generation, -1) else ErrorCode.NONE
 
     # Records
 
@@ -254,7 +267,8 @@ class Group(AnyGroup):
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-            return ErrorCode.UNKNOWN_MEMBER_ID if known is None else ErrorCode.NONE
+            if known is None and self.is_strict:
+                return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:

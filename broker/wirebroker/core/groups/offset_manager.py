@@ -37,14 +37,13 @@ class OffsetManager:
         on `version`, and TxnOffsetCommit replaces it in old versions. `where` are the partitions (topic id, index). For some
         partitions, a member may commit with an old epoch.
         """
+        if by.generation < 0:
+            self.begin_early(group_id, now)
         group = self._registry.groups.get(group_id)
         if group is None:
             if by.generation < 0:
                 return ErrorCode.NONE
-            finds_groups = self._cluster.configs.release.behaviour.finds_groups
-            if version is None and not finds_groups:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            modern = finds_groups and (version is None or version >= 9)
+            modern = self._cluster.configs.release.behaviour.finds_groups and (version is None or version >= 9)
             return ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION
         topics = self._cluster.topics_by_id
         partitions = (
@@ -97,6 +96,11 @@ class OffsetManager:
         self._begin(group_id, now)
         self.offsets.commit_in_transaction(self._registry.home(group_id), commit.producer[0], group_id, commit.offsets, base)
         return ErrorCode.NONE
+
+    def begin_early(self, group_id: str, now: int) -> None:
+        """Create a group without members if the release does so before it decides about a commit."""
+        if not self._cluster.configs.release.behaviour.refuses_early:
+            self._begin(group_id, now)
 
     def _begin(self, group_id: str, now: int) -> None:
         """Create a group without members for its first written offset."""

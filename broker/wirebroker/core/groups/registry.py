@@ -43,10 +43,12 @@ class Registry:
     def new_classic(self, group_id: str, now: int) -> Group:
         """Returns a classic group, which is not registered yet."""
         configs = self.cluster.configs
-        return Group(
+        group = Group(
             group_id, self.cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
             lambda group, when: self.log(group.group_id, [group.record()], when), self.report,
         )  # fmt: skip
+        group.is_strict = configs.release.behaviour.strict_members
+        return group
 
     def create_classic(self, group_id: str, now: int) -> Group:
         """Returns a registered classic group."""

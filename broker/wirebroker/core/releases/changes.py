@@ -164,6 +164,18 @@ class Behaviour:
     """ShareFetch of a topic that was deleted since the session began gets a response, and does not fail."""
     finite_quotas: bool = True
     """A quota is a finite number."""
+    tells_assignments: bool = True
+    """DescribeGroups shows the members' last assignments also while a group rebalances."""
+    refuses_early: bool = True
+    """A commit of offsets that is refused creates no group."""
+    strict_members: bool = True
+    """The group.instance.id that a member names must exist, and TxnOffsetCommit names a member together with its generation."""
+    notes_client_versions: bool = True
+    """AddPartitionsToTxn from version 4 belongs to transaction version 2, and fails at level 0."""
+    upgrades_quorum: bool = True
+    """UpdateFeatures changes kraft.version."""
+    forgets_start: bool = True
+    """A transaction that was initialized again has no start time."""
 
     def has_settings(self, resource: int) -> bool:
         """Tells whether this kind of resource, by its number in DescribeConfigs, has settings in the release."""
@@ -210,10 +222,15 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
     ),
+    Change("4.1", "upgrades_quorum", False, "KAFKA-16538", "UpdateFeatures changes kraft.version"),
+    Change("4.1", "forgets_start", False, "seen", "DescribeTransactions shows no start time after InitProducerId"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
     ),
+    Change("4.0", "notes_client_versions", False, "KIP-890", "AddPartitionsToTxn from version 4 needs transaction version 2"),
+    Change("4.0", "tells_assignments", False, "KIP-848", "DescribeGroups shows assignments also while a group rebalances"),
+    Change("4.0", "refuses_early", False, "KIP-848", "a commit that is refused creates no group"),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
     Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group is GROUP_ID_NOT_FOUND"),
     Change("4.0", "keeps_emptied_groups", False, "KIP-848", "a group without members outlives the deletion of its last offset"),
@@ -254,6 +271,13 @@ CHANGES: tuple[Change, ...] = (
     Change("3.3", "has_quorum_loggers", False, "KIP-833", "brokers have the loggers of the quorum's controller"),
     Change("3.3", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with 42"),
     Change("3.3", "ends_sessions", False, "seen", "a session ends with its credential, with any connections.max.reauth.ms"),
+    Change(
+        "3.0",
+        "strict_members",
+        False,
+        "seen",
+        "an unknown group.instance.id is refused",
+    ),
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
     Change("3.0", "explains_producers", False, "seen", "errors of DescribeProducers have a message"),

@@ -186,6 +186,8 @@ class TransactionCoordinator:
             after.producer_epoch, after.last_producer_epoch = 0, last
         elif error := self._bump(after, requested, now):
             return ProducerResult(error)
+        if not self._cluster.configs.release.behaviour.forgets_start:
+            after.started = known.started
         if error := self._change(known, after, now):
             return ProducerResult(error)
         return ProducerResult(ErrorCode.NONE, known.producer_id, known.producer_epoch)
