@@ -77,7 +77,6 @@ OF_OTHERS = {
     "--format",
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
-    "--bootstrap-server",
 }
 """Flags of other programs in the texts, flags of the pytest plugin, and a mistyped flag."""
 
