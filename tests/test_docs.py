@@ -59,7 +59,6 @@ def page(name: str) -> str:
 
 AUDIT = ROOT / "docs" / "how-to" / "audit.md"
 OF_OTHERS = {
-    "--bootstrap-server",
     "--describe",
     "--release-version",
     "--full-trace",
