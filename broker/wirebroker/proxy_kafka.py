@@ -1,10 +1,10 @@
-"""ProxyKafka: a proxy before a real cluster, inside the process that tests run in.
+"""ProxyKafka: a proxy in front of a real cluster, inside the process that tests run in.
 
     with ProxyKafka(upstream="127.0.0.1:9092") as kafka:
         kafka.faults.add(faults.lose_ack(topic="orders", nth=4))
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
 
-It runs in a thread with an event loop of its own. Every method may be called from any thread.
+The proxy runs in a thread with an event loop of its own. Every method may be called from any thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class ProxyKafka:
-    """A proxy in front of the cluster to which the broker `upstream` belongs; `trace` is as for MockKafka.
+    """A proxy in front of the cluster that the broker at `upstream` belongs to. `trace` is the same as for MockKafka.
 
     If `upstream` has several addresses, separated by commas, clients get the first that can be reached.
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
@@ -59,7 +59,7 @@ class ProxyKafka:
         self._allow_faults = allow_faults
         self._configs = dict(configs or {})
         self._tls = client_tls, upstream_tls
-        self._lends = upstream_tls is not None  # the context itself does not tell whether it has a certificate
+        self._lends = upstream_tls is not None  # an SSL context does not reveal whether it has a certificate
         if command_config is not None:
             self._tls, self._lends = _secured(client_tls, upstream_tls, command_config)
         self._capture_path = capture
@@ -155,13 +155,13 @@ class ProxyKafka:
         return self._call(lambda _: len(host.clients))
 
     def groups(self) -> dict[str, Group]:
-        """The groups whose requests have passed, by their ids. The first call knows the lag only from batches that have passed.
-        For a minute after each call the proxy also reads every Fetch.
+        """The groups that the proxy has seen in requests, by id. The proxy learns lag from forwarded batches, and for a minute
+        after each call also from every Fetch.
         """
         return self._change(lambda proxy, _: passing.groups(proxy))
 
     def transactions(self) -> dict[str, Transaction]:
-        """The transactional ids whose requests have passed, each with the state of its transaction."""
+        """The transactional ids that the proxy has seen in requests, each with the state of its transaction."""
         return self._change(lambda proxy, _: passing.transactions(proxy))
 
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
@@ -179,7 +179,9 @@ class ProxyKafka:
         return self._thread, self._host
 
     def _call(self, function: Callable[[Proxy], T]) -> T:
-        """Run a function of the proxy in its loop's thread, and perform its effects."""
+        """Call a function with the proxy as its argument, in the thread of the event loop, and perform the resulting
+        effects.
+        """
         thread, host = self._running()
 
         def run() -> T:
@@ -190,7 +192,7 @@ class ProxyKafka:
         return call_on(thread.loop, run)
 
     def _change(self, function: Callable[[Proxy, int], T]) -> T:
-        """Run a function of the proxy and the time, and perform its effects."""
+        """Call a function with the proxy and the time as its arguments, and perform the resulting effects."""
         clock = self._running()[1].clock
 
         def run(proxy: Proxy) -> T:
@@ -207,7 +209,9 @@ class ProxyKafka:
 def _secured(
     client_tls: ssl.SSLContext | None, upstream_tls: ssl.SSLContext | None, command_config: str | os.PathLike[str]
 ) -> tuple[tuple[ssl.SSLContext | None, ssl.SSLContext | None], bool]:
-    """The TLS with clients and with brokers, and whether brokers get a certificate. Raises ValueError."""
+    """Returns the SSL contexts for clients and for brokers, and whether the proxy shows brokers a certificate. Raises
+    ValueError.
+    """
     if upstream_tls is not None:
         raise ValueError("upstream_tls and command_config both say how to reach the brokers; give one")
     try:
@@ -218,7 +222,9 @@ def _secured(
 
 
 def _control_maker() -> Callable[[ProxyHost], Control]:
-    """Returns the function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
+    """Returns the function that makes the HTTP control. It is imported here, in the caller's thread, and only if a control is
+    wanted.
+    """
     from wirebroker.control.server import control_of_proxy
 
     return control_of_proxy

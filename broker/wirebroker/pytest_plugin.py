@@ -6,10 +6,10 @@
     @pytest.mark.mock_kafka(brokers=3, topics={"orders": 6})
     def test_three(mock_kafka): ...
 
-With `mock_kafka` every test gets brokers of its own, on new ports, so that a client of an earlier test cannot reach them.
+With `mock_kafka` every test gets its own brokers on new ports, so a client of an earlier test cannot reach them.
 `module_mock_kafka` and `session_mock_kafka` live for a module or the session, and are reset softly after each test, so that a
-connected service keeps running. All share one event loop in a thread that lives as long as the session (under xdist: one per
-worker).
+connected service keeps running. All brokers share one event loop, in a thread that lives as long as the session (under xdist:
+one for each worker).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 EXPLORE = "explore"
 """The keyword of the marker that is not a setting of MockKafka."""
 LONGEST_NAME = 100
-"""The largest number of characters of a test's name in the name of a picture."""
+"""A picture's file name has at most this many characters of the test's name."""
 SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
-"""Every started broker. A stopped broker leaves the list when the next test begins."""
+"""Every started broker. Stopped brokers are removed from the list when the next test begins."""
 _shared = pytest.StashKey[dict[str, "MockKafka"]]()
 _explored = pytest.StashKey[Any]()
-"""The run of a test that is explored."""
+"""The state of a test's exploration."""
 _wrong = pytest.StashKey[str]()
-"""Returns why a test cannot be explored."""
+"""Why a test cannot be explored."""
 _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
-"""Starts another broker like the one of the fixture `mock_kafka`."""
+"""For each broker of the fixture `mock_kafka`, a function that starts another broker with the same settings."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,7 +65,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag that explores every test with the fixture, and the folder for pictures."""
+    """Add the option that explores every test that uses `mock_kafka`, and the option for the pictures' folder."""
     flags = parser.getgroup("wirebroker")
     flags.addoption(
         "--mock-kafka-explore", action="store_true",
@@ -82,7 +82,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def mock_kafka_settings() -> Settings:
-    """The settings of all fixtures below; override it in a conftest.py, or in a module. A marker adds to it."""
+    """The settings of all fixtures below. Override this fixture in a conftest.py or in a module. A marker's settings are
+    added.
+    """
     return {}
 
 
@@ -118,7 +120,7 @@ def mock_kafka_factory(mock_kafka_settings: Settings, _wirebroker_thread: LoopTh
 def mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for this test alone, set up by `@pytest.mark.mock_kafka(...)` if there is one."""
+    """A broker for this test alone, with the settings in `@pytest.mark.mock_kafka(...)` if the test has that marker."""
     settings = {**mock_kafka_settings, **_marked(request.node), **getattr(request, "param", {})}
     explored = request.node.stash.get(_explored, None)
     settings |= {"trace": "all"} if explored is not None else {}
@@ -150,7 +152,9 @@ def kafka_proxy(_wirebroker_thread: LoopThread) -> Iterator[Callable[..., ProxyK
 def module_mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for this module, reset softly after each test that uses it. The module's `pytestmark` can have the marker."""
+    """A broker for this module, reset softly after each test that uses it. A marker in the module's `pytestmark` can set it
+    up.
+    """
     yield from _kept(request, {**mock_kafka_settings, **_marked(request.node)}, _wirebroker_thread)
 
 
@@ -170,7 +174,7 @@ def _kept(request: pytest.FixtureRequest, settings: dict[str, Any], thread: Loop
 
 
 def _started(request: pytest.FixtureRequest, settings: dict[str, Any], thread: LoopThread) -> MockKafka:
-    """A running broker. An error in the broker's settings is reported at the test, without a traceback."""
+    """Returns a running broker. An error in its settings fails the test without a traceback."""
     try:
         kafka = _made(thread, settings)
         kafka.start()
@@ -191,7 +195,7 @@ def _made(thread: LoopThread, settings: Mapping[str, Any]) -> MockKafka:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once with each profile and with each set of faults, if the marker has several."""
+    """Run a test once for each profile and each set of faults in its marker."""
     if "mock_kafka" not in metafunc.fixturenames:
         return
     settings: dict[str, Any] = {}
@@ -208,7 +212,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _sets(faults: Any) -> list[tuple[str, Any]]:
-    """The sets of faults with their names: a dict of sets, or a list of lists. Empty for one set."""
+    """Returns the sets of faults, given as a dict or as a list of lists, with their names. Returns an empty list if only one
+    set is given.
+    """
     if isinstance(faults, Mapping):
         return list(faults.items())
     if isinstance(faults, list | tuple) and faults and all(isinstance(each, list | tuple) for each in faults):
@@ -217,7 +223,7 @@ def _sets(faults: Any) -> list[tuple[str, Any]]:
 
 
 def _marked(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
-    """The settings of the markers of a test, its class and its module; the closest one decides."""
+    """The settings in the markers of a test, its class and its module. The marker closest to the test takes precedence."""
     settings: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers("mock_kafka"))):
         if marker.args:
@@ -251,7 +257,7 @@ def _check_marker(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test once for each fault, if its marker or the flag says so."""
+    """Run a test once for each fault if its marker or `--mock-kafka-explore` requests that."""
     wanted = next((marker.kwargs[EXPLORE] for marker in item.iter_markers("mock_kafka") if EXPLORE in marker.kwargs), None)
     wanted = item.config.getoption("--mock-kafka-explore") if wanted is None else wanted
     if not wanted or "mock_kafka" not in getattr(item, "fixturenames", ()):
@@ -270,7 +276,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Forget the brokers that earlier tests have stopped."""
+    """Check the test's marker, and forget brokers that earlier tests have stopped."""
     _check_marker(item)
     if (wrong := item.stash.get(_wrong, None)) is not None:
         pytest.fail(f"{_place(item)}: explore: {wrong}", pytrace=False)
@@ -288,7 +294,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @contextmanager
 def _another(config: pytest.Config, kafka: MockKafka) -> Iterator[MockKafka]:
-    """Another broker like this one. The report of a failed test has only the latest brokers."""
+    """Starts another broker with the same settings. Drops stopped brokers first, so a failed test's report has only the latest
+    brokers.
+    """
     brokers = config.stash[_brokers]
     brokers[:] = [each for each in brokers if each.running]
     with config.stash[_makers][kafka]() as made:
@@ -334,7 +342,7 @@ def _rows(engine: Engine) -> list[Row]:
 
 
 def _written(item: pytest.Item, drawn: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Write the pictures of each broker. Yields their paths. Pictures of an earlier failure of the test are replaced."""
+    """Write the pictures of each broker, and yield their paths. They replace the pictures of the test's earlier failure."""
     folder = item.config.getoption("--mock-kafka-pictures")
     cache = getattr(item.config, "cache", None)  # None with `-p no:cacheprovider`
     folder = cache.mkdir("wirebroker") if folder is None and cache is not None else folder

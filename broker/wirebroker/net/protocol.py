@@ -35,11 +35,11 @@ class Server(Driver["BrokerProtocol"]):
     arena: Arena
 
     def time(self) -> int:
-        """Returns the time, after the timers that are due by then have run."""
+        """Runs the timers that are due, and returns the time."""
         raise NotImplementedError
 
     def run_overdue(self, now: int) -> None:
-        """Run the timers that are due, as far as there is time."""
+        """Run the timers that are due, until this turn's time is used up."""
         raise NotImplementedError
 
     def queue(self, protocol: BrokerProtocol) -> None:
@@ -70,7 +70,7 @@ class BrokerProtocol(ClientConnection):
         """Serve the connection."""
         if self._state is IN_LINE:
             self._state = WAITING
-        self._engine = self._host.engine  # a reset may have replaced it after the connection was accepted
+        self._engine = self._host.engine  # a reset of the broker may have replaced the engine since the connection was accepted
         now = self._host.clock.now()
         listener = self._listener
         certificate = self.transport.get_extra_info("peercert") if listener.protocol is SecurityProtocol.SSL else None
@@ -78,7 +78,7 @@ class BrokerProtocol(ClientConnection):
         self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol, subject)
         self._host.opened(self)
         if not self._engine.cluster.brokers[self.node_id].running:
-            reset_connection(self.transport)  # as the system does for a closed port
+            reset_connection(self.transport)  # a stopped broker's port is closed, so it sends a RST
             return
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)
@@ -135,7 +135,7 @@ class BrokerProtocol(ClientConnection):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
-                    connection.halted = False  # `released` continues when the responses are on their way
+                    connection.halted = False  # `released` handles the rest after the responses are sent
                     self._state = WAITING if pos < end else READY
                     break
                 if pos == end:
@@ -156,7 +156,7 @@ class BrokerProtocol(ClientConnection):
         return oversized(first, size, self.connection.frame_limit, setting)
 
     def _take_large(self, now: int) -> None:
-        """Handle the frame that filled a buffer of its own."""
+        """Handle a large frame, which was received into its own buffer and is complete now."""
         large, self._large = self._large, None
         if large is not None:
             self.give_back()

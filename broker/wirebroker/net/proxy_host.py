@@ -61,7 +61,7 @@ NO_TLS = "it closed the connection during the TLS handshake, so it seems not to 
 class Node:
     """A node of the cluster: its own address, the proxy's address for it, and its id once a response has named it.
 
-    The addresses of several brokers stand for any of them (`--upstream a:9092,b:9092`). Such a node has no id.
+    With several bootstrap addresses (`--upstream a:9092,b:9092`) one node stands for any of these brokers, and has no id.
     """
 
     def __init__(self, upstreams: tuple[Address, ...], local: Address) -> None:
@@ -72,8 +72,8 @@ class Node:
         self.problem = ""
         """Why the broker cannot be reached, or does not serve the proxy."""
         self.refuses = False
-        """Whether the problem shows only after the connection is made. Then a successful connection does not end
-        the problem.
+        """Whether connections to the broker succeed and the broker then refuses to serve the proxy. If so, another successful
+        connection does not clear `problem`.
         """
         self.checking: asyncio.Task[None] | None = None
 
@@ -89,12 +89,14 @@ class Node:
 
 
 class ProxyHost(Driver["ClientSide"]):
-    """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one).
+    """Drives a proxy. The listener at `listen` forwards to `upstream`; the listener of each further node gets the next port (0:
+    any free one).
 
-    If `upstream` has several addresses, that listener leads to the first that can be reached, and each node has its own.
+    If `upstream` has several addresses, the listener at `listen` forwards to the first that can be reached, and each node gets
+    a listener of its own.
 
-    `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate` brokers take its clients for the owner of
-    a certificate in `upstream_tls`. Raises ValueError for other settings.
+    `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate`, `upstream_tls` has a client certificate,
+    and brokers treat every client of the proxy as its owner. Raises ValueError for other settings.
     """
 
     def __init__(
@@ -136,7 +138,8 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def protocol(self) -> SecurityProtocol:
-        """The protocol of its clients. The proxy learns only when they log in whether they use SASL."""
+        """The security protocol of the proxy's listeners, without SASL: the proxy learns whether a client uses SASL only when
+        the client logs in."""
         return SecurityProtocol.PLAINTEXT if self._client_tls is None else SSL
 
     @property
@@ -146,7 +149,7 @@ class ProxyHost(Driver["ClientSide"]):
         return self._first.local
 
     def _locate(self, host: str, port: int, node_id: int) -> Address:
-        """The proxy's address for a node. An unknown node gets a listener before a client learns the address."""
+        """Returns the proxy's address for a node. Opens a listener for a node that has none."""
         node = self._nodes.get((host, port))
         if node is None:
             try:
@@ -160,14 +163,14 @@ class ProxyHost(Driver["ClientSide"]):
         return node.local
 
     def _learned(self, node: Node, node_id: int) -> None:
-        """A response has named a node; connections through its listener are known by its id from now on."""
+        """Note the id of a node, which a response has named, and give it to the connections through the node's listener."""
         node.node_id = node_id
         for connection, side in self.clients.items():
             if side.node is node:
                 connection.node_id = node_id
 
     def _open(self, upstreams: tuple[Address, ...]) -> Node:
-        """Bind a listener at once, so that its address is known, and start it."""
+        """Open a listener for a node. It is bound before this function returns, so its address is known."""
         host, port = self._listen
         bound = self._bound(host, port + self._listeners if port else 0)
         self._listeners += 1
@@ -211,8 +214,8 @@ class ProxyHost(Driver["ClientSide"]):
         return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
-        """Ask a broker (by default the first) for its versions until it responds. So the log names a wrong address, a listener
-        that wants TLS, or a missing certificate even before a client comes.
+        """Ask a broker (by default the first) for its versions until it responds. So the log reports a wrong address, a
+        listener that wants TLS, or a missing certificate before the first client connects.
         """
         node = node or self._first
         assert node is not None, "`start` opens the first listener"
@@ -297,8 +300,8 @@ class ProxyHost(Driver["ClientSide"]):
         return self.broken(failure)
 
     def _reached(self, node: Node, address: Address, problems: list[str]) -> None:
-        """Note that this address of a node was reached: it is tried first from now on. `problems` are those of the addresses
-        tried before it.
+        """Try this address of a node first from now on, because it was reached. `problems` are the failures of the addresses
+        that were tried before.
         """
         node.prefer(address)
         if not node.refuses:
@@ -363,7 +366,7 @@ class ClientSide(ClientConnection):
     _host: ProxyHost
 
     def __init__(self, host: ProxyHost, node: Node) -> None:
-        super().__init__(host, 0)  # the limits count all nodes of a proxy together
+        super().__init__(host, 0)  # all nodes of a proxy have one common limit, so they count as node 0
         self._view = memoryview(host.receive_buffer())
         self.node = node
         self._broker: BrokerSide | None = None
@@ -371,7 +374,7 @@ class ClientSide(ClientConnection):
         """Bytes for the broker until the connection to it is open."""
         self._dialing: asyncio.Task[None] | None = None
         self._in_line = b""
-        """Bytes that have arrived while the connection was in line."""
+        """Bytes from the client that arrived while the connection waited to be admitted."""
 
     def begin(self) -> None:
         """Serve the connection, and dial its broker."""
@@ -386,7 +389,7 @@ class ClientSide(ClientConnection):
         host.opened(self)
         host.flush()
         if self.connection.state is not CLOSED:
-            host.loop.call_soon(self.balance)  # later, because uvloop forgets a pause that is made here
+            host.loop.call_soon(self.balance)  # later, because uvloop ignores `pause_reading` at this point
             self._dialing = host.loop.create_task(host.dial(self))
             if self._in_line:
                 self._take(memoryview(self._in_line))
@@ -446,13 +449,13 @@ class ClientSide(ClientConnection):
         self.now_reads()
 
     def now_reads(self) -> None:
-        """One end reads again."""
+        """Tell the limits when both the client and the broker read what the proxy sends."""
         if not self.congested and (self._broker is None or not self._broker.congested):
             self._host.limits.read(self)
 
     @property
     def unsent(self) -> int:
-        """Bytes that client and broker leave unread."""
+        """The number of bytes that the proxy could not send yet, to the client and to the broker."""
         sides = (self,) if self._broker is None else (self, self._broker)
         return sum(each.transport.get_write_buffer_size() for each in sides)
 
@@ -473,7 +476,7 @@ class ClientSide(ClientConnection):
 
     @property
     def is_steady(self) -> bool:
-        """Tells whether both ends read and nothing waits, so `balance` and `balance_broker` would change nothing."""
+        """Whether client and broker both read and no bytes wait; then `balance` and `balance_broker` would change nothing."""
         broker = self._broker
         if broker is None or not (self._reading and broker._reading and self._line is None and self.relay.is_idle):
             return False

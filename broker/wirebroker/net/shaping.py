@@ -22,7 +22,7 @@ AT_ONCE = struct.pack("ii", 1, 0)
 class ShapedLine:
     """Sends one connection's responses in order, each in its shape.
 
-    `free` is called when everything is sent. Data that is written earlier is sent after it.
+    `free` is called when everything is sent. Until then other data must come through `write`, which queues it.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, free: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class ShapedLine:
         self._closing = False
 
     def send(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Send a response in this shape."""
+        """Queue a response, to be sent in this shape."""
         data = bytearray(b"".join(parts))
         for at in shape.flipped:
             data[at] ^= 0xFF

@@ -14,7 +14,7 @@ from kafkawire.extras import how_to_install
 BACKLOG = 1024
 """The number of connections that the system accepts before the loop does."""
 AT_ONCE = 32
-"""The number of connections that the loop accepts in one turn. Each costs up to a quarter of a millisecond."""
+"""The number of connections that the loop accepts in one turn. Each connection costs up to a quarter of a millisecond."""
 
 
 class ListenError(OSError):
@@ -24,7 +24,7 @@ class ListenError(OSError):
 async def open_server(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
-    """A listening socket on the running loop, and its port. Raises ListenError; in its message `purpose` follows
+    """Returns a server that listens on the running loop, and its port. Raises ListenError, whose message has `purpose` after
     the address.
     """
     loop = asyncio.get_running_loop()
@@ -41,7 +41,8 @@ async def open_server(
 
 
 def queue_connections(server: asyncio.Server) -> None:
-    """Let the system queue BACKLOG connections for a server. asyncio accepts in one turn the backlog given to it."""
+    """Let the system queue BACKLOG connections for a server. The backlog given to asyncio is smaller, because asyncio accepts
+    that many connections in one turn of the loop."""
     for each in server.sockets:
         with socket.fromfd(each.fileno(), each.family, each.type) as same:
             same.listen(BACKLOG)

@@ -1,7 +1,7 @@
 """The offloaded work of a data directory: long jobs in threads, and with `--sync always` responses that wait for fsync.
 
-Responses are synced in groups. While one group is being synced, new responses collect in the next group. A group needs one
-fsync for each file that it wrote to.
+Responses are synced in groups. While one group is being synced, new responses collect in the next group. One fsync for each
+written file serves a whole group.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from wirebroker.storage.upkeep import Job
 logger = logging.getLogger("wirebroker")
 
 PAUSE_S = 0.5
-"""Pause after a failed sync. Responses wait, and later responses are synced with the next group."""
+"""Seconds to wait after a failed sync. Responses to later writes wait for the next sync."""
 
 
 class StorageJobs:
-    """Between a host and the store of its engine. `release` performs held effects, and checks again for effects to hold."""
+    """Runs the jobs of an engine's store for its host. `release` performs the effects that were held, and then calls `check`
+    again."""
 
     def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:
         self._engine = engine
@@ -69,7 +70,7 @@ class StorageJobs:
         return self._syncing or self._pause is not None
 
     def _begin(self, job: Job) -> None:
-        """Sync in the thread. The waiting effects belong to writes before this sync, or wait for the next sync."""
+        """Sync in the thread. All effects so far belong to writes before this sync; later effects wait for the next sync."""
         self._syncing = True
         self._waiting = []
         held = self._engine.take_effects()
@@ -133,7 +134,7 @@ class StorageJobs:
         return work
 
     def _complete(self, job: Job) -> None:
-        """Wait for the job's thread and take over its result, unless `finish` has."""
+        """Wait for the job's thread and take over its result, unless `finish` has already done so."""
         work = self._working.pop(job, None)
         if work is None:
             return
@@ -150,7 +151,8 @@ class StorageJobs:
             self._store.failed(failure)
 
     def finish(self) -> None:
-        """Wait until all jobs are done, including jobs that begin during the wait. The loop waits, too."""
+        """Wait until all jobs are done, including jobs that begin during the wait. This blocks the event loop; `finished` does
+        not."""
         jobs = self._store.jobs
         while jobs or self._working:
             while jobs:

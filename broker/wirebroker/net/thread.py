@@ -15,7 +15,7 @@ from wirebroker.net.sockets import new_loop
 T = TypeVar("T")
 __tracebackhide__ = True  # pytest shows the caller's line
 EXPECTED = (ValueError, LookupError, OSError)
-"""Errors of the caller, which need no traceback through the broker."""
+"""Errors that the caller caused; their traceback need not show the broker's code."""
 
 
 class LoopThread:
@@ -58,7 +58,7 @@ class LoopThread:
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], T]) -> T:
-    """Call a function in a loop's thread; directly when this is that thread."""
+    """Call a function in a loop's thread: directly if the caller is in that thread."""
     try:
         if running_loop() is loop:
             return function()

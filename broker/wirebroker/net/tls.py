@@ -44,7 +44,7 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The broker's certificate with its key, and the client certificates that it wants: PEM files, or stores of Java."""
+    """The broker's certificate with its key, and the client certificates that it wants: PEM files, or Java keystores."""
 
     certificate: str
     key: str | None = None
@@ -52,18 +52,19 @@ class Tls:
     """The authority of clients' certificates."""
     client: ClientAuth = "none"
     expire: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-    """Makes the same certificate in expired form, with its key. Returns the file."""
+    """Makes an expired copy of the certificate, with its key. Returns the file's path."""
     key_store: str = field(default="", repr=False)
-    """If `certificate` is a store of Java: its key and certificates, as PEM."""
+    """The key and certificates as PEM, if `certificate` is a Java keystore."""
     trust_store: str = field(default="", repr=False)
-    """If `client_ca` is a store of Java: its certificates, as PEM."""
+    """The certificates as PEM, if `client_ca` is a Java truststore."""
     key_password: str = field(default="", repr=False)
     """The password of the key in a PEM file."""
     level: str = ""
-    """OpenSSL's security level, as `@SECLEVEL=0`, if it is not Python's."""
+    """OpenSSL's security level, such as `@SECLEVEL=0`; "" for Python's default."""
 
     def context(self, protocol: SecurityProtocol) -> ssl.SSLContext:
-        """The context of a listener. As in Kafka, SSL requests client certificates and SASL_SSL does not. Raises TlsError."""
+        """Returns the SSL context of a listener. As in Kafka, an SSL listener requests client certificates and a SASL_SSL
+        listener does not. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.num_tickets = 1  # as Java's server does; OpenSSL's default of two costs time in each handshake
         try:
@@ -93,8 +94,8 @@ class Tls:
 
 
 def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -> Tls | None:
-    """Returns TLS by Kafka's ssl.* settings, with PEM files or stores of Java. Values in `given` have precedence. Raises
-    TlsError.
+    """Returns the TLS that Kafka's ssl.* settings describe, with PEM files or Java keystores. Values in `given` have
+    precedence. Raises TlsError.
 
     A listener's settings (`listener.name.NAME.ssl.…`) have precedence over the broker's.
     """
@@ -119,7 +120,8 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
 
 
 def make_certificates(folder: Path, hosts: list[str], client: str = "client") -> Tls:
-    """Make an authority, a certificate for these hosts, and one for a client, in a folder. Raises TlsError without trustme."""
+    """Write a certificate authority, a certificate for these hosts, and one for a client to a folder. Raises TlsError without
+    trustme."""
     try:
         import trustme
     except ImportError:

@@ -1,8 +1,8 @@
 """TLS between a socket and the protocol of a connection. OpenSSL works on bytes in memory; the socket's transport moves them.
 
-asyncio's own TLS keeps 256 KiB for each connection, and offers no way to hold a handshake. A handshake is half a millisecond of
-computing, and thousands may begin at once, so they take turns. Threads would be slower, because each step passes Python's lock
-back and forth.
+asyncio's own TLS keeps 256 KiB for each connection, and offers no way to hold a handshake. A handshake costs half a millisecond
+of computing, and thousands may begin at once, so handshakes take turns. Threads would be slower, because each step of a
+handshake passes Python's lock back and forth.
 """
 
 from __future__ import annotations
@@ -32,16 +32,14 @@ class Watch(Protocol):
     """Sees the handshakes at a listener."""
 
     def began(self, transport: TlsTransport) -> None:
-        """A handshake begins. A handshake may be held, and its `context` may be replaced."""
+        """Called before a handshake. It may hold the handshake (`transport.held`), and may replace `transport.context`."""
 
     def failed(self, client_host: str, cause: str) -> None:
-        """A handshake failed."""
+        """Called after a failed handshake."""
 
 
 class HandshakeTurns:
-    """Gives the TLS handshakes of a loop a slice of each turn of the loop, and gives its TLS connections a common receive
-    buffer.
-    """
+    """Lets TLS handshakes use only a slice of each turn of the event loop. TLS connections share its receive buffer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
         self.loop = loop
@@ -97,7 +95,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     ) -> None:  # fmt: skip
         super().__init__()
         self.context = context
-        """The context with the certificate to show. The handshake uses the context that is set when it begins."""
+        """The SSL context with the broker's certificate. A handshake uses the context that is set when it begins."""
         self.held = False
         """Whether the handshake waits for `go_on`."""
         self._above, self._listener, self._turns, self._watch = above, listener, turns, watch
@@ -160,7 +158,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _ask(self) -> None:
         """Request a turn for the bytes that have arrived."""
         if self.held or self._is_queued:
-            self._socket.pause_reading()  # few bytes can arrive before a response
+            self._socket.pause_reading()  # only few bytes can arrive before the client gets a response
         else:
             self._is_queued = True
             self._turns.do(self._shake)
@@ -174,7 +172,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         except ssl.SSLWantReadError:
             self._send()
             self._socket.resume_reading()
-        except ssl.SSLError as failure:  # even after the client has closed, because an alert may give the reason
+        except ssl.SSLError as failure:  # reported even if the client has closed, because its alert may give the reason
             self._refuse(failure)
         else:
             if not self._is_closing:

@@ -1,4 +1,4 @@
-"""Every kind of picture by its name, drawn from the rows of a trace with their numbers."""
+"""Draws each kind of picture from numbered rows of a trace."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ IDLE = frozenset((
 ))  # fmt: skip
 """Requests of a client that only waits or connects. Such a request is quiet unless it fails or brings records."""
 USUAL = frozenset(("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"))
-"""Errors in the usual course of events."""
+"""Errors that are part of normal operation."""
 ASKED, ANSWERED, NOTED = ">", "<", "-"
 QUIET, PLAIN, STRIKING = 0, 1, 2
 """How important a step is: quiet steps are folded first, important steps last."""
@@ -57,9 +57,9 @@ class Step:
     """the CSS class of its colour"""
     interest: int = PLAIN
     is_lost: bool = False
-    """a fault keeps it from arriving"""
+    """whether a fault keeps the request or response from arriving"""
     rows: list[int] = field(default_factory=list)
-    """the numbers of its other rows"""
+    """the numbers of the other rows of this step"""
     spans: tuple[int, int, int, int] = (-1, -1, -1, -1)
     """the first and the last sequence, and the first and the last offset, of a batch that was stored"""
     place: str = ""
@@ -83,7 +83,7 @@ def client_lane(client_id: str | None) -> Lane:
 
 
 def broker_lane(node: int) -> Lane:
-    """Returns the lane of a broker. A proxy does not know the id of the broker that clients reach first, until one asks."""
+    """Returns the lane of a broker. A proxy does not know the id of its bootstrap broker until a response names it."""
     return "broker", f"broker {node}" if node >= 0 else "bootstrap"
 
 
@@ -112,7 +112,7 @@ class _Reader:
         return self._steps
 
     def _exchange(self, number: int, row: RequestRow | ReplyRow | ProduceRow | FetchRow | FaultRow, api: str) -> _Exchange:
-        """The exchange of a row; its request becomes a step with its first row."""
+        """Returns the exchange that a row belongs to. The first row of an exchange makes a step for the request."""
         key = row.node, row.connection, row.correlation_id
         found = self._open.get(key)
         if found is None:
@@ -181,7 +181,7 @@ class _Reader:
         step.title = row.parts()[3]
 
     def _note(self, number: int, row: Row) -> None:
-        """A row without an exchange: a change, a refusal, or a wait."""
+        """Add a note for a row that belongs to no exchange: a change, a refusal, or a wait."""
         lane = broker_lane(row.node) if hasattr(row, "node") else self._last
         place, what, outcome, rest = row.parts()
         kind, interest = "note", PLAIN
@@ -223,7 +223,7 @@ class _Reader:
         return made
 
     def _finish(self, exchange: _Exchange) -> None:
-        """Write the words of the request and its response from all their rows."""
+        """Write the labels of the request and its response from all rows of the exchange."""
         asked, answered = exchange.asked, exchange.answered
         if exchange.batches or exchange.faults:
             _word_batches(exchange)
@@ -270,7 +270,7 @@ def fault_number(exchange: _Exchange) -> int:
 
 
 def _place_of(steps: list[Step], time: int, lost: Step) -> int:
-    """The index at which a lost response belongs: after the steps with smaller numbers."""
+    """Returns the index at which a lost response is inserted: after the steps with smaller row numbers."""
     at = len(steps) - 1
     while at > 0 and steps[at - 1].number > lost.number:
         at -= 1
@@ -326,7 +326,7 @@ def _word_batches(exchange: _Exchange) -> None:
                 answered.kind, answered.interest = worst.verdict, STRIKING
             elif not answered.words:
                 answered.words = told
-        elif not exchange.faults:  # at the level verdicts there are no responses
+        elif not exchange.faults:  # a trace at the level `verdicts` has no rows for responses
             asked.words = f"{asked.words} → {told}"
             asked.kind = worst.verdict if worst is not None else asked.kind
             asked.interest = STRIKING if worst is not None else asked.interest

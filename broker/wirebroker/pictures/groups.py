@@ -20,7 +20,7 @@ LANE = 22
 MOST_LANES = 60
 """The largest number of partitions, and of members, that are drawn."""
 MISSED = 3
-"""A pause of this many usual heartbeats is marked."""
+"""A pause is marked if it is as long as this many usual heartbeat intervals."""
 UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
 
 
@@ -35,7 +35,7 @@ class Member:
     events: list[tuple[int, str, str]] = field(default_factory=list)
     """errors and notable requests: time, words, class"""
     had: dict[str, int] = field(default_factory=dict)
-    """its partitions, and the time from which the member has each"""
+    """the member's partitions, and the time at which it got each"""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ def _reply(story: Story, row: ReplyRow) -> None:
 
 
 def _assign(story: Story, key: str, time: int, partitions: Sequence[str]) -> None:
-    """From now on only this member has these partitions."""
+    """Note that from now on this member has these partitions, and no others, and that no other member has them."""
     for other, member in story.members.items():
         for each in list(member.had):
             if (other == key) != (each in partitions):

@@ -1,4 +1,4 @@
-"""Keeps rows of a running trace for pictures. From the first picture on it keeps more rows than the trace's ring."""
+"""Keeps rows of a running trace for pictures. After the first picture more rows are kept than in the trace's ring buffer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import Row
 
 MOST = 200_000
-"""The largest number of kept rows, which are 100,000 exchanges at the level `exchanges`."""
+"""The largest number of kept rows. At the level `exchanges` these rows are 100,000 exchanges."""
 SLICE = 1000
 """The number of rows that are read in one slice."""
 
@@ -23,14 +23,14 @@ class KeptRows:
         self._last = 0
 
     def catch_up(self, recorder: Recorder, run: str) -> Iterator[None]:
-        """Reads the rows that have come since, a slice at each step. The rows of an earlier run are forgotten."""
+        """Reads the rows that were added since the last call, one slice at each step. Drops the rows of an earlier run."""
         if run != self._run:
             self.rows, self._run, self._last = [], run, 0
         while self._last < recorder.added and run == self._run:
             missed, rows = recorder.rows_after(self._last, SLICE)
             first = self._last + missed + 1
             self._last += missed + len(rows)
-            if len(self.rows) + len(rows) > self._most:  # another list, because a picture may be drawn from this one
+            if len(self.rows) + len(rows) > self._most:  # a new list, because a picture may still be drawn from the old one
                 self.rows = self.rows[self._most // 10 :]
             self.rows += enumerate(rows, first)
             yield

@@ -36,13 +36,13 @@ LEFT = 92
 HEADING = 36.0
 """The base line of the line after the heading."""
 MOST_LINES = 12
-"""The largest number of readers and groups that are drawn; the latest to move are chosen."""
+"""The most readers and groups that are drawn. If there are more, those whose offsets changed last are drawn."""
 TALLEST = 620
 NAMELESS = "(no client id)"
 MOST_DOTS = 200
 """The largest number of fetches of a reader that have a dot each."""
 MOST_BATCHES = 1000
-"""With this many batches or more, neighbours share a mark."""
+"""If there are this many batches or more, neighbouring batches share a mark."""
 MEANINGS = {
     "accepted": "filled: stored", "duplicate": "empty: a retry, at its first copy", "rejected": "cross: refused",
 }  # fmt: skip
@@ -108,9 +108,9 @@ class Story:
     batches: list[Batch] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     markers: list[tuple[int, str]] = field(default_factory=list)
-    """offsets of the ends of transactions, and their states"""
+    """offsets of transaction markers, and the states of these transactions"""
     moves: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
-    """lines over the log as (time, offset), by their kind and their owner"""
+    """points (time, offset) of lines that are drawn over the log, by kind and owner"""
     notes: list[tuple[int, str, str, int]] = field(default_factory=list)
     """time, words, class, and the log's end offset at that time"""
     end: int = 0
@@ -164,7 +164,8 @@ def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
 
 
 def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
-    """Collects the events of a partition. A mark may stand for `share` more batches that were stored one after the other."""
+    """Collects the events of a partition. One mark may stand for a batch and `share` more batches that were stored directly
+    after it."""
     topic, _, index = name.rpartition("-")
     partition = int(index) if index.isdigit() else -1
     story, open_, struck, transactional = Story(), {}, {}, {}  # type: ignore[var-annotated]
@@ -193,7 +194,7 @@ def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
 
 
 def _joins(story: Story, row: ProduceRow, share: int) -> bool:
-    """Let a stored batch share the mark of the one before it, if there are very many."""
+    """Let a stored batch share the mark of the batch before it, if fewer than `share` others do."""
     before = story.batches[-1] if story.batches else None
     if before is None or before.more >= share or row.verdict != "accepted" or row.transactional or before.faults:
         return False
@@ -375,7 +376,7 @@ class _Drawing(Ribbon):
         return 18.0 if self.story.transactions else 0.0
 
     def _brackets(self, y: float) -> Iterator[Mark]:
-        """The transactions under the ribbon."""
+        """Draw the transactions as brackets under the ribbon."""
         for each in self.story.transactions[-200:]:
             x, end = self.x(each.first), self.x(each.last + 1)
             yield path(
@@ -386,7 +387,7 @@ class _Drawing(Ribbon):
                 yield text((x + end) / 2, y + 16, words, f"middle say {each.kind}")
 
     def _spans(self) -> Iterator[Mark]:
-        """The transactions over offsets and time."""
+        """Draw the transactions as rectangles over offsets and time."""
         for each in self.story.transactions[-200:]:
             y, end = self._y(each.began), self._y(each.ended) if each.ended >= 0 else self.bottom
             x, wide = self.x(each.first), self.x(each.last + 1) - self.x(each.first)
@@ -419,7 +420,7 @@ class _Drawing(Ribbon):
                 found.append((kind, "", colour, kind))
         names = [key for key in moves if key[0] in ("reader", "group") and moves[key]]
         latest = sorted(names, key=lambda key: moves[key][-1][0])[-MOST_LINES:]
-        colours = coloured([*self.names, *sorted({name for _, name in latest})])  # no reader looks like a producer
+        colours = coloured([*self.names, *sorted({name for _, name in latest})])  # readers get other colours than producers
         for kind, name in sorted(latest):
             words = f"{name} reads" if kind == "reader" else f"group {name} committed"
             found.append((kind, name, colours[name], words))
@@ -451,7 +452,7 @@ class _Drawing(Ribbon):
                     yield dot(self.x(offset), self._y(time), 4 if again else 3, f"fill {'bad' if again else colour}", title)
 
     def _arrivals(self) -> Iterator[Mark]:
-        """Each batch at its time: where it was stored, or how it was refused."""
+        """Draw each batch at its time: where it was stored, or how it was refused."""
         drawn = -99.0, -99.0
         for batch in self.story.batches:
             y, row = self._y(batch.time), batch.row
@@ -489,7 +490,7 @@ class _Drawing(Ribbon):
             )
 
     def _words(self, right: float, left: float, y: float, words: str, kind: str) -> list[Mark]:
-        """Words on the right of a place, or on its left if there is no room."""
+        """Draw words to the right of `right`, or to the left of `left` if there is no room."""
         if right + len(words) * LETTER < self.right:
             return label(right, y, words, kind)
         return label(left, y, fitted(words, left - self.left), kind, end=True)

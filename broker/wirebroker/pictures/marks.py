@@ -1,6 +1,6 @@
 """Marks, the parts of a picture, and pictures as SVG.
 
-A mark holds the texts of strangers as they are. `svg` escapes them, and the live page makes them text nodes, so a name never
+A mark holds texts from clients unchanged. `svg` escapes them, and the live page makes them text nodes, so a name never
 becomes markup. Lengths are px.
 """
 
@@ -43,7 +43,7 @@ STYLE = """
 .picture g[data-row]:hover .hit,.picture g[data-first]:hover .hit,.picture g.chosen .hit{fill:var(--p-note);fill-opacity:.13}
 .picture g[data-row],.picture g[data-first]{cursor:pointer}
 """
-"""The style sheet of every picture. The variables have names of their own, so that a picture fits into any page."""
+"""The style sheet of every picture. All its variables begin with `--p`, so a picture can be put into any page."""
 SERIES = 8
 """The number of colours that tell producers, clients and members apart: the classes c0 to c7."""
 TAGS = frozenset(("g", "rect", "line", "path", "circle", "text", "title"))
@@ -71,7 +71,7 @@ class Picture:
     first: int = 0
     last: int = 0
     choices: Sequence[str] = field(default=())
-    """the partitions, groups or producers of which there is such a picture"""
+    """the partitions, groups or producers that this kind of picture can show"""
     choice: str = ""
     """the partition, group or producer of this picture"""
 
@@ -96,12 +96,13 @@ def _written(mark: Mark) -> str:
 
 
 def _text(text: str) -> str:
-    """The text for XML, which has no control characters, no surrogates, and not the last two characters of a plane."""
+    """Returns the text escaped for XML, without the characters that XML forbids: controls, surrogates, and the last two code
+    points of a plane."""
     return escape(printable_lines(text))
 
 
 def fitted(text: str, width: float) -> str:
-    """Returns the text, or as many of its letters as fit into the width."""
+    """Returns the text, or its beginning if it is too long for the width."""
     text, letters = printable(text), int(width / LETTER)
     return text if len(text) <= letters else text[: max(letters - 1, 0)] + "…" if letters > 1 else ""
 
@@ -117,7 +118,7 @@ def text(x: float, y: float, words: str, kind: str = "") -> Mark:
 
 
 def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[Mark]:
-    """Returns a text over a line at `y`, which it covers; with `end` the text ends at `x`."""
+    """Returns a text at `y` on a background that hides lines under it. With `end` the text ends at `x`."""
     if not words:
         return []
     wide = len(words) * LETTER + 6
@@ -126,7 +127,7 @@ def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[
 
 
 def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[list[Mark], float]:
-    """Returns what colours and shapes mean, in as many lines as it takes, and where the lines end."""
+    """Returns the legend, in as many lines as it needs, and the y below its last line."""
     lines = [""]
     for piece in pieces:
         longer = f"{lines[-1]} · {piece}".removeprefix(" · ")
@@ -136,7 +137,7 @@ def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[lis
 
 
 def coloured(names: Iterable[str]) -> dict[str, str]:
-    """Returns a class of colour for each name. A name keeps its colour in other pictures, unless another name has it there."""
+    """Returns a colour class for each name. A name keeps its colour in other pictures, unless another name has it there."""
     found: dict[str, str] = {}
     free = list(range(SERIES))
     for name in names:
@@ -176,7 +177,7 @@ def dot(x: float, y: float, radius: float, kind: str, title: str = "") -> Mark:
 
 
 def cross(x: float, y: float, size: float, kind: str) -> list[Mark]:
-    """Returns a cross, where something ends."""
+    """Returns a cross, which marks where something ends."""
     return [line(x - size, y - size, x + size, y + size, kind), line(x - size, y + size, x + size, y - size, kind)]
 
 

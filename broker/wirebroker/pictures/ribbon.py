@@ -1,4 +1,4 @@
-"""A ribbon of offsets: what a log has at which offset, with a scale above it and the names of its colours."""
+"""A ribbon that shows what a log has at each offset, with a scale above it and a legend of its colours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Piece(NamedTuple):
     first: int
     last: int
     kind: str
-    """the class of its shape and its colour"""
+    """the CSS class for the shape and the colour"""
     words: str
     title: str
     row: int = 0
     """the number of its row in the trace"""
     tone: str = "plain"
-    """the class of its words"""
+    """the CSS class for the words"""
 
 
 def sequences(first: int, last: int) -> str:
@@ -32,13 +32,13 @@ def sequences(first: int, last: int) -> str:
 
 
 class Ribbon:
-    """The offsets from `low` to before `high`, between two places."""
+    """A ribbon for the offsets from `low` to before `high`, drawn from x = `left` to x = `right`."""
 
     def __init__(self, low: int, high: int, left: float, right: float) -> None:
         self.low, self.high, self.left, self.right = low, high, left, right
 
     def x(self, offset: float) -> float:
-        """Returns the place of an offset."""
+        """Returns the x of an offset."""
         offset = min(max(offset, self.low), self.high)
         return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
 
@@ -68,7 +68,7 @@ class Ribbon:
             yield line(x, y, x, y + THICK, "rule")
 
     def draw(self, y: float, pieces: Iterable[Piece]) -> Iterator[Mark]:
-        """Yields the pieces, which are in the order of their offsets. A piece that nobody could see is left out."""
+        """Yields the pieces, which are in the order of their offsets. Pieces too narrow to be seen are left out."""
         yield rect(self.left, y, self.right - self.left, THICK, "edge", "", 3)
         drawn = -1.0
         for each in pieces:

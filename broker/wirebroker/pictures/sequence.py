@@ -1,7 +1,7 @@
 """The sequence diagram: a lane for each client and each broker, time downward, an arrow for each request and response.
 
-Idle stretches are folded. If there are still more steps than lines, alike steps in a row share an arrow with their number. A
-step that failed or met a fault keeps an arrow of its own as long as possible.
+Idle stretches are folded. If there are still more steps than lines, consecutive similar steps share an arrow that shows their
+number. A step that failed or had a fault keeps its own arrow as long as there is room.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import FaultRow, ReplyRow, RequestRow, Row
 
 MOST_CLIENTS, MOST_BROKERS = 10, 6
-"""The largest numbers of lanes; other clients and brokers share the last lane."""
+"""The most lanes for clients and for brokers; the remaining clients, or brokers, share the last lane."""
 DETAILED = 20_000
-"""The largest number of rows whose steps are read one by one. In a larger window rows are only counted."""
+"""The largest window, in rows, whose steps are read one by one. In a larger window rows are only counted."""
 PAUSE_MS = 1000
 """A pause of this length between two lines is shown."""
 TOP = 34
 GAP = 210
-"""The smallest width in px of the middle column, which has the words."""
+"""The smallest width in px of the middle column, which holds the labels."""
 HEAD_LETTER = 7.25
 """The width of a letter in the name of a lane."""
 TALLEST_HEAD = 170
@@ -126,7 +126,8 @@ def sequence(rows: Sequence[tuple[int, Row]], width: int = 1000, lines: int = 60
 
 
 def _folded(steps: Sequence[Step], lines: int) -> list[Line]:
-    """Fold idle steps; then draw pairs; then fold alike steps in a row, steps between important ones, and at last these too."""
+    """Fold more and more steps until they fit: idle steps, similar steps in a row, steps between important steps, and all
+    steps."""
     for fold in (_without_idle, _pairs, _alike, _between, _pieces):
         drawn = list(fold(steps, lines))
         if len(drawn) <= lines or (fold is _between and len(drawn) <= 2 * lines):
@@ -210,7 +211,7 @@ def _pieces(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _folds(steps: Sequence[Step]) -> Iterator[Line]:
-    """Yields one fold for each client and broker among the steps. A single step and a few notes are not folded."""
+    """Yields one fold for each pair of client and broker in the steps. A single step and a few notes are not folded."""
     found: dict[tuple[Lane | None, Lane | None], list[Step]] = {}
     for step in steps:
         found.setdefault((step.client, step.broker), []).append(step)
@@ -274,7 +275,7 @@ def _count(fold: Fold, row: Row, has_requests: bool) -> None:
 
 
 def words_of(fold: Fold) -> str:
-    """Returns the words of a fold: how often it happened, and from where to where."""
+    """Returns the label of a fold: the APIs with their counts, or the range of sequences and offsets of its batches."""
     (api, count), *others = fold.counts.most_common() or [("", 0)]
     if not others and fold.place and fold.spans and count == len(fold.spans):
         (first, _, low, _), (_, last, _, high) = fold.spans[0], fold.spans[-1]
@@ -323,11 +324,11 @@ class _Lanes:
         return [*lanes[: most - 1], rest]
 
     def of(self, lane: Lane | None) -> float | None:
-        """The middle of the lane."""
+        """Returns the x of the middle of a lane."""
         return None if lane is None else self.x[self._rest.get(lane, lane)]
 
     def colour(self, lane: Lane | None) -> str:
-        """The class of a client's colour."""
+        """Returns the colour class of a client."""
         lane = self._rest.get(lane, lane) if lane is not None else None
         return self._colours.get(lane[1], "dim") if lane is not None else "dim"
 

@@ -1,4 +1,4 @@
-"""The log of a partition as it is stored, with what an audit has found in it. There is no trace, and so there are no times."""
+"""Draws a partition's stored log and the findings of an audit in it. It needs no trace, so the picture has no times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEFT, TOP = 52, 22
 LANE = 22
 ENDS = {0: ("aborted", "bad"), 1: ("committed", "good")}
 SEVERITIES = {"certain": "bad", "likely": "warn"}
-"""The class of the colour of a severity; others are dim."""
+"""The colour class of each severity; other severities are dim."""
 
 
 class Stored(NamedTuple):
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding, and the offsets that it is about. A copy of records that lies elsewhere is `is_other`."""
+    """A finding and its range of offsets. With `is_other` the range is the finding's other copy of the records."""
 
     kind: str
     severity: str
@@ -65,7 +65,7 @@ def _pieces(batches: Iterable[Stored], colours: dict[str, str]) -> Iterator[Piec
 
 
 def _lane(ribbon: Ribbon, y: float, found: Sequence[Found]) -> Iterator[Mark]:
-    """A bracket for each finding, and the words of the lane at the first bracket that has room on its right, or on its left."""
+    """Draw a bracket for each finding, and the lane's words beside the first bracket that has room to the right or left."""
     for each in found:
         x, end = ribbon.x(each.first), max(ribbon.x(each.last + 1), ribbon.x(each.first) + 3)
         kind = f"stroke thick {'dashed ' * each.is_other}{SEVERITIES.get(each.severity, 'dim')}"

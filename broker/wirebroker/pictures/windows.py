@@ -1,4 +1,4 @@
-"""A producer's window: each arriving batch, and the five latest batches, which move to the left until they are forgotten."""
+"""Draws a producer's window: for each batch that arrives, the five latest batches, which move left until they are forgotten."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from wirebroker.trace.timeline import FAULT, Sending, sendings_in
 Numbered = tuple[int, Row]
 Span = tuple[int, int]
 WINDOW = 5
-"""The number of batches that Kafka remembers of a producer on a partition."""
+"""The number of batches that Kafka remembers for a producer on a partition."""
 RUN = 8
-"""In a run of at least this many accepted batches those in the middle share a line."""
+"""If at least this many accepted batches follow each other, those in the middle share a line."""
 TOP = 40
 MEANINGS = (
     "green: stored",
@@ -30,7 +30,7 @@ MEANINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A batch, the window after it, and the batch that it pushed out."""
+    """A batch, the window after the batch, and the batch that it pushed out of the window."""
 
     sending: Sending
     window: tuple[tuple[int, Span], ...]

@@ -1,1 +1,1 @@
-"""A proxy before a real cluster: the same faults and trace for requests that another broker answers."""
+"""A proxy in front of a real cluster. It offers the broker's faults and trace for requests that the cluster answers."""

@@ -1,7 +1,7 @@
-"""The addresses in responses. A client that learned a broker's address would bypass the proxy.
+"""Replaces the brokers' addresses in responses, because a client that learned a broker's own address would bypass the proxy.
 
 Seven APIs carry addresses of brokers. The response to DescribeQuorum stays as it is: it names controllers, and no client
-connects to one through the proxy. ApiVersions must not offer newer versions of the seven than this proxy can read.
+connects to one through the proxy. ApiVersions must not offer versions of these seven APIs that this proxy cannot read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONG = 128
 PARTITION = 30
 """Bytes of a partition in a response to Produce, from its index to its log start offset."""
 UNREMARKABLE = b"\1\0\0"
-"""The rest of a partition without record errors, error message and tagged fields."""
+"""The last fields of a partition in a response to Produce, if it has no record errors, error message or tagged fields."""
 THROTTLE = 4
 NODE_LISTS = ("brokers", "coordinators", "node_endpoints")
 
@@ -44,8 +44,8 @@ def carries_addresses(key: int, version: int) -> bool:
 def names_no_node(response: memoryview, version: int) -> bool:
     """Tells whether a response to Produce (version 10 or newer, with its size) names no node, because it has no tagged field.
 
-    Nearly all responses name no node, and decoding is the slowest part of forwarding. It returns False, too, if the check would
-    take long.
+    Nearly all responses name no node, and decoding is the slowest part of forwarding. The function also returns False if the
+    check would take long.
     """
     try:
         topics, pos = response[9], 10
@@ -73,8 +73,7 @@ def names_no_node(response: memoryview, version: int) -> bool:
 class NamelessResponses:
     """Recognises responses to Produce that name no node.
 
-    Responses to one producer are alike in all but the fields of their partition, so a response is compared with the last one
-    first.
+    Responses to one producer differ only in the fields of the partition. So a response is first compared with the last one.
     """
 
     def __init__(self) -> None:
@@ -83,7 +82,7 @@ class NamelessResponses:
         """Two parts of the last response with one partition: from byte 8 to the partition's fields, and the rest after them."""
 
     def includes(self, response: memoryview, version: int) -> bool:
-        """Tells whether this response (with its size) names no node. False also if it would take long to find out."""
+        """Tells whether this response (with its size) names no node. Also returns False if the check would take long."""
         start = self._start
         if (
             version == self._version
@@ -105,7 +104,7 @@ def redirect(response: Message, locate: Locate) -> bool:
     """Replace the addresses in a response by those of the proxy. Returns True if an address has changed."""
     changed = False
     for node in _nodes(response):
-        if node.host:  # FindCoordinator leaves it empty if there is no coordinator
+        if node.host:  # FindCoordinator's response has an empty host if there is no coordinator
             (id_field,) = holders(type(node), "brokerId")
             own, node.host, node.port = (node.host, node.port), *locate(node.host, node.port, getattr(node, id_field))
             changed |= own != (node.host, node.port)

@@ -1,4 +1,4 @@
-"""Memory with a limit for names, because clients may invent any number of names of any length."""
+"""A dict with limited size, and names cut to a limit, because clients may send any number of names of any length."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, ValuesView
 from typing import Generic, TypeVar
 
 LONGEST = 1_000
-"""The number of characters that are kept of a name."""
+"""Longer names are cut to this many characters."""
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def cut(name: str) -> str:
-    """The beginning of a name."""
+    """Returns the name, cut if it is too long."""
     return name if len(name) <= LONGEST else name[:LONGEST] + "…"
 
 
@@ -38,7 +38,7 @@ class Bounded(Generic[K, V]):
         return self._entries.values()
 
     def get(self, key: K) -> V | None:
-        """Returns a value. This does not count as a use."""
+        """Returns a value, or None. The lookup does not count as a use."""
         return self._entries.get(key)
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:

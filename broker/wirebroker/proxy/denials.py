@@ -1,6 +1,7 @@
 """Finds the operations that a broker has denied to a client, from the errors in its response.
 
-An error names the kind of the resource. The operation follows from the API (KafkaApis and ControllerApis in Kafka 4.3.1).
+The error code shows the type of the resource, and the API shows the operation (see KafkaApis and ControllerApis in Kafka
+4.3.1).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BY_PREFIX = (
     ("AlterClientQuotas", _O.ALTER_CONFIGS), ("DescribeClientQuotas", _O.DESCRIBE_CONFIGS),
     ("Describe", _O.DESCRIBE), ("List", _O.DESCRIBE), ("Create", _O.ALTER), ("Delete", _O.ALTER), ("Alter", _O.ALTER),
 )  # fmt: skip
-"""The operations of the other APIs, by the beginning of their names."""
+"""The operations of the other APIs, by the first word of the API's name."""
 IN_GENERAL = {_R.TOPIC: _O.DESCRIBE, _R.GROUP: _O.READ, _R.CLUSTER: _O.CLUSTER_ACTION, _R.TRANSACTIONAL_ID: _O.WRITE}
 
 
@@ -72,13 +73,13 @@ def _operation(api: str, kind: ResourceType) -> Operation:
 
 
 def _asked(kind: ResourceType, facts: Facts) -> list[str]:
-    """Yields the names of this kind in the request, for an error without a name."""
+    """Returns the names of this resource type in the request, for an error that names no resource."""
     names = {_R.TOPIC: facts.topics, _R.GROUP: facts.groups, _R.TRANSACTIONAL_ID: facts.transactional_ids}
     return sorted(names[kind]) if kind in names else [CLUSTER_NAME]
 
 
 def _denied(struct: Any, directory: Directory, name: str) -> Iterator[tuple[int, str]]:
-    """Yields the errors of denied operations at any depth, each with the name of its resource."""
+    """Yields the authorization errors at any depth of a response, each with the name of its resource."""
     if not mentions(type(struct), "errorCode"):
         return
     name = topic_name(struct, directory) or first(struct, "groupId") or first(struct, "transactionalId") or name

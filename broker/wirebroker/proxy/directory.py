@@ -1,4 +1,6 @@
-"""The names that a proxy learns from passing requests and responses (see `requests.received.Directory`)."""
+"""The topics, leaders and fetch sessions that a proxy learns from the requests and responses it forwards (see
+`requests.received.Directory`).
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,26 @@ from wirebroker.requests.parts import NOT_ABOUT
 TEACHING = frozenset((KEYS["Metadata"], KEYS["CreateTopics"], KEYS["DescribeTopicPartitions"]))
 """The APIs whose responses name topics and their ids."""
 MOST_SESSIONS = 10_000
-"""The number of remembered fetch sessions; each broker keeps 1,000."""
+"""The largest number of fetch sessions that are remembered; each broker keeps 1,000."""
 UNKNOWN_OFFSET = -1
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
 MOST_LEADERS = 100_000
-"""The number of partitions whose leader is remembered."""
+"""The largest number of partitions whose leaders are remembered."""
 Session = tuple[int, int]
-"""A node, and the id of a fetch session there."""
+"""The id of a node, and the id of a fetch session on that node."""
 
 
 class LearnedLeaders:
-    """The leaders of partitions as responses to Metadata name them. A response with an earlier leader epoch is outdated."""
+    """The partition leaders that responses to Metadata have named. A response with an earlier leader epoch is ignored."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
     def learn(self, response: MetadataResponse) -> Iterator[tuple[str, int, int, int]]:
-        """Remember them. Yields topic, partition, leader and leader epoch of each leader that has changed."""
+        """Remember the leaders in a response. Yields topic, partition, leader and leader epoch of each leader that has
+        changed.
+        """
         for topic in response.topics:
             for part in topic.partitions:
                 key, found = (topic.name or "", part.partition_index), (part.leader_id, part.leader_epoch)
@@ -48,7 +52,7 @@ class LearnedLeaders:
 
 
 class LearnedDirectory:
-    """The topics and fetch sessions that requests and responses have shown. Groups' committed offsets are not known."""
+    """The topics and fetch sessions that requests and responses have named. A proxy does not know committed offsets."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
@@ -69,17 +73,17 @@ class LearnedDirectory:
         return tuple(self._ids)
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions that an incremental Fetch reads because its session holds them."""
+        """The partitions that an incremental Fetch reads although only its session, and not the request, names them."""
         if request.session_epoch <= INITIAL_EPOCH:
             return ()
         return tuple(self._sessions.get((node_id, request.session_id), ()))
 
     def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
-        """The offset from which a Fetch reads if its session, and not the request, holds the offset; −1 if it is not known."""
+        """The offset from which a Fetch reads a partition that only its session names; −1 if the offset is not known."""
         return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """Nothing: a proxy does not know the offsets that a group has committed."""
+        """Returns nothing, because a proxy does not know a group's committed offsets."""
         return ()
 
     def learn(self, response: Message) -> None:
@@ -91,7 +95,7 @@ class LearnedDirectory:
                 self._ids[name] = topic_id
 
     def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
-        """Follow a fetch session (KIP-227): requests with a response add partitions to it and remove them."""
+        """Update a fetch session (KIP-227): a request that was answered adds partitions to its session and removes others."""
         if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
             self._sessions.pop((node_id, request.session_id), None)
             return

@@ -35,32 +35,32 @@ class Forward(NamedTuple):
 
 
 class Mutes:
-    """The times during which a broker does not read a connection because its client has exceeded a quota (KIP-219)."""
+    """The periods during which a broker does not read from a connection because the client has exceeded a quota (KIP-219)."""
 
     def __init__(self) -> None:
         self._before = 0
-        """The ms of all these times except the last."""
+        """The length of all periods except the last, in ms."""
         self._begin = self._end = 0
 
     def add(self, now: int, ms: int) -> None:
-        """The broker does not read the connection for the next `ms`."""
+        """Note that the broker does not read from the connection for the next `ms`."""
         if now >= self._end:
             self._before += self._end - self._begin
             self._begin = now
         self._end = max(now + ms, self._end)
 
     def until(self, now: int) -> int:
-        """The ms of these times until now."""
+        """Returns the length of all periods up to now, in ms."""
         return self._before + min(max(now, self._begin), self._end) - self._begin
 
 
 class ProxyParts(Protocol):
-    """The proxy as relays and exchanges see it."""
+    """The part of the proxy that relays and exchanges use."""
 
     locate: Locate
     """The proxy's address for a node."""
     asks: bool
-    """Whether to ask brokers about producers that wrote before the proxy was there."""
+    """Whether to ask brokers about producers that wrote before the proxy started."""
     frame_limit: int
     strangers_limit: int
     """The largest size of a request whose client is not authenticated yet."""
@@ -70,11 +70,11 @@ class ProxyParts(Protocol):
     """The transactions and groups that passing requests have shown."""
     plan: FaultPlan
     faults: FaultPlan | None
-    """The plan, while it has a rule."""
+    """The fault plan if it has a rule, otherwise None."""
     moment: Callable[[], int]
     """A clock in µs."""
     metrics: Metrics | None
-    """The metrics of passing exchanges, while a reader wants them."""
+    """The metrics of forwarded exchanges, or None if they have not been read for a while."""
     effects: list[Effect | Forward]
 
     @property
@@ -90,19 +90,19 @@ class ProxyParts(Protocol):
         """Whether the times of exchanges are taken."""
 
     def set_time(self, now: int) -> None:
-        """Set the time of the event that follows, in ms since the epoch."""
+        """Set the time of the next event, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Send a response, or close a connection, after the effects before it."""
+        """Queue an effect, which sends a response or closes a connection, after the effects queued before."""
 
     def forward(self, connection: Connection, data: Buffer) -> None:
         """Send these bytes to the broker."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close both sides of a connection, with a sentence for the log."""
+        """Close both sides of a connection; the reason is for the log."""
 
     def oversized(self, first: bytes, size: int) -> str:
-        """Returns a sentence about a size that no request can have."""
+        """Returns the message about a request with an impossible size."""
 
     def looks_at(self, key: int, version: int) -> bool:
         """Whether requests of this API in this version are decoded."""
@@ -114,28 +114,28 @@ class ProxyParts(Protocol):
         """Learn from a response, and trace shadow verdicts."""
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """The question for the broker before this Produce."""
+        """Returns the question to ask the broker before this Produce is forwarded, if there is one."""
 
     def described(self, response: DescribeProducersResponse) -> None:
-        """The broker has answered the question."""
+        """Called with the broker's answer to the question."""
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
-        """The response is lost, and the broker may have handled the request."""
+        """Called if the response is lost although the broker may have handled the request."""
 
 
 class Passage(Protocol):
-    """The relay as an exchange sees it."""
+    """The part of a relay that an exchange uses."""
 
     proxy: ProxyParts
     connection: Connection
     mutes: Mutes
-    """The times during which the broker does not read the connection because of a quota."""
+    """The periods during which the broker does not read from the connection because of a quota."""
 
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
         """Send a request, with its size, to the broker."""
 
     def awaits(self, exchange: ForwardedExchange) -> bool:
-        """Whether the broker owes the response to this request."""
+        """Whether the response to this request has yet to come from the broker."""
 
 
 class ForwardedExchange(AnyExchange):
@@ -161,9 +161,11 @@ class ForwardedExchange(AnyExchange):
         self.matches: Matches | None = None
         """The fault rules that match the request and its response."""
         self.moments: list[int] | None = None
-        """When the request arrived and was forwarded, and its response began and ended, in µs; None without a measurement."""
+        """The times in µs at which the request arrived and was forwarded, and at which its response began and ended; None if
+        they are not measured.
+        """
         self.traced: Traced | None = None
-        """The request's part of the trace row of its response."""
+        """What the trace has noted about the request, for the row of its response."""
 
     @property
     def directory(self) -> LearnedDirectory:
@@ -188,13 +190,15 @@ class ForwardedExchange(AnyExchange):
             self.park()
 
     def note_moment(self, index: int) -> None:
-        """Note the time at which the exchange reaches this moment, if `moments` are measured."""
+        """Add the current time to `moments` at this index, if `moments` are measured."""
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 
     @property
     def stages(self) -> Stages:
-        """The µs in the proxy, until the broker's response began, and until its last byte; or UNMEASURED."""
+        """The µs that the exchange spent in the proxy, waiting for the broker's response, and receiving that response; or
+        UNMEASURED.
+        """
         if self.moments is None or len(self.moments) < 4 or not self.moments[0]:
             return UNMEASURED
         received, forwarded, begun, whole = self.moments
@@ -207,19 +211,19 @@ class ForwardedExchange(AnyExchange):
         return api_name(self.api_key), self.client_id, str(self.connection.session.principal)
 
     def answered(self, response: Message, parts: list[Buffer]) -> None:
-        """The broker's response has come; `parts` are its encoded form, which is valid unless faults change the response."""
+        """Pass on the broker's response. `parts` are its encoded form, which is used unless faults change the response."""
         if self.matches is not None and self.acts_on_response:
             self.respond(response)
         else:
             self._send(response, parts)
 
     def respond(self, response: Message) -> None:
-        """Send the response after the faults have acted; it is dropped if the client has gone."""
+        """Let the faults act on the response, and send it. It is dropped if the client has disconnected."""
         self.unpark()
         if self.matches is not None:
             left = self.relay.proxy.plan.on_response(response, self)
             if left is None:
-                self.relay.proxy.emit(Respond(self.connection, []))  # sends nothing, and lets the next request go on
+                self.relay.proxy.emit(Respond(self.connection, []))  # no bytes, but the client's next request continues
                 return
             response = left
         if not self.responds:
@@ -231,7 +235,7 @@ class ForwardedExchange(AnyExchange):
 
     def _send(self, response: Message, parts: list[Buffer]) -> None:
         proxy, connection = self.relay.proxy, self.connection
-        if connection.parked is self:  # `unpark`, without a call
+        if connection.parked is self:  # same as `unpark`, but inline because it is faster
             connection.parked = None
         if connection.state is not OPEN:
             return
@@ -245,7 +249,7 @@ class ForwardedExchange(AnyExchange):
             proxy.effects.append(Respond(connection, parts))
 
     def left(self) -> None:
-        """The client has gone, so no rule may match its response any more."""
+        """Called when the client has disconnected: no fault rule may match the response any more."""
         if self.matches is not None:
             self.relay.proxy.plan.left(self)
 

@@ -1,6 +1,7 @@
-"""Groups as passing requests show them: members, assignments, heartbeats, commits and lag. A proxy has no coordinator.
+"""What a proxy, which has no coordinator, knows of groups from requests and responses: members, assignments, heartbeats,
+commits and lag.
 
-Only what a broker has confirmed counts. A member that no heartbeat has confirmed for its session timeout counts as gone.
+A request counts only after a broker has confirmed it. A member counts as gone after a session timeout without a heartbeat.
 """
 
 from __future__ import annotations
@@ -46,19 +47,19 @@ EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
 )
 ASSIGNING, NOT_READY = "Assigning", "NotReady"
 LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
-"""A streams group's heartbeat has one of these statuses while topics are missing or wrong, or the assignment comes later."""
+"""Statuses in the heartbeat response of a streams group: topics are missing or wrong; the assignment is delayed."""
 MOST_GROUPS = 1_000
-"""The number of remembered groups; the group that was quiet for longest is forgotten first."""
+"""The largest number of groups that are remembered. The group with the oldest latest request is forgotten first."""
 MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000
-"""The number of remembered members, and of remembered offsets, of all groups together."""
+"""The largest number of members, and of offsets, that are remembered in all groups together."""
 COUNTED_EACH = 1_000
-"""After this number of added members and offsets all are counted again."""
+"""Members and offsets are counted again after this many were added."""
 MOST_PARTITIONS = 100_000
-"""The number of partitions whose ends are remembered."""
+"""The largest number of partitions whose high watermarks are remembered."""
 MOST_ASSIGNED = 10_000
-"""The number of remembered partitions of a member."""
+"""The largest number of partitions that are remembered for a member."""
 SESSION_TIMEOUT_MS = 45_000
-"""The session timeout that brokers set for the members of groups with heartbeats of their own, unless they are configured."""
+"""The brokers' default session timeout for members of consumer, share and streams groups."""
 NONE, LATEST = -1, -1
 DEAD = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH))
 """The errors of a heartbeat whose member is not in the group."""
@@ -66,7 +67,7 @@ _NEW_TYPES = {
     ConsumerGroupHeartbeatRequest: ("consumer", "consumer"), ShareGroupHeartbeatRequest: ("share", "share"),
     StreamsGroupHeartbeatRequest: ("streams", "streams"),
 }  # fmt: skip
-"""The types of groups whose assignment the broker makes, with their protocol types."""
+"""The group types with server-side assignment, with their protocol types."""
 
 Assignment = dict[str, list[int]]
 Where = tuple[str, int]
@@ -81,11 +82,11 @@ class PassingMember:
     sender: Sender
     session_timeout_ms: int
     heartbeat: int
-    """when the broker last confirmed it, in ms since the epoch"""
+    """when the broker last confirmed the member, in ms since the epoch"""
     epoch: int = NONE
     """the generation or the epoch that the broker has confirmed"""
     assignment: Assignment | None = None
-    """None if it is not known"""
+    """None if the assignment is not known"""
     tasks: dict[str, list[int]] = field(default_factory=dict)
     """in a streams group the active tasks, by subtopology"""
 
@@ -116,7 +117,7 @@ class PassingGroup:
     pending: dict[tuple[str, Where], PassingOffset] = field(default_factory=dict)
     """The pending offsets, by transactional id and partition."""
     traced: tuple[str, int, int] | None = None
-    """The state, generation and number of members in the latest row of the trace."""
+    """The state, generation and number of members in the group's latest trace row."""
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The topics that each subtopology of a streams group reads."""
 
@@ -130,7 +131,7 @@ class PassingGroups:
         self._ends: Bounded[Where, int] = Bounded(MOST_PARTITIONS)
         """The high watermark of each partition, as far as it is known."""
         self._in_transactions: Bounded[str, set[str]] = Bounded(MOST_GROUPS)
-        """The groups for which a transactional id has written offsets that are pending."""
+        """The groups that have pending offsets, by the transactional id that wrote these offsets."""
         self._added = 0
         """The number of entries that were added since the last count."""
 
@@ -149,7 +150,7 @@ class PassingGroups:
     # Classic groups
 
     def joined(self, now: int, sender: Sender, request: JoinGroupRequest, response: JoinGroupResponse) -> PassingGroup | None:
-        """A member has joined a generation."""
+        """Note that a member has joined a generation."""
         if response.error_code:
             return None
         group = self._known(request.group_id)
@@ -161,14 +162,14 @@ class PassingGroups:
         if member.epoch != response.generation_id:
             member.assignment = {}
         member.session_timeout_ms, member.epoch = request.session_timeout_ms, response.generation_id
-        if response.members:  # the leader learns who is in the generation
+        if response.members:  # only the leader's response lists the members of the generation
             present = {cut(each.member_id) for each in response.members}
             for member_id in [each for each in group.members if each not in present]:
                 del group.members[member_id]
         return group
 
     def synced(self, now: int, sender: Sender, request: SyncGroupRequest, response: SyncGroupResponse) -> PassingGroup | None:
-        """A member has its assignment."""
+        """Note that a member has received its assignment."""
         if response.error_code:
             return self._refused(request.group_id, request.member_id, response.error_code)
         group = self._known(request.group_id)
@@ -179,7 +180,7 @@ class PassingGroups:
         return group
 
     def heard(self, now: int, sender: Sender, request: HeartbeatRequest, response: HeartbeatResponse) -> PassingGroup | None:
-        """A member has sent a heartbeat."""
+        """Note a heartbeat of a classic member."""
         if response.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             return self._refused(request.group_id, request.member_id, response.error_code)
         group = self._known(request.group_id)
@@ -192,7 +193,7 @@ class PassingGroups:
         return group
 
     def left(self, now: int, sender: Sender, request: LeaveGroupRequest, response: LeaveGroupResponse) -> PassingGroup | None:
-        """Members have left, by themselves or removed by a tool."""
+        """Note that members have left the group, or that a tool has removed them."""
         if response.error_code or (group := self._held.get(cut(request.group_id))) is None:
             return None
         gone = [(each.member_id, each.group_instance_id) for each in response.members if not each.error_code]
@@ -214,7 +215,7 @@ class PassingGroups:
         request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest | StreamsGroupHeartbeatRequest,
         response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse | StreamsGroupHeartbeatResponse,
     ) -> PassingGroup | None:  # fmt: skip
-        """A member of a consumer, share or streams group has sent a heartbeat."""
+        """Note a heartbeat of a member of a consumer, share or streams group."""
         if response.error_code:
             return self._refused(request.group_id, request.member_id, response.error_code)
         group = self._known(request.group_id)
@@ -256,7 +257,7 @@ class PassingGroups:
     def committed(
         self, now: int, sender: Sender, request: OffsetCommitRequest, response: OffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
-        """Offsets have been committed."""
+        """Note committed offsets."""
         if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
@@ -264,13 +265,13 @@ class PassingGroups:
         self._count(len(found))
         member = group.members.get(cut(request.member_id))
         if member is not None and group.kind == "classic":
-            member.heartbeat = now  # a commit renews the session, too
+            member.heartbeat = now  # a commit also renews the member's session
         return group
 
     def committed_in_transaction(
         self, now: int, sender: Sender, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
-        """Offsets have been written in a transaction; they count once it commits."""
+        """Note offsets that were written in a transaction; they are pending until the transaction commits."""
         if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
@@ -281,7 +282,7 @@ class PassingGroups:
         return group
 
     def transaction_ended(self, request: EndTxnRequest, response: EndTxnResponse) -> None:
-        """A transaction has ended: its offsets count if it committed, and are dropped if it aborted."""
+        """Note the end of a transaction. Its pending offsets are committed or dropped with it."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return
         transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
@@ -293,7 +294,7 @@ class PassingGroups:
                         group.offsets[key[1]] = offset
 
     def fetched(self, now: int, sender: Sender, request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
-        """A member has fetched committed offsets: the response also has offsets from before the proxy's start."""
+        """Note the committed offsets in a response to OffsetFetch. They include offsets committed before the proxy started."""
         for topic in response.topics:
             self._found(request.group_id, topic.name, topic.partitions)
         for group in response.groups:
@@ -310,7 +311,7 @@ class PassingGroups:
                 self._count(1)
 
     def offsets_deleted(self, now: int, sender: Sender, request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> None:
-        """Offsets have been deleted."""
+        """Note that offsets have been deleted."""
         group = self._held.get(cut(request.group_id))
         for topic in response.topics if group is not None and not response.error_code else ():
             for each in topic.partitions:
@@ -318,7 +319,7 @@ class PassingGroups:
                     group.offsets.pop((topic.name, each.partition_index), None)
 
     def deleted(self, now: int, sender: Sender, request: DeleteGroupsRequest, response: DeleteGroupsResponse) -> None:
-        """Groups have been deleted."""
+        """Note that groups have been deleted."""
         for each in response.results:
             if not each.error_code:
                 self._held.pop(cut(each.group_id))
@@ -345,7 +346,7 @@ class PassingGroups:
     # The ends of partitions
 
     def read(self, response: FetchResponse) -> None:
-        """A Fetch shows high watermarks."""
+        """Note the high watermarks in a response to Fetch."""
         for topic in response.responses:
             name = topic.topic or self._directory.topic_name(topic.topic_id)
             for each in topic.partitions if name else ():
@@ -353,12 +354,12 @@ class PassingGroups:
                     self._ends.put((name or "", each.partition_index), each.high_watermark)
 
     def written(self, topic: str, partition: int, end: int) -> None:
-        """A batch that ends before this offset was stored."""
+        """Note that a batch was stored, and that the log now ends at `end`."""
         if end > self.end_of((topic, partition)):
             self._ends.put((topic, partition), end)
 
     def listed(self, now: int, sender: Sender, request: ListOffsetsRequest, response: ListOffsetsResponse) -> None:
-        """ListOffsets shows the ends of partitions."""
+        """Note the ends of partitions in a response to ListOffsets."""
         if request.isolation_level:
             return
         asked = {
@@ -383,7 +384,7 @@ class PassingGroups:
         name = cut(member_id)
         member = group.members.get(name)
         if member is None:
-            if instance_id:  # a static member has a new id after its restart
+            if instance_id:  # a static member gets a new member id when it restarts
                 for other in [each.member_id for each in group.members.values() if each.instance_id == cut(instance_id)]:
                     del group.members[other]
             member = group.members[name] = PassingMember(
@@ -396,7 +397,7 @@ class PassingGroups:
     def _gone(self, group: PassingGroup, member_id: str) -> None:
         if group.members.pop(member_id, None) is not None and not group.members:
             group.state = EMPTY
-            if group.kind == "classic":  # the coordinator begins a generation without members
+            if group.kind == "classic":  # the coordinator begins an empty generation when the last member leaves
                 group.generation, group.protocol, group.leader = group.generation + 1, "", None
 
     def _refused(self, group_id: str, member_id: str, error: int) -> PassingGroup | None:
@@ -407,7 +408,9 @@ class PassingGroups:
         return group
 
     def _count(self, added: int) -> None:
-        """Keep memory within its limits. All entries are counted only once in a while."""
+        """Keep the number of members and offsets within the limits. They are counted only after every `COUNTED_EACH`
+        additions.
+        """
         self._added += added
         if self._added >= COUNTED_EACH:
             self._added = 0
@@ -415,8 +418,8 @@ class PassingGroups:
             self._make_room(MOST_OFFSETS, lambda each: len(each.offsets) + len(each.pending))
 
     def _make_room(self, most: int, size: Callable[[PassingGroup], int]) -> None:
-        """Forget the groups that were quiet for longest, until the others have no more than `most` members or offsets. A single
-        group with more than `most` is forgotten, too.
+        """Forget the groups with the oldest latest requests until at most `most` members or offsets remain. Even a single group
+        with more than `most` is forgotten.
         """
         total = sum(map(size, self._held.values()))
         for name in list(self._held) if total > most else ():
@@ -431,13 +434,13 @@ def _is_over(member: PassingMember, now: int) -> bool:
 
 
 def _assigned(assignment: bytes, protocol_type: str) -> Assignment | None:
-    """The first partitions in the assignment of a classic member, up to the limit."""
+    """Returns the assignment of a classic member, cut after `MOST_ASSIGNED` partitions of a topic."""
     found = assigned(assignment, protocol_type)
     return found and {topic: indexes[:MOST_ASSIGNED] for topic, indexes in islice(found.items(), MOST_ASSIGNED)}
 
 
 def _taken(response: OffsetCommitResponse | TxnOffsetCommitResponse, directory: LearnedDirectory) -> set[Where]:
-    """The partitions whose offsets the broker has committed."""
+    """Returns the partitions whose offsets the broker has committed without an error."""
     return {
         (topic.name or directory.topic_name(topic.topic_id) or "", each.partition_index)
         for topic in response.topics for each in topic.partitions if not each.error_code
@@ -447,7 +450,7 @@ def _taken(response: OffsetCommitResponse | TxnOffsetCommitResponse, directory: 
 def _streams_tasks(
     group: PassingGroup, member: PassingMember, request: StreamsGroupHeartbeatRequest, response: StreamsGroupHeartbeatResponse
 ) -> None:
-    """Follow the tasks of a member. Its assignment is the partitions that its active tasks read."""
+    """Update the tasks of a streams member. Its assignment is the partitions that its active tasks read."""
     if request.topology is not None:
         group.sources = {
             each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))

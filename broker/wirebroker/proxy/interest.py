@@ -1,4 +1,4 @@
-"""A reader's interest in something that costs time; it lasts for a while after each look."""
+"""Switches on an expensive measurement while somebody reads its results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wirebroker.core.purgatory import Timers
 
 
 class Interest:
-    """Is on from the first look until `ms` after the last look. Calls `changed` when it goes on or off."""
+    """A switch that is on from the first `renew` until `ms` after the last one. Calls `changed` when it switches on or off."""
 
     def __init__(self, timers: Timers, ms: int, changed: Callable[[], None]) -> None:
         self.on = False

@@ -1,7 +1,7 @@
-"""Follows passing logins: who a client is, and why a broker refuses it.
+"""Follows logins through the proxy: who the client is, and why a broker refuses the login.
 
-A client has logged in after its mechanism's last message: SCRAM ends with the broker's signature, all others with the
-broker's first response. GSSAPI encrypts the name, so the principal stays unknown.
+A login has succeeded after the broker's last message. With SCRAM this is the broker's signature, with all other mechanisms the
+broker's first response. GSSAPI encrypts the user's name, so the proxy cannot know the principal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Logins:
         self._trace = trace
 
     def passed(self, connection: Connection, request: Message, response: Message, now: int) -> None:
-        """A request of a login has its response; `now` is in ms since the epoch."""
+        """Note a login request and its response; `now` is in ms since the epoch."""
         if isinstance(request, SaslHandshakeRequest) and isinstance(response, SaslHandshakeResponse):
             connection.session.asked = request.mechanism
             connection.session.user = ""
@@ -47,17 +47,17 @@ class Logins:
             self._token(connection, request, response, now)
 
     def bare_token(self, connection: Connection, token: bytes) -> None:
-        """A token without a request around it has passed, as after SaslHandshake version 0."""
+        """Note a client's bare token, that is, a token without a request header. It is used after SaslHandshake version 0."""
         session = connection.session
         session.user = user_of(session.asked, token) or session.user
 
     def bare_response(self, connection: Connection, token: bytes) -> None:
-        """The response to such a token has passed."""
+        """Note the broker's response to a bare token."""
         if connection.session.mechanism != connection.session.asked and self._is_last(connection, token):
             self._succeeded(connection, None)
 
     def ended(self, connection: Connection, owes_token: bool) -> None:
-        """A connection has closed: a broker refuses a bare token by closing the connection instead of responding."""
+        """Note that a connection has closed. A broker refuses a bare token by closing the connection without a response."""
         if owes_token and not connection.session.mechanism:
             self._failed(connection, "the broker closed the connection instead of a response to the client's token")
 
@@ -73,7 +73,7 @@ class Logins:
             self._succeeded(connection, now + lifetime if lifetime > 0 else None)
 
     def _is_last(self, connection: Connection, token: bytes) -> bool:
-        """Tells whether this is the broker's last message. A capture has asterisks in the place of tokens."""
+        """Whether this is the broker's last message of the login. In a capture, tokens are replaced by asterisks."""
         hidden = bool(token) and not token.strip(b"*")
         return connection.session.asked not in BY_NAME or token.startswith(SIGNATURE) or hidden
 

@@ -1,4 +1,4 @@
-"""Counts and times of the exchanges that pass: by API, client id and principal, in a bounded number of series."""
+"""Counts and times of forwarded exchanges by API, client id and principal, with a limited number of series."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 MOST_SERIES = 2_000
 """The largest number of combinations of an API, a client id and a principal, and of their errors."""
 LONGEST_LABEL = 100
-"""Characters of a client id or a principal in a label."""
+"""A label has at most this many characters of a client id or a principal."""
 OTHERS = "(others)"
-"""The client id and the principal of all series beyond `MOST_SERIES`. Clients choose their ids."""
+"""The labels for client id and principal in all series beyond `MOST_SERIES`. The limit is needed because clients choose their
+ids.
+"""
 NO_RESPONSE = "NO_RESPONSE"
-"""The error of a request whose connection ended before its response."""
+"""The error label for a request whose connection closed before the response."""
 PARTS = ("proxy", "upstream", "transfer")
-"""The parts of an exchange's time: held in the proxy; until the broker's response begins; until its last byte has arrived."""
+"""The parts of an exchange's time: held in the proxy, waiting until the broker's response begins, and receiving that
+response.
+"""
 US = 1_000_000
 
 Who = tuple[str, str, str]
@@ -34,13 +38,13 @@ class Metrics:
         """The number of exchanges, and the µs of each part."""
         self._errors: dict[tuple[Who, str], int] = {}
         self._buckets: dict[tuple[str, str], list[int]] = {}
-        """By API and part: the number of exchanges in each bucket; a bucket ends at its bound and begins after the previous
-        bound.
+        """The number of exchanges in each bucket, by API and part. A bucket begins after the previous bound and includes its
+        own bound.
         """
         self._sums: dict[tuple[str, str], int] = {}
 
     def passed(self, api: str, client_id: str | None, principal: str, errors: Iterable[str], stages: Stages) -> None:
-        """An exchange is over; `stages` are the µs of the three parts, or UNMEASURED."""
+        """Count an exchange that has ended. `stages` are the µs of its three parts, or UNMEASURED."""
         who = api, (client_id or "")[:LONGEST_LABEL], principal[:LONGEST_LABEL]
         if who not in self._requests and len(self._requests) >= MOST_SERIES:
             who = api, OTHERS, OTHERS

@@ -1,4 +1,4 @@
-"""Learns transactions and groups from passing exchanges, and traces their changes."""
+"""Learns transactions and groups from the exchanges that a proxy forwards, and traces their changes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COORDINATED = frozenset(
         "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "SyncGroup", "TxnOffsetCommit",
     )
 )  # fmt: skip
-"""The APIs that show transactions and groups. They are rare in comparison with Produce and Fetch."""
+"""The APIs from which transactions and groups are learned. Their requests are rare in comparison with Produce and Fetch."""
 Fold = Callable[[int, Sender, Any, Any], PassingTransaction | PassingGroup | None]
 Changed = Callable[[PassingTransaction | PassingGroup], None]
 
 
 class Passing:
-    """The transactions and groups that passing requests have shown. `changed` is called for each change."""
+    """The transactions and groups that the proxy has seen in requests. `changed` is called for each change."""
 
     def __init__(self, directory: LearnedDirectory, changed: Changed) -> None:
         self.transactions = PassingTransactions()
@@ -48,14 +48,14 @@ class Passing:
         }  # fmt: skip
 
     def observe(self, now: int, key: int, sender: Sender, request: Message, response: Message) -> None:
-        """An exchange has passed."""
+        """Learn from an exchange that was forwarded."""
         if key == FETCH:
             self.groups.read(response)  # type: ignore[arg-type]
         elif (fold := self._folds.get(key)) is not None and (changed := fold(now, sender, request, response)) is not None:
             self._changed(changed)
 
     def wrote(self, now: int, sender: Sender, transactional_id: str, topic: str, batch: BatchHeader, partition: int) -> None:
-        """A transactional batch was stored. Since KIP-890 a stored batch adds its partition to the transaction."""
+        """Note a transactional batch that was stored. Since KIP-890 such a batch adds its partition to the transaction."""
         of = batch.producer_id, batch.producer_epoch
         if (changed := self.transactions.written(now, sender, transactional_id, of, [(topic, partition)])) is not None:
             self._changed(changed)

@@ -5,8 +5,7 @@
     relay.from_broker(data, now)      bytes of the broker have arrived
     proxy.take_effects()              bytes to send to either side, and connections to close
 
-It is the host of a fault plan, like the engine of a broker, but there is no broker inside: rules that act in a broker are
-refused.
+Like a broker's engine it hosts a fault plan. It has no broker inside, so it refuses fault rules that act inside a broker.
 """
 
 from __future__ import annotations
@@ -54,17 +53,17 @@ FRAME_LIMIT = 256 * 1024 * 1024
 STRANGERS_LIMIT = 512 * 1024
 """The largest request in bytes that is kept whole before the client has authenticated: Kafka's sasl.server.max.receive.size."""
 MOST_DESCRIBED = 100_000
-"""The number of partitions remembered as already asked about with DescribeProducers."""
+"""The largest number of partitions that are remembered as already asked about with DescribeProducers."""
 SHOWING = COORDINATED | {FETCH}
-"""The APIs that show transactions and groups."""
+"""The APIs from which transactions and groups are learned."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
-"""The APIs that get shadow verdicts, or that shadow verdicts depend on."""
+"""Produce, which gets shadow verdicts, and the APIs that these verdicts depend on."""
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 MEASURED_MS = 600_000
-"""The ms for which exchanges are measured after each read of the metrics."""
+"""Exchanges are measured for this many ms after the metrics were last read."""
 WATCHED_MS = 60_000
-"""The ms for which each Fetch is decoded after each look at groups or transactions."""
+"""Each Fetch is decoded for this many ms after groups or transactions were last read."""
 METRICS_LIMIT = 16 * 1024 * 1024
 """The proxy decompresses at most this many bytes of the metrics that a client pushes."""
 
@@ -86,10 +85,10 @@ class Proxy:
         self.timers = Timers()
         self.effects: list[Effect | Forward] = []
         self.moment: Callable[[], int] = lambda: 0
-        """A clock in µs for the times of traced exchanges; 0 without a measurement."""
+        """A clock in µs for the times of traced exchanges. It returns 0 if times are not measured."""
         self.trace = ProxyRecorder(lambda: self.now)
         self.faults: FaultPlan | None = None
-        """The plan, while it has a rule."""
+        """The fault plan if it has a rule, otherwise None."""
         self.plan = FaultPlan(self, seed)
         self.directory = LearnedDirectory()
         self.shadow = Shadow()
@@ -98,11 +97,13 @@ class Proxy:
         self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has taken (KIP-714)."""
         self.asks = False
-        """Whether to ask brokers about producers that wrote before the proxy started, and whether brokers serve a client."""
+        """Whether the proxy sends requests of its own: about producers that wrote before it started, and to learn if brokers
+        serve a client.
+        """
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
         self.metrics: Metrics | None = None
-        """The metrics of passing exchanges, while a reader wants them."""
+        """The metrics of forwarded exchanges, or None if they have not been read for a while."""
         self._measured = Metrics()
         self._measuring = Interest(self.timers, MEASURED_MS, self._choose)
         self.passing = Passing(self.directory, self.trace.passed)
@@ -110,7 +111,7 @@ class Proxy:
         self._reads_all = False
         """Whether every request is decoded."""
         self._reads: frozenset[int] = frozenset()
-        """The APIs whose requests are decoded in any case."""
+        """The APIs whose requests are decoded even if `_reads_all` is not set."""
         self._choose()
         self.relays: dict[Connection, Relay] = {}
         self._numbers = count(1)
@@ -121,20 +122,20 @@ class Proxy:
         return max(self._time, self.timers.reached)
 
     def rules_loaded(self, loaded: bool) -> None:
-        """The plan now has its first rule, or has lost its last rule."""
+        """Called when the fault plan gets its first rule or loses its last rule."""
         self.faults = self.plan if loaded else None
 
     @property
     def fault_broker(self) -> None:
-        """A proxy cannot act inside a broker."""
+        """None, because a proxy has no broker in which a fault could act."""
         return None
 
     def set_time(self, now: int) -> None:
-        """Set the time of the event that follows, in ms since the epoch."""
+        """Set the time of the next event, in ms since the epoch."""
         self._time = max(self._time, now)
 
     def emit(self, effect: Effect) -> None:
-        """Send a response, or close a connection, after the effects before it."""
+        """Queue an effect, which sends a response or closes a connection, after the effects queued before."""
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect | Forward]:
@@ -143,7 +144,7 @@ class Proxy:
         return effects
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run the timers that are due; with `enough`, until that is true (see `Timers.run`)."""
+        """Run the timers that are due, only until `enough()` is true if it is given (see `Timers.run`)."""
         self.set_time(now)
         self.timers.run(now, enough)
 
@@ -167,13 +168,13 @@ class Proxy:
             self._reads |= {FETCH}
 
     def measure(self) -> Metrics:
-        """The metrics of passing exchanges. Exchanges are measured until `MEASURED_MS` after the last call."""
+        """The metrics of forwarded exchanges. Exchanges are measured until `MEASURED_MS` after the last call of this method."""
         self._measuring.renew(self.now)
         return self._measured
 
     def watch(self) -> Passing:
-        """The transactions and groups that passing requests have shown. Until `WATCHED_MS` after the last call each Fetch is
-        decoded, too, because it shows the lag of groups.
+        """The transactions and groups that the proxy has seen in requests. Until `WATCHED_MS` after the last call of this
+        method each Fetch is decoded, too, to learn the lag of groups.
         """
         self._watching.renew(self.now)
         return self.passing
@@ -186,7 +187,9 @@ class Proxy:
     # Connections
 
     def connect(self, node_id: int, client_host: str, listener: str, now: int, principal: Principal = ANONYMOUS) -> Relay:
-        """A client has connected to the listener of this node; −1 if the node's id is not known yet."""
+        """Returns the relay for a client that has connected to a node's listener. The node's id is −1 if it is not known
+        yet.
+        """
         self.set_time(now)
         connection = Connection(next(self._numbers), node_id, client_host, Session(listener, principal=principal))
         relay = self.relays[connection] = Relay(self, connection)
@@ -197,7 +200,7 @@ class Proxy:
         return relay
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """A connection has closed on either side. A second call does nothing."""
+        """Note that the client or the broker has closed a connection. A second call does nothing."""
         self.set_time(now)
         relay = self.relays.pop(connection, None)
         if relay is not None:
@@ -208,7 +211,7 @@ class Proxy:
             relay.ended()
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close both sides of a connection, with a sentence for the log."""
+        """Close both sides of a connection; the reason is for the log."""
         if connection.state is not CLOSED:
             self.disconnected(connection, reason, self.now)
             self.effects.append(Close(connection, reason, reset))
@@ -218,13 +221,13 @@ class Proxy:
         self.effects.append(Forward(connection, data))
 
     def oversized(self, first: bytes, size: int) -> str:
-        """A sentence about a size that no request can have."""
+        """Returns the message about a request with an impossible size."""
         return self._oversized(first, size, self.frame_limit)
 
     # Requests and responses
 
     def looks_at(self, key: int, version: int) -> bool:
-        """Tells whether requests of this API in this version are decoded, or get a row because they cannot be decoded."""
+        """Whether the relay handles requests of this API and version whole: to decode them, or to trace that it cannot."""
         faults = self.faults
         if self._reads_all or key in self._reads or (faults is not None and faults.concerns(key)):
             return True
@@ -268,7 +271,7 @@ class Proxy:
         try:
             client = exchange.client_id, connection.software
             push = push_of(request, self.now, connection.node_id, *client, METRICS_LIMIT)
-        except WireError:  # too large, or damaged data that the broker has accepted
+        except WireError:  # the client's metrics are too large, or damaged though the broker accepted them
             return
         self.pushes.append(push)
         if self.trace.changes:
@@ -287,15 +290,15 @@ class Proxy:
         self, exchange: ForwardedExchange, transactional_id: str | None, topic: str, batch: BatchHeader,
         part: PartitionProduceResponse,
     ) -> None:  # fmt: skip
-        """A batch was stored: it moves the end of its partition, and may belong to a transaction."""
+        """Note a stored batch: the log's end moves, and the batch may belong to a transaction."""
         sender = Sender(cut(exchange.client_id or ""), exchange.connection.client_host)
         if transactional_id and batch.is_transactional:
             self.passing.wrote(self.now, sender, transactional_id, topic, batch, part.index)
         self.passing.groups.written(topic, part.index, part.base_offset + max(batch.records_count, 0))
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """Returns the question for the broker before this Produce: who wrote to partitions where the broker may know a producer
-        that the shadow does not know? The proxy asks once about each partition.
+        """Returns the DescribeProducers request to send before this Produce. It asks about partitions on which the broker may
+        know a producer that the shadow does not know. The proxy asks once about each partition.
         """
         topics: dict[str, list[int]] = {}
         for where, batch in batches_of(exchange).items():
@@ -314,7 +317,7 @@ class Proxy:
         return DescribeProducersRequest(topics=asked) if asked else None
 
     def described(self, response: DescribeProducersResponse) -> None:
-        """The broker has answered the question."""
+        """Learn producers from the broker's answer to `question`."""
         for topic in response.topics:
             for part in topic.partitions:
                 for each in part.active_producers:
@@ -322,7 +325,7 @@ class Proxy:
                     self.shadow.described(*where, each.producer_id, each.producer_epoch, each.last_sequence)
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
-        """The response is lost, and the broker may have handled the request."""
+        """Called if the response is lost although the broker may have handled the request."""
         request = exchange.request
         if self.metrics is not None:
             self.metrics.passed(*exchange.sender, (NO_RESPONSE,), UNMEASURED)

@@ -1,4 +1,4 @@
-"""The recorder of a proxy. It notes the wire and the faults as a broker does, and shadow verdicts."""
+"""The trace recorder of a proxy. Like a broker's it records requests and faults; it adds shadow verdicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNKNOWN_LIMIT = -1.0
 
 
 class ProxyRecorder(Recorder):
-    """The recorder of a proxy. Quotas and rights are known from the brokers' responses."""
+    """The trace recorder of a proxy. It learns throttling and denied operations from the brokers' responses."""
 
     def closed(self, connection: Connection, reason: str, unanswered: tuple[str, ...] = ()) -> None:
         """Note that a connection is closed, and which of its requests are unanswered."""
@@ -45,7 +45,7 @@ class ProxyRecorder(Recorder):
                 self.refused(exchange.connection, operation, kind, name, reason)
 
     def held(self, exchange: ForwardedExchange, ms: int) -> None:
-        """Note that the broker told the client to wait because of a quota, and does not read the connection meanwhile."""
+        """Note that the broker throttles the client because of a quota, and does not read from the connection for `ms`."""
         exchange.relay.mutes.add(self._now(), ms)
         self.throttled(exchange.connection, exchange.client_id, api_name(exchange.api_key), ms, "", "", UNKNOWN_LIMIT)
 
@@ -53,14 +53,16 @@ class ProxyRecorder(Recorder):
         return exchange.relay.mutes.until(self._now()) if isinstance(exchange, ForwardedExchange) else 0
 
     def led(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """Note that a response has named another leader of a partition."""
+        """Note that a response has named a new leader of a partition."""
         self._add(LeaderRow(self._now(), cut(topic), partition, leader, leader_epoch))
 
     def compared(
         self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
         judged: Judged,
     ) -> None:  # fmt: skip
-        """Note a batch with its prediction and its response. It becomes a row when somebody reads it."""
+        """Note a batch with the predicted verdict and the broker's response. They become a trace row only when the trace is
+        read.
+        """
         raw = (
             self._now(), exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks, topic,
             response.index, batch, response.error_code, response.base_offset, judged,
@@ -71,7 +73,7 @@ class ProxyRecorder(Recorder):
             self._hand_out(_row(*raw))
 
     def passed(self, changed: PassingTransaction | PassingGroup) -> None:
-        """Note that a transaction or a group has changed, as far as passing requests show it."""
+        """Note that requests have shown a change of a transaction or a group."""
         if not self.changes:
             return
         row: TransactionRow | GroupRow
@@ -129,7 +131,7 @@ def _row(
 
 
 def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader]:
-    """The header of each batch in a Produce, by topic and partition; a batch without a whole header is left out."""
+    """Returns the header of each batch in a Produce, by topic and partition. Batches without a whole header are left out."""
     request = exchange.request
     assert isinstance(request, ProduceRequest)
     return {
@@ -142,7 +144,9 @@ def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader
 def batches_with_responses(
     exchange: ForwardedExchange, response: ProduceResponse
 ) -> Iterator[tuple[str, BatchHeader, PartitionProduceResponse]]:
-    """The topic and header of each batch in a Produce, with its part; a batch without a whole header is left out."""
+    """Yields the topic and header of each batch in a Produce, with the batch's part of the response. Batches without a whole
+    header are left out.
+    """
     headers = batches_of(exchange)
     for topic in response.responses:
         name = _name(topic, exchange)
@@ -152,5 +156,5 @@ def batches_with_responses(
 
 
 def _name(topic: TopicProduceData | TopicProduceResponse, exchange: ForwardedExchange) -> str:
-    """The topic's name, or a label if it has only an id that is not known."""
+    """Returns the topic's name, or a label if the message has only an unknown topic id."""
     return topic.name or topic_label(topic, exchange.directory)

@@ -1,10 +1,10 @@
 """One client's connection and its connection to a broker: bytes in, effects out.
 
-Most requests and responses pass in the pieces in which they arrive, and the relay reads only their headers. A response has no
-API key. The broker answers in the order of the requests, so the relay keeps a queue of the responses that it awaits.
+The relay forwards most requests and responses in the pieces in which they arrive, and reads only their headers. A response does
+not name its API. But the broker answers in the order of the requests, so the relay keeps a queue of expected responses.
 
-A request that a fault rule may match waits until the responses before it have passed, as a broker handles a connection's
-requests one at a time. So a response of the proxy's own never overtakes a response of the broker.
+A request that a fault rule may match waits until all earlier responses were forwarded, just as a broker handles a connection's
+requests one at a time. So a response made by the proxy never overtakes a response of the broker.
 
 The states of the client's requests (`Flow`):
 
@@ -62,7 +62,7 @@ from wirebroker.requests.effects import Respond
 from wirebroker.trace.recorder import UNMEASURED
 
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
-"""Bytes of a request up to its correlation id."""
+"""The number of bytes of a request up to and including its correlation id."""
 RESPONSE_START = 8
 MOST_NAMED = 8
 """The most unanswered requests that are named when a connection closes."""
@@ -70,33 +70,33 @@ BEGINNING = struct.Struct(">ihhi")
 """Size, API key, version and correlation id of a request."""
 SIZE_CORRELATION = struct.Struct(">ii")
 LONGEST_START = 1 << 17
-"""Bytes of a Produce up to its acks: two names of up to 32 KiB and the tags of the header."""
+"""A Produce has at most this many bytes before its acks: two names of up to 32 KiB, and the header's tagged fields."""
 DESCRIBE_PRODUCERS = KEYS["DescribeProducers"]
 METADATA = KEYS["Metadata"]
 BEFORE_LOGIN = frozenset((API_VERSIONS, KEYS["SaslHandshake"], KEYS["SaslAuthenticate"], -1))
-"""The APIs to which a broker responds before authentication; −1 is a token without a header."""
+"""The APIs to which a broker responds before authentication. −1 stands for a token without a request header."""
 OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
-"""The header of the proxy's own requests."""
+"""The client id and the correlation id of the proxy's own requests."""
 KNOCK_VERSION = 1
 """The first version of Metadata that can request no topic."""
 RESPONSE_LIMIT = 1 << 28
-"""Bytes of the largest response that the relay decodes."""
+"""The size in bytes of the largest response that the relay decodes."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-"""The first bytes of an alert and of a handshake of TLS. An alert of seven bytes is shorter than any response."""
+"""The first bytes of a TLS alert and of a TLS handshake. An alert has seven bytes, fewer than any response."""
 SPEAKS_TLS = "the broker speaks TLS; give --upstream-tls-ca"
 WANTS_TLS = "does it want TLS (--upstream-tls-ca)?"
 
 
 class Awaited(NamedTuple):
-    """A response that the broker owes. A raw SASL token and its response have no header (`key` −1)."""
+    """A response that the broker has yet to send. The response to a bare SASL token has no header (`key` −1)."""
 
     correlation_id: int
     key: int
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Whether this responds to the proxy's own request; the client does not receive it."""
+    """Whether the request was the proxy's own; the client does not receive such a response."""
 
     @property
     def looked_at(self) -> bool:
@@ -119,11 +119,11 @@ class Flow(Enum):
     """How the relay treats the client's requests."""
 
     PASSING = "passes them on"
-    DRAINING = "keeps them until the responses to the requests before them have passed"
-    SENDING = "keeps them until a response in the shape of a fault is sent"
+    DRAINING = "keeps them until the responses to earlier requests were forwarded"
+    SENDING = "keeps them until a response that a fault changed is sent"
 
 
-PASSING, DRAINING, SENDING = Flow  # a name of a module is found faster than a member of an enum
+PASSING, DRAINING, SENDING = Flow  # Python finds a module's global faster than an enum's member
 
 
 class Way(NamedTuple):
@@ -131,9 +131,9 @@ class Way(NamedTuple):
 
     reader: FrameReader
     pass_known: Callable[[memoryview, int], int]
-    """The shortcut. Returns the position after the frames that need no decoding."""
+    """Forwards the frames that need no decoding, and returns the position after them. This is the fast path."""
     look: Callable[[memoryview], tuple[int, str]]
-    """Decides by its first bytes what happens to any other frame."""
+    """Decides from a frame's first bytes what happens to it, if `pass_known` did not forward the frame."""
     take: Callable[[memoryview, int], bool]
     """Handles a complete frame that has to be decoded."""
     send: Callable[[Buffer], None]
@@ -159,7 +159,7 @@ class Relay:
         self._is_served = False
         """Whether the broker has responded to a request that needs an authenticated client."""
         self._may_ask = False
-        """Whether the proxy wants to send DescribeProducers, and the broker responds to it."""
+        """Whether to ask the broker with DescribeProducers: the proxy asks, and the broker supports the request."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """The version of the last Produce with acks ≠ 0, and its bytes from the client id to the acks."""
         self._nameless = NamelessResponses()
@@ -167,12 +167,12 @@ class Relay:
 
     @property
     def holds_client(self) -> bool:
-        """Whether the client's next request has to wait, so that reading more of it is useless."""
+        """Whether the client's next request has to wait, so that there is no use in reading more from the client."""
         return self.flow is not PASSING or self.connection.parked is not None or self.connection.state is CLOSED
 
     @property
     def whole_request(self) -> int:
-        """The size of an arriving request that has to be whole before it passes, or 0 if there is none."""
+        """The size of the request that is arriving and has to be complete before it is forwarded, or 0 if there is none."""
         return self._client.lacking
 
     @property
@@ -187,20 +187,20 @@ class Relay:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits: neither bytes of either side nor the client's next request."""
+        """Whether nothing waits: no bytes from the client or the broker, and no request."""
         return (
             not (self._client.tail or self._broker.tail or self.flow is not PASSING or self.connection.parked is not None)
             and self.connection.state is not CLOSED
         )
 
     def awaits(self, exchange: ForwardedExchange) -> bool:
-        """Whether the broker owes the response to this request."""
+        """Whether the response to this request has yet to come from the broker."""
         return bool(self._awaited) and self._awaited[-1].exchange is exchange
 
     def expects(self, correlation_id: int) -> bool:
         """Whether a response with this correlation id, or a response without a header, is awaited.
 
-        Earlier responses never come. Use it for a connection with missing parts, as in a capture.
+        If it is, responses before it will not be awaited any more. This is for connections with missing parts, as in a capture.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:
@@ -215,7 +215,7 @@ class Relay:
 
     @property
     def awaits_token(self) -> bool:
-        """Whether the broker owes the response to a SASL token without a header."""
+        """Whether the next response from the broker is one to a SASL token without a header."""
         return bool(self._awaited) and self._awaited[0].key < 0
 
     def unanswered(self) -> tuple[str, ...]:
@@ -225,9 +225,10 @@ class Relay:
     # Bytes of both directions
 
     def _pass(self, way: Way, data: memoryview, now: int, pos: int) -> None:
-        """Pass the frames in `data` on, and keep the bytes that have to wait.
+        """Forward the frames in `data`, and keep the bytes that have to wait.
 
-        The shortcut has handled the bytes before `pos`. `begin` is the position of the first byte that is not forwarded.
+        `pass_known` has already checked the bytes before `pos`; they can be forwarded. `begin` is the position of the first
+        byte that is not forwarded yet.
         """
         reader, begin, end, needed, refused = way.reader, 0, len(data), 0, ""
         while pos < end:
@@ -257,10 +258,11 @@ class Relay:
     # From the client
 
     def pass_requests(self, data: memoryview, pos: int = 0) -> int:
-        """The shortcut: pass the requests at `pos` that need no decoding. The last request may still be arriving.
+        """The fast path for requests: check which requests after `pos` need no decoding. The last of these may still be
+        arriving.
 
-        Returns the position of the first byte that does not pass. If it is the end, the caller sends all of `data` to the
-        broker, else it gives `data` to `from_client` with this position.
+        Returns the position after these requests. If it is the end of `data`, the caller sends all of `data` to the broker;
+        else the caller gives `data` and the position to `from_client`.
         """
         client, end = self._client, len(data)
         if client.tail or client.passing or self._tokens or self.holds_client:
@@ -283,9 +285,9 @@ class Relay:
         return pos
 
     def from_client(self, data: memoryview, now: int, passed: int = 0) -> None:
-        """Bytes of the client have arrived; their buffer is not kept. `now` is in ms since the epoch.
+        """Handle bytes that have arrived from the client. The buffer is not kept. `now` is in ms since the epoch.
 
-        The shortcut has decided about the first `passed` bytes.
+        `pass_requests` has already checked the first `passed` bytes; they can be forwarded.
         """
         client = self._client
         if self.holds_client:
@@ -297,14 +299,16 @@ class Relay:
                 self.proxy.faults.arriving(self.connection, part, now)
 
     def go_on(self, now: int) -> None:
-        """Continue with requests that had to wait, if nothing holds them any more."""
+        """Continue with requests that had to wait, if they need not wait any longer."""
         if self.flow is DRAINING and not self._owes_responses:
             self.flow = PASSING
         if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
             self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
-        """Tells from the arrived bytes of a Produce whether acks ≠ 0. The requests of a producer begin with the same bytes."""
+        """Whether the bytes of a Produce that have arrived show that acks ≠ 0. All requests of one producer begin with the same
+        bytes.
+        """
         known_version, start = self._acknowledged
         if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:
             return True
@@ -317,8 +321,9 @@ class Relay:
     def _look_at_request(self, data: memoryview) -> tuple[int, str]:
         """Decide about the request at the beginning of `data`.
 
-        Returns the number of bytes that must be there before it can pass, and a reason to close the connection or "".
-        The number 0 means: it passes as it arrives if `passing` is set, else it is there as a whole and is looked at.
+        Returns the number of bytes that must arrive before the request can be forwarded or handled, and the reason to close the
+        connection or "". The number 0 means that no more bytes are needed: the request is forwarded as it arrives if `passing`
+        is set, else it is complete and will be handled.
         """
         if len(data) < SIZE_BYTES:
             return REQUEST_START, ""
@@ -336,7 +341,9 @@ class Relay:
         return f"the client's request of {size - 4} bytes has no header" if size < REQUEST_START and not self._tokens else ""
 
     def _begun(self, data: memoryview, size: int) -> int:
-        """Decide about a request whose header's beginning has arrived; `size` includes the four bytes of the size."""
+        """Decide about a request after the beginning of its header has arrived. `size` includes the four bytes of the size
+        field.
+        """
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
             return self._pass_token(data, size)
@@ -363,34 +370,34 @@ class Relay:
         return 0
 
     def _knock(self) -> int:
-        """Send the broker a small request before a large request is kept. The broker closes the connection if it has not
-        authenticated the client.
+        """Send the broker a small request of the proxy's own before the proxy buffers a client's large request. If the client
+        is not authenticated, the broker closes the connection.
         """
         self._ask_broker(MetadataRequest(topics=[]), METADATA, KNOCK_VERSION)
         return self._drain(REQUEST_START)
 
     def _pass_token(self, data: memoryview, size: int) -> int:
-        """Forward a SASL token without a header, or its bytes so far. Its response has no header either."""
+        """Forward a SASL token without a header, or as much of it as has arrived. The token's response has no header either."""
         self.proxy.logins.bare_token(self.connection, bytes(data[SIZE_BYTES:size]))
         self._awaited.append(Awaited(-1, -1, -1))
         self._client.passing = size
         return 0
 
     def _drain(self, needed: int) -> int:
-        """Keep the request until the responses before it have passed; `needed` of its bytes have arrived."""
+        """Keep the request until the responses to earlier requests were forwarded."""
         self.flow = DRAINING
         return needed
 
     @property
     def _owes_responses(self) -> bool:
-        """Whether a response of the broker is awaited, or is arriving."""
+        """Whether a response from the broker is awaited, or is arriving."""
         return bool(self._awaited) or self._broker.passing > 0
 
     def _forward(self, data: Buffer) -> None:
         self.proxy.forward(self.connection, data)
 
     def _receive(self, whole: memoryview, now: int) -> bool:
-        """Look at a request, let faults act on it, and forward it. A request that cannot be read is forwarded as it is.
+        """Decode a request, let faults act on it, and forward it. A request that cannot be decoded is forwarded unchanged.
 
         Returns whether the next request may follow.
         """
@@ -438,14 +445,14 @@ class Relay:
             self._ask_broker(question, DESCRIBE_PRODUCERS, 0)
 
     def _ask_broker(self, question: Message, key: int, version: int) -> None:
-        """Send a request of the proxy's own."""
+        """Send the broker a request of the proxy's own."""
         self._awaited.append(Awaited(OWN_CORRELATION_ID, key, version, own=True))
         self.proxy.forward(self.connection, encode_request(OWN_CORRELATION_ID, OWN_CLIENT_ID, question, version))
 
     # From the broker
 
     def pass_responses(self, data: memoryview, pos: int = 0) -> int:
-        """The shortcut for responses, as `pass_requests`."""
+        """The fast path for responses; see `pass_requests`."""
         broker, owed, end = self._broker, self._awaited, len(data)
         if broker.tail or broker.passing or self._client.tail or self.connection.state is not OPEN:
             return pos
@@ -469,7 +476,7 @@ class Relay:
         return pos
 
     def from_broker(self, data: memoryview, now: int, passed: int = 0) -> None:
-        """Bytes of the broker have arrived; their buffer is not kept."""
+        """Handle bytes that have arrived from the broker. The buffer is not kept."""
         self.broker_has_sent = True
         taken = self._broker.taken(data)
         if taken is not None and self.connection.state is not CLOSED:
@@ -478,7 +485,7 @@ class Relay:
             self.go_on(now)
 
     def _look_at_response(self, data: memoryview) -> tuple[int, str]:
-        """Decide about the response at the beginning of `data`, as `_look_at_request` decides about a request."""
+        """Decide about the response at the beginning of `data`. The result is like that of `_look_at_request`."""
         awaited = self._awaited[0] if self._awaited else None
         is_token = awaited is not None and awaited.key < 0
         start = SIZE_BYTES if is_token else RESPONSE_START
@@ -509,7 +516,7 @@ class Relay:
         self._send([data])
 
     def _response(self, awaited: Awaited, frame: memoryview) -> None:
-        """Look at a response, replace the addresses in it, and pass it on."""
+        """Decode a response, replace the addresses in it, and forward it."""
         key, version, exchange = awaited.key, awaited.version, awaited.exchange
         if exchange is not None and exchange.moments is not None:
             exchange.note_moment(3)
@@ -541,7 +548,9 @@ class Relay:
         exchange.answered(response, parts)
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
-        """A response cannot be decoded. It passes unchanged, unless it may carry an address that leads past the proxy."""
+        """Forward a response that cannot be decoded, unchanged. If it may contain a broker's address, close the connection
+        instead, so that the client cannot bypass the proxy.
+        """
         if awaited.own:
             return
         if awaited.key in CARRIERS:
@@ -558,7 +567,7 @@ class Relay:
     # The end
 
     def broker_closed(self) -> str:
-        """Returns a sentence for the log about a broker that has closed its connection."""
+        """Returns the message for the log after a broker has closed its connection."""
         if bytes(self._broker.tail[:2]) in TLS_RECORDS:
             return SPEAKS_TLS
         if self._broker.tail or self._broker.passing:
@@ -575,7 +584,7 @@ class Relay:
         return "the broker closed it"
 
     def ended(self) -> None:
-        """The connection has closed: responses that are still awaited never arrive."""
+        """Called when the connection has closed, so that the responses still awaited will not come."""
         for awaited in self._awaited:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)
@@ -589,12 +598,14 @@ class Relay:
 
 
 def _is_known(key: int, version: int) -> bool:
-    """Whether Kafka has this API in this version. The bytes of a SASL token hardly ever look like such a header."""
+    """Whether Kafka has this version of this API. A bare SASL token hardly ever begins with bytes that look like a known API
+    and version.
+    """
     return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
 def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
-    """Returns a sentence about a response that makes no sense, with its first bytes."""
+    """Returns the message about an unexpected response, with its first bytes."""
     if first[:2] in TLS_RECORDS:
         return SPEAKS_TLS
     if awaited is None:
@@ -606,14 +617,14 @@ def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
 
 
 class _Acks(NamedTuple):
-    """The position after the acks in the frame of a Produce, and whether the acks are not 0."""
+    """The position after the acks field in the frame of a Produce, and whether acks ≠ 0."""
 
     end: int
     acknowledged: bool
 
 
 def _acks(frame: memoryview) -> _Acks | None:
-    """Returns the acks of a Produce, or None if too little of it has arrived, or it cannot be read."""
+    """Finds the acks of a Produce. Returns None if too few bytes have arrived or the request cannot be read."""
     try:
         header = read_request_header(frame)
         pos = header.end

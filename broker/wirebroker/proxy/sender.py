@@ -1,4 +1,4 @@
-"""The sender of a request, as far as a proxy knows it."""
+"""What a proxy knows about the sender of a request."""
 
 from __future__ import annotations
 

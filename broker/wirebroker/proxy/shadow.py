@@ -1,10 +1,10 @@
 """The shadow verdict: the verdict that the sequence rules predict for a batch, beside the real broker's response.
 
-The shadow keeps the validator's state of each producer on each partition, learned from the batches that pass. It judges a batch
-with the validator of wirebroker's own broker, and advances the state by the broker's response. It judges when the response
-comes: a broker handles a connection's requests in order, so all responses before this one have been taken into account.
+For each producer on each partition the shadow keeps a validator state, which it learns from forwarded batches. It judges a
+batch with the validator of wirebroker's own broker, and advances the state by the broker's response. It judges a batch when the
+response comes. A broker handles a connection's requests in order, so the state then includes all earlier responses.
 
-Where prediction and response differ, the shadow takes the broker's side: a client may have written past the proxy.
+If prediction and response differ, the shadow believes the response, because a client may have written directly to the broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from wirebroker.core.profile import Rules
 
 LARGEST_OFFSET = 2**63 - 1
 MOST_STATES = 100_000
-"""The number of remembered producers on partitions; the longest idle is forgotten first."""
+"""The largest number of states that are remembered, one for each producer on each partition. The state unused for longest is
+forgotten first.
+"""
 KAFKA = Rules()
 VALIDATOR_CODES = frozenset((
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -44,14 +46,14 @@ ABORTED = frozenset((
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_ABORTABLE,
 ))  # fmt: skip
-"""The errors of a batch whose transaction the coordinator has aborted."""
+"""The errors with which a batch is refused after the coordinator has aborted its transaction."""
 STORED_NEVERTHELESS = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
 """Errors of batches that the leader has stored."""
 
 UNSEEN = -2
-"""The offset of a batch if only the last sequence is known."""
+"""Stands for a batch's offset if only the batch's last sequence is known."""
 LAST = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
-"""Stands for a producer's last batch where only its last sequence is known."""
+"""Stands for a producer's last batch if only the batch's last sequence is known."""
 
 Outcome = Literal["accepted", "duplicate", "rejected"]
 Predicted = Literal["accepted", "duplicate", "rejected", "unknown"]
@@ -63,21 +65,21 @@ class Judged(NamedTuple):
     """The prediction for one batch, and its response."""
 
     verdict: Verdict | None
-    """the prediction, None if too little has passed for a prediction"""
+    """the prediction, None if the proxy has seen too few batches for one"""
     state: bytes | None
     """the producer's state on which the prediction is based"""
     outcome: Outcome
     """the meaning of the broker's response, as far as the shadow can tell"""
     agrees: bool | None
-    """None if the response or the prediction says nothing about sequences"""
+    """whether prediction and response agree; None if one of them says nothing about sequences"""
     fenced_by: int = -1
-    """a later epoch that InitProducerId has given to the producer, else −1"""
+    """the later epoch that InitProducerId has given to the producer id, else −1"""
     outlived: int = 0
-    """the timeout in ms that the producer's transaction has outlived, 0 if it has not"""
+    """the transaction timeout in ms if the transaction was open longer than that, else 0"""
 
     @property
     def predicted(self) -> Predicted:
-        """The predicted verdict in a word."""
+        """The predicted verdict in one word."""
         return "unknown" if self.verdict is None else _name(self.verdict)
 
     @property
@@ -86,7 +88,7 @@ class Judged(NamedTuple):
         return "unknown" if self.verdict is None else self.verdict.rule
 
     def explain(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> str:
-        """Returns response and prediction as a sentence."""
+        """Returns a sentence about the response and the prediction."""
         response = f"stored at offset {base_offset}" if base_offset >= 0 else "answered without an error and without an offset"
         if code:
             response = f"answered {code} {error_name(code)}"
@@ -112,7 +114,7 @@ class Judged(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """The state of a producer on a partition. It is `whole` if every batch of the window has passed."""
+    """The state of a producer on a partition. It is `whole` if the proxy has seen every batch in the producer's window."""
 
     state: bytes
     whole: bool
@@ -120,33 +122,35 @@ class _Known:
 
 @dataclass(slots=True)
 class _Deadline:
-    """The timeout of a producer's transactions in ms, and the time at which its open transaction began, else 0."""
+    """The timeout in ms of a producer's transactions, and the time at which its open transaction began, 0 if it has none."""
 
     timeout: int
     began: int = 0
 
 
 class Deadlines:
-    """The times of producers' open transactions, learned from passing requests."""
+    """The timeouts and start times of producers' transactions, learned from forwarded requests."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: OrderedDict[int, _Deadline] = OrderedDict()
 
     def given(self, producer_id: int, timeout: int) -> None:
-        """InitProducerId has given an id, and asked for this timeout; its earlier transaction has ended."""
+        """Note the producer id and the transaction timeout of an InitProducerId. The producer id has no open transaction after
+        it.
+        """
         self._known[producer_id] = _Deadline(timeout)
         self._known.move_to_end(producer_id)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
 
     def ended(self, producer_id: int) -> None:
-        """EndTxn got a response without an error."""
+        """Note an EndTxn that succeeded."""
         if (known := self._known.get(producer_id)) is not None:
             known.began = 0
 
     def wrote(self, producer_id: int, code: int, now: int) -> int:
-        """A transactional batch got its response. Returns the timeout if it explains the error, else 0."""
+        """Note the response to a transactional batch. Returns the transaction timeout if it explains the error, else 0."""
         known = self._known.get(producer_id)
         if known is None:
             return 0
@@ -158,24 +162,26 @@ class Deadlines:
 
 
 class Shadow:
-    """The producers' states on the brokers, learned from passing batches."""
+    """The producers' states on the brokers, learned from forwarded batches."""
 
     def __init__(self, most: int = MOST_STATES) -> None:
         self._most = most
         self._states: OrderedDict[Key, _Known] = OrderedDict()
         self._new: OrderedDict[int, None] = OrderedDict()
-        """Producer ids whose first use passes here, so that no partition knows them yet."""
+        """Producer ids that were issued through this proxy, so no partition can know them from before."""
         self._latest: OrderedDict[int, int] = OrderedDict()
         """The latest epoch that InitProducerId gave to a producer id."""
         self.deadlines = Deadlines(most)
 
     def states(self) -> Iterator[tuple[str, int, int, bytes, bool]]:
-        """Topic, partition, producer id and packed state of each known producer, and whether its whole window has passed."""
+        """Yields topic, partition, producer id and packed state of each known producer, and whether the proxy has seen its
+        whole window.
+        """
         for (topic, partition, producer_id), known in self._states.items():
             yield topic, partition, producer_id, known.state, known.whole
 
     def issued(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker responded to InitProducerId. Epoch 0 belongs to a new id; a higher epoch may fence earlier epochs."""
+        """Note the response to an InitProducerId. Epoch 0 shows a new producer id; a higher epoch may fence earlier epochs."""
         if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied, and producer ids start again
             self._states = OrderedDict((key, known) for key, known in self._states.items() if key[2] != producer_id)
         self._latest[producer_id] = producer_epoch
@@ -191,20 +197,22 @@ class Shadow:
         return producer_id >= 0 and producer_id not in self._new and (topic, partition, producer_id) not in self._states
 
     def described(self, topic: str, partition: int, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """A broker responded to DescribeProducers: it shows the last sequence of producers that are not known yet."""
+        """Note a producer in a response to DescribeProducers. It shows the last sequence of a producer that is not known
+        yet.
+        """
         if last_sequence >= 0 and self.lacks(topic, partition, producer_id):
             last = LAST._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=last_sequence)
             self._know((topic, partition, producer_id), _Known(advance(None, last, UNSEEN, 0, KAFKA), whole=False))
 
     def unanswered(self, topic: str, partition: int, producer_id: int) -> None:
-        """A batch was sent, and its response is lost: forget the producer on this partition."""
+        """Forget the producer on this partition, because a batch was sent and its response was lost."""
         self._states.pop((topic, partition, producer_id), None)
         self._new.pop(producer_id, None)
 
     def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int, now: int = 0) -> Judged:
-        """Predict the verdict on a batch, compare it with its response, and advance the state by the response."""
+        """Predict the verdict on a batch, compare it with the broker's response, and advance the state by that response."""
         outlived = 0
-        if batch.is_transactional:  # the proxy does not see markers, so only sequences count
+        if batch.is_transactional:  # the proxy does not see markers, so it judges by sequences only
             outlived = self.deadlines.wrote(batch.producer_id, code, now)
             batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)
         if batch.producer_id < 0:
@@ -225,8 +233,8 @@ class Shadow:
         return Judged(verdict, known.state if known else None, outcome, agrees, fenced_by, outlived)
 
     def _next(self, key: Key, known: _Known, batch: BatchHeader, base_offset: int) -> Judged | None:
-        """The shortcut for a batch that the broker has stored, if it is the next batch of a producer whose whole window has
-        passed.
+        """The fast path for a stored batch: it is the next batch of a producer whose whole window the proxy has seen. Returns
+        None otherwise.
         """
         _, _, producer_id = key
         if not known.whole or batch.producer_epoch < self._latest.get(producer_id, -1):
@@ -240,14 +248,14 @@ class Shadow:
         return Judged(Accept(base_offset, "next"), before, "accepted", agrees=True)
 
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
-        """Returns the verdict, or None if too little has passed for a verdict."""
+        """Returns the predicted verdict, or None if the proxy has seen too few batches for one."""
         if batch.producer_epoch < self._latest.get(batch.producer_id, -1):
-            return None  # only partitions to which the new epoch has been written fence the batch
+            return None  # only partitions that have a batch of the new epoch fence this batch
         if known is None:
             return judge(None, batch, KAFKA, base_offset) if batch.producer_id in self._new else None
         verdict = judge(known.state, batch, KAFKA, base_offset)
         if not known.whole and isinstance(verdict, Reject):
-            return None  # batches that did not pass may explain it
+            return None  # batches that the proxy has not seen may explain the rejection
         if isinstance(verdict, Duplicate) and verdict.base_offset == UNSEEN:
             return None  # the batch with this last sequence may have begun at another sequence
         return verdict
@@ -260,7 +268,7 @@ class Shadow:
         if outcome == "accepted" or (code in STORED_NEVERTHELESS and not isinstance(verdict, Duplicate)):
             self._know(key, _after(known, batch, verdict, base_offset))
         elif agrees is False:
-            self._states.pop(key, None)  # the broker has seen batches that the shadow has not
+            self._states.pop(key, None)  # the broker has seen batches that the proxy has not
         if agrees is False:
             self._new.pop(batch.producer_id, None)
         if key in self._states:
@@ -288,7 +296,9 @@ def _name(verdict: Verdict) -> Predicted:
 
 
 def _outcome(known: _Known | None, verdict: Verdict | None, code: int, base_offset: int) -> Outcome:
-    """The meaning of the response. Kafka responds to a retry without an error; only the offset differs."""
+    """Returns what the response means. Kafka responds to a retry without an error; only the offset shows that it is a
+    duplicate.
+    """
     if code:
         return "duplicate" if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else "rejected"
     if isinstance(verdict, Duplicate):

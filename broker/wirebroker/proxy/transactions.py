@@ -1,9 +1,9 @@
-"""Transactions as passing requests show them. A proxy has no coordinator. It derives the states from requests and responses.
+"""Transactions as a proxy sees them. A proxy has no coordinator, so it derives the states from requests and responses.
 
     Empty ──▶ Ongoing ──▶ CompleteCommit, CompleteAbort ──▶ Ongoing …
 
-Only what a broker has confirmed counts. A transaction counts as aborted `ABORTS_WITHIN_MS` after its timeout, because its
-coordinator aborts it by then.
+A request counts only after a broker has confirmed it. A transaction counts as aborted `ABORTS_WITHIN_MS` after its timeout,
+because its coordinator has aborted it by then.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from wirebroker.proxy.sender import UNKNOWN, Sender
 
 EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "CompleteAbort"
 MOST_IDS = 10_000
-"""The number of remembered transactional ids; the id that was quiet for longest is forgotten first."""
+"""The largest number of transactional ids that are remembered. The id unused for longest is forgotten first."""
 MOST_PARTITIONS = 1_000
-"""The number of remembered partitions of a transaction."""
+"""The largest number of partitions that are remembered for a transaction."""
 ABORTS_WITHIN_MS = 10_000
 """How long a coordinator may take to notice a timeout: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 NONE = -1
 OFFSETS_TOPIC, UNKNOWN_PARTITION = "__consumer_offsets", -1
-"""A transaction with offsets of a group has a partition of this topic. A proxy does not know the partition's index."""
+"""The topic whose partition belongs to a transaction that commits a group's offsets. A proxy does not know the partition's
+index.
+"""
 ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
-"""The errors of an EndTxn whose transaction the coordinator has aborted, after a timeout or for another producer."""
+"""The errors of an EndTxn after the coordinator has aborted the transaction, because of a timeout or a new producer."""
 
 
 @dataclass(slots=True)
 class PassingTransaction:
-    """A transactional id. Times are ms since the epoch, −1 for none."""
+    """A transactional id and its transaction. Times are in ms since the epoch, −1 if there is none."""
 
     transactional_id: str
     state: str = EMPTY
@@ -46,11 +48,11 @@ class PassingTransaction:
     updated: int = NONE
     partitions: set[tuple[str, int]] = field(default_factory=set)
     sender: Sender = UNKNOWN
-    """The last client that used the id."""
+    """The last client that used the transactional id."""
 
 
 class PassingTransactions:
-    """The transactions that requests and responses have shown."""
+    """The transactions that the proxy has seen in requests and responses."""
 
     def __init__(self) -> None:
         self._held: Bounded[str, PassingTransaction] = Bounded(MOST_IDS)
@@ -59,7 +61,9 @@ class PassingTransactions:
         return iter(self._held.values())
 
     def at(self, now: int) -> Iterator[PassingTransaction]:
-        """Returns the transactional ids at this time. A transaction that has timed out by now counts as aborted."""
+        """Returns the transactional ids with their states at the time `now`. A transaction that has timed out counts as
+        aborted.
+        """
         for each in self:
             if each.state == ONGOING and 0 < each.timeout_ms < now - each.started - ABORTS_WITHIN_MS:
                 self._end(each, ABORTED, each.updated)
@@ -68,7 +72,9 @@ class PassingTransactions:
     def initialised(
         self, now: int, sender: Sender, request: InitProducerIdRequest, response: InitProducerIdResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has begun. Its InitProducerId ends the transaction of the producer before it."""
+        """Note a producer's InitProducerId. It ends the open transaction of the previous producer with this transactional
+        id.
+        """
         if request.transactional_id is None or response.error_code:
             return None
         each = self._known(request.transactional_id, sender)
@@ -94,7 +100,9 @@ class PassingTransactions:
     def added(
         self, now: int, sender: Sender, request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has added partitions. Requests with several transactions come from brokers, and do not pass here."""
+        """Note the partitions of an AddPartitionsToTxn. Only brokers send requests with several transactions, and not through
+        the proxy.
+        """
         added = [
             (topic.name, each.partition_index)
             for topic in response.results_by_topic_v3_and_below for each in topic.results_by_partition
@@ -106,7 +114,7 @@ class PassingTransactions:
     def offsets_added(
         self, now: int, sender: Sender, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has added a group whose offsets it will commit."""
+        """Note that a producer has added a group, whose offsets it will commit, to its transaction."""
         if response.error_code:
             return None
         of = request.producer_id, request.producer_epoch
@@ -115,7 +123,7 @@ class PassingTransactions:
     def written(
         self, now: int, sender: Sender, transactional_id: str, of: tuple[int, int], partitions: Iterable[tuple[str, int]]
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has added partitions to its transaction, explicitly or because it wrote to them (KIP-890)."""
+        """Note partitions that a producer has added to its transaction, explicitly or by writing to them (KIP-890)."""
         partitions = list(partitions)
         if not transactional_id or not partitions:
             return None
@@ -132,13 +140,13 @@ class PassingTransactions:
     def ended(
         self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """A producer has ended its transaction, or has learned that the transaction is over."""
+        """Note that a producer has ended its transaction, or was told that the transaction has ended."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return None
         each = self._known(request.transactional_id, sender)
         if response.error_code:
             if (each.producer_id, each.producer_epoch) != (request.producer_id, request.producer_epoch):
-                return None  # a fenced producer; the transaction belongs to another producer
+                return None  # a fenced producer: the transaction is another producer's
         elif response.producer_id >= 0:
             each.producer_id, each.producer_epoch = response.producer_id, response.producer_epoch
         self._end(each, COMMITTED if request.committed and not response.error_code else ABORTED, now)
@@ -156,6 +164,6 @@ class PassingTransactions:
 
 
 def names(transaction: PassingTransaction) -> Iterator[str]:
-    """The partitions of a transaction, as rows of the trace name them."""
+    """Returns the partitions of a transaction, named as in trace rows."""
     for topic, index in sorted(transaction.partitions):
         yield topic if index < 0 else f"{topic}-{index}"

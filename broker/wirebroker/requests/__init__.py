@@ -1,3 +1,3 @@
-"""One request: its connection, its client with its rights, its facts, its errors, its effects. A proxy uses most of this
-package, too.
+"""What belongs to one request: the connection, the client and its rights, and the request's facts, errors and effects. A proxy
+uses most of this package, too.
 """

@@ -1,4 +1,4 @@
-"""Assignments of classic groups, which the members' leader writes and brokers pass on unread."""
+"""Decodes assignments of classic groups. The group's leader writes them, and brokers pass them on unread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONSUMER = "consumer"
 
 
 def assigned(assignment: bytes, protocol_type: str | None) -> dict[str, list[int]] | None:
-    """Returns the partitions of a member by topic, or None if the assignment has not the form that Kafka's consumers write."""
+    """Returns the partitions of a member by topic, or None if the assignment is not in the format of Kafka's consumers."""
     if protocol_type != CONSUMER or not assignment:
         return None if assignment else {}
     try:

@@ -1,9 +1,8 @@
 """Authentication of a cluster's clients: SASL dialogues, their interceptor, and the length of a session.
 
 The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
-SaslHandshake, and its tokens. SaslHandshake and SaslAuthenticate have handlers as all other APIs have, so faults and the trace
-know them. A session that ends (KIP-368) keeps its interceptor. Any other connection loses its interceptor when it is
-authenticated.
+SaslHandshake, and its tokens. SaslHandshake and SaslAuthenticate have handlers like all other APIs, so faults and the trace
+also apply to them. After authentication a connection keeps its interceptor only if its session will expire (KIP-368).
 """
 
 from __future__ import annotations
@@ -34,11 +33,13 @@ if TYPE_CHECKING:
 
 FIRST_REQUESTS = {Stage.HANDSHAKE_OR_VERSIONS: (SASL_HANDSHAKE, API_VERSIONS), Stage.HANDSHAKE: (SASL_HANDSHAKE,)}
 AGAIN_AFTER_MS = 1000
-"""A SaslHandshake within this time after the last one of an authenticated connection is an error (KIP-368)."""
+"""On an authenticated connection, a SaslHandshake less than this many ms after the last one is an error (KIP-368)."""
 SALT_BYTES = NONCE_BYTES = 20
 
 Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], None]
-"""Called after each authentication with the connection, the outcome, and the cause of a failure."""
+"""The type of a function that is called after each authentication, with the connection, the outcome, and the cause of a
+failure.
+"""
 LONGEST_CAUSE = 300
 """The most characters of a cause in the log. A cause may name a user, and a client may send a name of half a megabyte."""
 
@@ -47,13 +48,13 @@ _credential = lru_cache(maxsize=4096)(credential_of)
 
 
 class KeySource(Protocol):
-    """The source of the keys of signed tokens."""
+    """A source of the keys that verify signed tokens."""
 
     def of(self, url: str) -> KeySet:
-        """The keys at an address."""
+        """Returns the keys at a URL."""
 
     def missing(self, url: str, key_id: str) -> None:
-        """Look for a missing key."""
+        """Request that the keys at a URL are fetched again, because this key is missing."""
 
 
 class Authenticator:
@@ -65,15 +66,18 @@ class Authenticator:
         self.passwords: dict[str, str] = {}
         """The passwords of users, for PLAIN."""
         self.key_sets: KeySource
-        """The keys at the addresses that `sasl.oauthbearer.jwks.endpoint.url` names; set before such a listener is opened."""
+        """The source of the keys at the URLs in `sasl.oauthbearer.jwks.endpoint.url`. It is set before a listener with such a
+        URL is opened.
+        """
 
     # Users
 
     def add_user(self, name: str, password: str, iterations: Mapping[str, int] | None = None) -> None:
-        """Let a user log in by this password, with every mechanism that has passwords.
+        """Let a user log in with this password, by every mechanism that uses passwords.
 
-        With `iterations`, the user has SCRAM credentials for these mechanisms alone, and their salt is derived from the name.
-        So a broker that is like a learned cluster starts fast for each test, because making a credential takes milliseconds.
+        With `iterations`, the user gets SCRAM credentials only for the mechanisms in it, with a salt derived from the name.
+        A derived salt lets credentials be reused, so a broker that imitates a learned cluster starts fast: making a credential
+        takes milliseconds.
         """
         self.passwords[name] = password
         for mechanism in BY_NAME.values():
@@ -91,7 +95,7 @@ class Authenticator:
                 self._cluster.alter_scram({(name, mechanism.number): made})
 
     def mechanisms(self, listener: str) -> list[str]:
-        """The enabled mechanisms of a listener, in the order in which Kafka names them."""
+        """The enabled mechanisms of a listener, in Kafka's order."""
         enabled = self._cluster.configs.at(listener, "sasl.enabled.mechanisms")
         names = enabled if isinstance(enabled, list) and enabled != [GSSAPI] else BY_PASSWORD
         return set_of_names(names)
@@ -110,7 +114,7 @@ class Authenticator:
         )  # fmt: skip
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
-        """The owner of a delegation token, even if the token has expired and is not removed yet."""
+        """Returns the owner of a delegation token. An expired token counts until it is removed."""
         key, token = self._cluster.configs.text("delegation.token.secret.key"), self._cluster.tokens.by_id.get(token_id)
         if not key or token is None:
             return None
@@ -137,14 +141,14 @@ class Authenticator:
     # Connections
 
     def interceptor(self, connection: Connection) -> Interceptor | None:
-        """Returns the interceptor of a connection that has to authenticate, or None if its listener wants no SASL."""
+        """Returns the interceptor for a connection to a SASL listener, or None if the listener does not use SASL."""
         configs = self._cluster.configs
         sasl = connection.session.protocol.sasl
         connection.frame_limit = configs.integer("sasl.server.max.receive.size" if sasl else "socket.request.max.bytes")
         return self if sasl else None
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Tells whether the client may send this now."""
+        """Decides whether the client may send this request or token now."""
         session = connection.session
         if session.stage is Stage.TOKEN and session.bare:
             outcome = self.evaluate(connection, bytes(frame), now)
@@ -164,7 +168,7 @@ class Authenticator:
         return Disconnect(f"the client sent {api_name(key)} before it authenticated; expected {session.stage.value}")
 
     def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
-        """The requests that a client may send while its session can expire."""
+        """Decides about a request on an authenticated connection whose session can expire."""
         session = connection.session
         began = session.begun_again_at
         if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
@@ -179,7 +183,7 @@ class Authenticator:
         return None
 
     def by_certificate(self, connection: Connection, subject: str) -> None:
-        """A client has shown a certificate with this name."""
+        """Authenticate a client by the subject name in its certificate."""
         session = connection.session
         rules = str(self._cluster.configs.at(session.listener, "ssl.principal.mapping.rules"))
         session.asked = session.mechanism = "SSL"
@@ -194,12 +198,12 @@ class Authenticator:
     # The dialogue
 
     def versions_told(self, connection: Connection) -> None:
-        """ApiVersions got its response: a client that is not authenticated may not send it again."""
+        """Note that ApiVersions was answered: the client may not send it again before it is authenticated."""
         if connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
             connection.session.stage = Stage.HANDSHAKE
 
     def handshake(self, connection: Connection, name: str, *, bare: bool) -> Failure | None:
-        """Begin to authenticate by this mechanism. With `bare` its tokens come without requests around them."""
+        """Begin to authenticate by the mechanism `name`. With `bare` the client sends tokens without request headers."""
         session = connection.session
         enabled = self.mechanisms(session.listener)
         if name not in enabled:
@@ -209,13 +213,15 @@ class Authenticator:
             return None
         try:
             session.sasl, session.asked = self._new(name, session.listener), name
-        except ValueError as wrong:  # altered while the broker runs
+        except ValueError as wrong:  # the setting was changed while the broker was running
             return self._failed(connection, f"sasl.jaas.config of this listener cannot be used: {wrong}")
         session.bare, session.stage = bare, Stage.TOKEN
         return None
 
     def evaluate(self, connection: Connection, token: bytes, now: int) -> Challenge | Success | Failure:
-        """Take a client's token. After a Success the session belongs to that user; after a Failure it must end."""
+        """Evaluate a client's token. After a Success the session belongs to that user. After a Failure the caller must end the
+        session.
+        """
         session = connection.session
         assert session.sasl is not None
         session.user = user_of(session.asked, token) or session.user
@@ -266,11 +272,11 @@ class Authenticator:
 
 
 class Closing:
-    """The interceptor of a connection that is closed with its first request."""
+    """An interceptor that closes the connection at its first request."""
 
     def __init__(self, cause: str) -> None:
         self._cause = cause
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Close it."""
+        """Close the connection."""
         return Disconnect(self._cause)

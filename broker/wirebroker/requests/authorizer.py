@@ -1,6 +1,6 @@
-"""The authorizer of a cluster decides by settings and ACLs what a client may do (org.apache.kafka.metadata.authorizer).
+"""The authorizer of a cluster decides from settings and ACLs what a client may do (org.apache.kafka.metadata.authorizer).
 
-It is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. `super.users` may do everything.
+The authorizer is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. `super.users` may do everything.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
 ANYTHING = "hardcode"
-"""The name with which Kafka checks that a client may do something with every resource of a type."""
+"""The resource name with which Kafka checks whether an operation is allowed on all resources of a type."""
 
 Note = Callable[[Connection, str, str, str, str], None]
-"""Called for each refusal that a client notices, with the operation, the type and the name of the resource, and the reason."""
+"""The type of a function that is called for each refusal a client notices, with the connection, the operation, the resource's
+type and name, and the reason.
+"""
 
 
 class Authorizer:
@@ -32,7 +34,7 @@ class Authorizer:
         self._on = False
         self._super_users: frozenset[str] = frozenset()
         self._open = False
-        """Whether clients may do everything with a resource without ACLs."""
+        """Whether clients may do everything with a resource that has no ACLs."""
 
     @property
     def on(self) -> bool:
@@ -48,7 +50,9 @@ class Authorizer:
     def may(
         self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True
     ) -> bool:  # fmt: skip
-        """Whether the client may do this. With `asked`, the client has requested it, so a refusal is noted."""
+        """Whether the client may do this operation on the resource. With `asked` the client has requested the operation, so a
+        refusal is noted.
+        """
         if not self.on:
             return True
         principal = str(connection.session.principal)
@@ -64,21 +68,23 @@ class Authorizer:
         return False
 
     def sees_topic(self, connection: Connection) -> Callable[[str], bool] | None:
-        """Returns a function that tells, now or later, whether the client may describe a topic; None if the client may describe
-        all topics.
+        """Returns a function that tells whether the client may describe a topic, or None if the client may describe all topics.
+        The function may also be called later.
         """
         if not self.on or str(connection.session.principal) in self._super_users:
             return None
         return partial(self.may, connection, Operation.DESCRIBE, ResourceType.TOPIC, asked=False)
 
     def may_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the client may do this with some resource of the type (KIP-679)."""
+        """Whether the client may do this operation on at least one resource of the type (KIP-679)."""
         return self.may(connection, operation, kind, ANYTHING, asked=False) or self._cluster.acls.allows_some(
             str(connection.session.principal), connection.client_host, operation, kind
         )
 
     def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
-        """Returns the operations that the client may do with a resource, as in responses: one bit for each operation."""
+        """Returns the operations that the client may do with a resource, encoded as in responses: one bit for each
+        operation.
+        """
         principal, host = str(connection.session.principal), connection.client_host
         acls = self._cluster.acls
         about = acls.about(kind, name)
@@ -89,7 +95,7 @@ class Authorizer:
 
 
 def _reason(ruled: Ruling, wanted: str) -> str:
-    """Returns why something is not allowed."""
+    """Returns why the authorizer refused an operation."""
     if ruled.by is not None:
         return str(ruled.by)
     return f"no ACL allows {wanted}" if ruled.known else "no ACL is about it"

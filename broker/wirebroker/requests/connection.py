@@ -6,11 +6,11 @@ The states of a connection (`ConnectionState`):
       └───────────────────▲
 
 In any state except CLOSED, a request may be `parked`: the next request is not handled before the parked request is done. The
-states of arriving bytes are in `wirebroker.net.driver` and `wirebroker.proxy.relay`.
+states for incoming bytes are described in `wirebroker.net.driver` and `wirebroker.proxy.relay`.
 
 Authentication is an interceptor. A connection has an interceptor only if its listener requires SASL, or if
-`Engine.new_interceptor` makes one. It may be replaced or removed at any time (`Connection.interceptor`), for example after a
-successful authentication. The interceptor comes before the ordinary path and before the fast path of Produce.
+`Engine.new_interceptor` makes one. The interceptor may be replaced or removed at any time (`Connection.interceptor`), for
+example after a successful authentication. It is called before the ordinary path and before the fast path of Produce.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ NO_LIMIT = 2**31 - 1
 class ConnectionState(Enum):
     """Whether a connection's requests get responses."""
 
-    OPEN = "they do"
+    OPEN = "requests get responses"
     SILENT = "a fault lost a response: later responses are withheld too, because clients match responses by order"
     CLOSED = "the connection has ended, or the driver will end it"
 
 
-OPEN, SILENT, CLOSED = ConnectionState  # a name of a module is found faster than a member of an enum
+OPEN, SILENT, CLOSED = ConnectionState  # Python finds a module's global faster than an enum's member
 
 
 class Parked(Protocol):
-    """A request that waits for its response."""
+    """A request whose response will come later."""
 
     def left(self) -> None:
         """The client has gone."""
 
 
 class Alarm(Protocol):
-    """A timer that has not run yet."""
+    """A timer that can be cancelled before it runs."""
 
     def cancel(self) -> None:
-        """Do not run it."""
+        """Prevent the timer from running."""
 
 
 class Muted(NamedTuple):
-    """A client has exceeded its quota: nothing of its connection is handled until the timer runs."""
+    """Parks a connection whose client has exceeded its quota: no request is handled until the timer runs."""
 
     timer: Alarm
 
@@ -76,20 +76,20 @@ class Connection:
         self.session = session
         self.state = OPEN
         self.frame_limit = NO_LIMIT
-        """The most bytes that a request may have now. The limit is lower before the client is authenticated."""
+        """The largest request, in bytes, that is accepted. The limit is lower before the client is authenticated."""
         self.software = ("", "")
         self.versions: Mapping[int, tuple[int, int]] = {}
-        """The versions that the broker reads, by API key."""
+        """The versions that the broker supports, by API key."""
         self.interceptor: Interceptor | None = None
-        """Decides about each request before it is decoded; None if all requests are handled."""
+        """Decides about each request before the request is decoded; None if all requests are handled."""
         self.parked: Parked | None = None
-        """The request that waits; nothing else of this connection is handled before it is answered."""
+        """The parked request. No other request of this connection is handled before it is answered."""
         self.halted = False
-        """A signal to the driver to check, before the next request, whether the request has to wait. The driver clears it. A
-        request waits for a parked request, for earlier records to be sent, or for ever because the connection is closed.
+        """Tells the driver to check whether the next request has to wait; the driver clears this flag. A request waits while
+        another is parked, until records of earlier responses are sent, or for ever if the connection is closed.
         """
         self.produce_shape: ProduceShape | None = None
-        """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
+        """The bytes of the last Produce before its records, for the fast path; see `wirebroker.apis.produce_shape`."""
 
     @property
     def listener(self) -> str:
@@ -109,7 +109,7 @@ class Connection:
 
 
 class ProduceShape:
-    """The last good Produce of a connection: one topic, one partition, and the form of the response."""
+    """The last successful Produce of a connection, with one topic and one partition, and the layout of its response."""
 
     __slots__ = (
         "acks", "after", "at", "between", "client_id", "cluster_version", "head", "partition", "response", "size", "version",
@@ -128,9 +128,9 @@ class ProduceShape:
         self.cluster_version = cluster_version
         self.size = 0
         self.between = self.after = b""
-        """The response, without its size, its correlation id and its offsets."""
+        """The constant parts of the response; its size, correlation id and offsets are left out."""
         self.response: Callable[..., bytes]
-        """Joins these parts and the numbers to a response."""
+        """Builds a response from the constant parts, the correlation id and the offsets."""
 
 
 class Refuse(NamedTuple):
@@ -138,11 +138,11 @@ class Refuse(NamedTuple):
 
     error_code: int
     ends_by: str = ""
-    """If it is not empty, the connection is closed afterwards, with this sentence for the log."""
+    """If not empty: close the connection after the response; this is the reason for the log."""
 
 
 class Delay(NamedTuple):
-    """Handle the request, and send its response after `ms`, with this throttle time.
+    """Handle the request, and send its response after `ms`, with `ms` as the throttle time.
 
     Later requests of the connection wait.
     """
@@ -151,19 +151,19 @@ class Delay(NamedTuple):
 
 
 class Disconnect(NamedTuple):
-    """Close the connection without a response. `reason` is a sentence for the log."""
+    """Close the connection without a response. `reason` is for the log."""
 
     reason: str
 
 
 class Send(NamedTuple):
-    """Send these bytes, with their size in front, in response to a token without a request around it."""
+    """Send a token, preceded by its size, in response to a token that came without a request header."""
 
     token: bytes
 
 
 class Unauthenticated(NamedTuple):
-    """Close the connection as after every failed authentication. `cause` is a sentence for the log."""
+    """Close the connection in the way that follows every failed authentication. `cause` is for the log."""
 
     cause: str
 
@@ -175,7 +175,8 @@ class Interceptor(Protocol):
     """Decides about the requests of one connection."""
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """None if the request is handled as usual. `frame` is the whole request, and is not kept; `now` is in ms.
+        """Decide about a request; None means that it is handled as usual. `frame` is the whole request, and is not kept. `now`
+        is in ms.
 
-        Raises struct.error if it is too short for a header.
+        Raises struct.error if the frame is too short for a header.
         """

@@ -1,4 +1,6 @@
-"""Takes from requests and responses the fields that a trace keeps besides names and errors, by Kafka's names."""
+"""Selects the fields of requests and responses that a trace keeps in addition to names and errors. Fields have Kafka's
+names.
+"""
 
 from __future__ import annotations
 
@@ -37,18 +39,20 @@ OF_REQUESTS: Mapping[str, tuple[str, ...]] = {
     "StreamsGroupHeartbeatRequest": _HEARTBEAT,
     "SaslHandshakeRequest": ("mechanism",),
 }
-"""The fields that are kept of each request. A field of the request's first element counts if the request itself lacks it."""
+"""The fields that are kept of each request. A field that the request itself lacks is taken from its first element."""
 OF_RESPONSES: Mapping[str, tuple[str, ...]] = {
     "JoinGroupResponse": ("member_id", "generation_id"),
     "ConsumerGroupHeartbeatResponse": ("member_id", "member_epoch"),
     "ShareGroupHeartbeatResponse": ("member_id", "member_epoch"),
     "StreamsGroupHeartbeatResponse": ("member_id", "member_epoch"),
 }
-"""The fields that are kept of each response. They replace the fields of its request, unless they are empty."""
+"""The fields that are kept of each response. A response's field replaces the request's field of the same name, unless it is
+empty.
+"""
 JOINED_AS = "joined_as"
-"""The member id in a JoinGroup request, if its response has another id; "" for a new member."""
+"""The member id in a JoinGroup request if the response has a different member id; "" for a new member."""
 ASSIGNED = "assigned"
-"""The partitions that a member has got, as topic-partition, separated by commas."""
+"""The partitions that a member was assigned, as topic-partition, separated by commas."""
 OFFSETS = "offsets"
 """The offsets that a request commits, as topic-partition:offset, separated by commas."""
 MOST = 100
@@ -57,11 +61,11 @@ COORDINATOR = "coordinator"
 """The result of FindCoordinator, in words."""
 _OF_MESSAGES = {name for names in (*OF_REQUESTS.values(), *OF_RESPONSES.values()) for name in names}
 NAMES = frozenset((JOINED_AS, COORDINATOR, ASSIGNED, OFFSETS, *_OF_MESSAGES))
-"""Every name that `details_of` can give."""
+"""Every field name that `details_of` can return."""
 
 
 def details_of(request: Message, directory: Directory) -> Details:
-    """The fields of a request that its row keeps."""
+    """Returns the fields of a request that its trace row keeps."""
     found = _kept(request, OF_REQUESTS.get(type(request).__name__, ()))
     if isinstance(request, OffsetCommitRequest):
         offsets = (
@@ -90,8 +94,8 @@ def details_with(details: Details, response: Message, directory: Directory) -> D
 
 
 def _assigned(response: Any, directory: Directory) -> Iterable[str] | None:
-    """Returns the partitions that a response gives to a member, or None if it gives no partitions or the protocol is not the
-    consumers'.
+    """Returns the partitions that a response assigns to a member, or None if it assigns none or the group's protocol is not
+    `consumer`.
     """
     if isinstance(response, SyncGroupResponse):
         if response.error_code:
@@ -116,14 +120,14 @@ def _kept(message: Any, names: tuple[str, ...]) -> Details:
 
 
 def _coordinators(response: Any) -> Iterator[str]:
-    """Returns the coordinator of each key, if there is one."""
+    """Yields the coordinator of each key that has one."""
     for each in response.coordinators or [response]:
         if not each.error_code:
             yield f"{f'{each.key}: ' if response.coordinators[1:] else ''}node {each.node_id} at {each.host}:{each.port}"
 
 
 def producer_of(request: Message) -> tuple[int, int]:
-    """The producer id and epoch that a request names, or that the first batch of a Produce has; −1 for none."""
+    """Returns the producer id and epoch that a request names, for a Produce those of its first batch; −1 if there are none."""
     if isinstance(request, ProduceRequest):
         for topic in request.topic_data:
             for each in topic.partition_data:

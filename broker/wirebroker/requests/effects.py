@@ -1,4 +1,4 @@
-"""The engine hands effects to its host; a handler returns an outcome if it has no response yet."""
+"""Effects, which the engine hands to its host, and outcomes, which a handler returns if it has no response yet."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from wirebroker.requests.connection import Connection
 
 
 class Respond(NamedTuple):
-    """Send these buffers, in order: one whole response frame."""
+    """Send these buffers in order. Together they are one response frame."""
 
     connection: Connection
     parts: list[Buffer]
 
 
 class Close(NamedTuple):
-    """Close the connection after the responses before it are sent; with `reset` at once, by a RST where the system has it.
+    """Close the connection after the earlier responses are sent. With `reset` close it immediately, with a RST if the operating
+    system can.
 
-    `reason` is a sentence for the log.
+    `reason` is for the log.
     """
 
     connection: Connection
@@ -28,12 +29,12 @@ class Close(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The changes that the network makes to a response. Bytes are counted from the first byte of the response's size."""
+    """How the network changes a response. Byte positions count from the first byte of the response's size field."""
 
     cut: int | None = None
     """The number of bytes that arrive; None: all."""
     piece: int | None = None
-    """The size of the pieces in which it is sent, each by itself."""
+    """The size of the pieces in which the response is sent."""
     pause: float = 0.0
     """Seconds between two pieces, by the machine's time."""
     flipped: tuple[int, ...] = ()
@@ -52,7 +53,7 @@ class AdvanceClock(NamedTuple):
     """Move the broker's clock forward, once the effects are performed."""
 
     connection: Connection
-    """The connection whose request asks for it."""
+    """The connection whose request moves the clock."""
     ms: int
 
 
@@ -60,8 +61,8 @@ Effect = Respond | Close | Shaped | AdvanceClock
 
 
 class Outcome(Enum):
-    """A handler returns it instead of a response."""
+    """What a handler returns if it has no response yet, or none at all."""
 
-    PARKED = "its response comes later, by Exchange.respond"
-    SILENT = "it is done and has no response, like a Produce with acks=0"
-    CLOSED = "the connection is closed, by Exchange.close"
+    PARKED = "the response will come later, through Exchange.respond"
+    SILENT = "the request is done and gets no response, like a Produce with acks=0"
+    CLOSED = "the handler has closed the connection with Exchange.close"

@@ -1,8 +1,8 @@
 """Error responses: a response with an error for everything that the request names, or for some of its partitions.
 
-A request that only reads is handled and its response overwritten. A request that changes something is not handled; its error
-response is made from the request: the same topics, partitions and names, each with the error. If only some partitions get the
-error, the request is split in two and the responses are joined.
+A request that only reads is handled, and then the error overwrites its response. A request that changes something is not
+handled; its error response is built from the request: the same topics, partitions and names, each with the error. If only some
+partitions get the error, the request is split in two and the responses are joined.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )  # fmt: skip
-"""Errors of the whole response to a Fetch; all other errors belong to partitions."""
+"""Errors that stand at the top level of a Fetch response; all other errors stand at its partitions."""
 OFFSET_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )  # fmt: skip
-"""Errors that OffsetFetch has for single partitions; from version 2 on all other errors belong to the group."""
+"""Errors that stand at single partitions in an OffsetFetch response. Since version 2 all other errors stand at the group."""
 REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
 """Entities that a response repeats from the request; the fields may have different names."""
 REPEATED_FIELDS = (
@@ -59,9 +59,9 @@ BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
      "producer_epoch", "generation_id", "committed_offset", "low_watermark", "node_id", "port"}
 )  # fmt: skip
-"""Numeric fields that are −1 in a part with an error."""
+"""Numeric fields that are set to −1 in a part that has an error."""
 ERRORS_AT_BOTH = (MetadataResponse, AlterPartitionReassignmentsResponse, ElectLeadersResponse)
-"""Responses that have an error for the whole besides the errors of the parts."""
+"""Responses that have a top-level error in addition to the errors in their parts."""
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
@@ -72,15 +72,15 @@ PARTS = {
     "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
     "transaction_states": ("transactional_ids",), "entity": ("entity",),
 }  # fmt: skip
-"""A list in a response, and the lists of the request to which it corresponds."""
+"""For each list in a response, the lists of the request that it may correspond to."""
 
 
 def overwrite(response: Any, code: int, only: Where | None, received: Received, about: Iterable[tuple[str, int]] = ()) -> None:
-    """Put the error into the response where Kafka has it; with `only`, beside these partitions or topics alone.
+    """Put the error into the response where Kafka puts it. With `only`, put it only at these partitions or topics.
 
-    Without `only` each partition gets the error, or the whole response if it has no partitions. Errors that belong to the whole
-    response are put there: errors of the session in Fetch, errors of the group in OffsetFetch. `about` are all partitions of a
-    Fetch, because its response leaves out unchanged partitions.
+    Without `only` each partition gets the error, or the whole response if it has no partitions. Errors of the session in Fetch
+    and of the group in OffsetFetch are put where they belong instead. `about` are all partitions of a Fetch, because its
+    response leaves out unchanged partitions.
     """
     if isinstance(response, FetchResponse):
         _overwrite_fetch(response, code, only, received, about)
@@ -111,13 +111,15 @@ def _overwrite_fetch(
 
 
 def _empty_fetch(name: str, index: int, received: Received) -> FetchableTopicResponse:
-    """Makes a partition that the response leaves out because nothing in it has changed since the session's last response."""
+    """Makes a partition that an incremental Fetch response leaves out because nothing in it has changed since the session's
+    last response.
+    """
     data = PartitionData(partition_index=index, error_code=0, high_watermark=-1, records=b"")
     return FetchableTopicResponse(topic=name, topic_id=received.directory.topic_id(name), partitions=[data])
 
 
 def _overwrite(response: Any, code: int, only: Where | None, received: Received, topic: str = "") -> bool:
-    """Put the error into this part of a response and the parts in it. Returns whether there was a field for it."""
+    """Put the error into this part of a response and into its inner parts. Returns whether there was a field for the error."""
     own_topic = topic_name(response, received.directory)
     topic = own_topic or topic
     index = partition_index(response)
@@ -135,7 +137,7 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 
 def _parts_have_codes(response: Any) -> bool:
-    """Tells whether the error belongs to inner parts at any depth, and not to this part itself."""
+    """Whether inner parts, at any depth, have error codes; then the error belongs to them and not to this part."""
     return any(map(_has_code, parts(response)))
 
 
@@ -144,7 +146,7 @@ def _has_code(part: Any) -> bool:
 
 
 def _blank(part: Any) -> None:
-    """Replace the results in a part that has an error."""
+    """Replace the results in a part that has an error with empty values."""
     for attribute in BLANK & set(type(part).__slots__):
         setattr(part, attribute, -1)
     if hasattr(part, "records"):
@@ -154,23 +156,26 @@ def _blank(part: Any) -> None:
 
 
 def refuse(request: Message, code: int, received: Received) -> Message:
-    """Returns the response with this error everywhere, made from the request alone."""
+    """Returns a response made from the request alone, with this error in all its parts."""
     return at_once(refuse_in_slices(request, code, received, lambda: False))
 
 
 def refuse_in_slices(
     request: Message, code: int, received: Received, pause: Callable[[], bool]
 ) -> Generator[None, None, Message]:
-    """Makes the same response to a request of many parts; it yields at each part for which `pause` is true."""
+    """Makes the same response as `refuse`, for a request with many parts. Yields at each part for which `pause()` is
+    true.
+    """
     made: Message = yield from _like(response_class(received.api_key), request, code, pause)
     return made
 
 
 def error_responses(request: Message, received: Received) -> Iterator[Message]:
-    """UNKNOWN_SERVER_ERROR in place of a response that cannot be encoded, as `AbstractRequest.getErrorResponse`.
+    """Yields responses with UNKNOWN_SERVER_ERROR to replace a response that cannot be encoded, like
+    `AbstractRequest.getErrorResponse`.
 
-    Yields two responses. The first names everything that the request names. Try the second, which names nothing, if the first
-    cannot be encoded either.
+    The first response names everything that the request names. Send the second, which names nothing, if the first cannot be
+    encoded either.
     """
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     full = refuse(request, code, received)
@@ -216,7 +221,7 @@ def _has_id(source: Any) -> bool:
 
 
 def _sources(source: Any, name: str) -> list[Any]:
-    """Returns the parts of the request to which this list of the response corresponds."""
+    """Returns the parts of the request that correspond to this list of the response."""
     found: list[Any] = next((each for name in PARTS[name] if (each := getattr(source, name, None))), [])
     if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users; its response has each user once
         users = {each.name: each for each in (*source.deletions, *source.upsertions)}
@@ -227,7 +232,7 @@ def _sources(source: Any, name: str) -> list[Any]:
 
 
 def _repeated(source: Any, field: Field) -> Any:
-    """Returns the value of the request that a field of the response repeats, or None."""
+    """Returns the request's value if the response's field repeats a field of the request, else None."""
     if field.name in REPEATED_FIELDS:
         return getattr(source, field.name, None)
     if field.name == "user":
@@ -241,7 +246,7 @@ def _repeated(source: Any, field: Field) -> Any:
 
 
 def join(handled: Any, refused: Any) -> Any:
-    """Joins two halves of a response: refused partitions join the handled partitions of the same topic."""
+    """Joins two halves of a response. Refused partitions are added to the handled partitions of the same topic."""
     for attribute in type(handled).__slots__:
         more = getattr(refused, attribute)
         if isinstance(more, list) and more:
@@ -256,7 +261,7 @@ def join(handled: Any, refused: Any) -> Any:
 
 
 def _identity(part: Any) -> tuple[Any, ...]:
-    """The values by which a part of a response differs from the others."""
+    """Returns the values that identify a part of a response among its other parts."""
     return (
         *(partition_index(part) if entity == "partition" else first(part, entity) for entity in REPEATED_ENTITIES),
         *(getattr(part, name, None) for name in REPEATED_FIELDS),
@@ -264,7 +269,7 @@ def _identity(part: Any) -> tuple[Any, ...]:
 
 
 def throttle(response: Any, version: int, ms: int) -> bool:
-    """Set the response's throttle_time_ms. Returns False if this version has none."""
+    """Set the response's throttle_time_ms. Returns False if the response has no such field in this version."""
     present = any(field.name == "throttle_time_ms" and field.present(version) for field in response.__wire__)
     if present:
         response.throttle_time_ms = ms

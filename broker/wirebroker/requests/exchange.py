@@ -1,4 +1,4 @@
-"""One request on its way to its response: the part that a broker's exchange and a proxy's exchange have in common."""
+"""A request and its response: what a broker's exchange and a proxy's exchange have in common."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wirebroker.requests.connection import CLOSED, OPEN, Connection
 
 
 class AnyExchange:
-    """A request that was received. The subclasses set the fields, because one call fewer counts on the hot path."""
+    """A request that was received. The subclasses set the fields themselves, which saves a call on the hot path."""
 
     __slots__ = ("api_key", "client_id", "connection", "correlation_id", "frame", "now", "version")
 
@@ -18,7 +18,7 @@ class AnyExchange:
     now: int
     """The time at which the request arrived, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of the request without its size, while they are valid."""
+    """The bytes of the request without its size field, as long as their buffer is valid."""
 
     @property
     def node_id(self) -> int:
@@ -36,12 +36,12 @@ class AnyExchange:
         return self.connection.state is OPEN
 
     def park(self) -> None:
-        """Hold back the next requests of the connection until this request has its response."""
+        """Hold back the next requests of the connection until this request is answered."""
         self.connection.parked = self
         self.connection.halted = True
 
     def unpark(self) -> None:
-        """Hold back the next requests no longer."""
+        """Let the next requests of the connection continue."""
         if self.connection.parked is self:
             self.connection.parked = None
 

@@ -25,7 +25,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch in a Produce; numbers are −1 if it has no producer, or its header cannot be read."""
+    """A batch in a Produce. Its numbers are −1 if it has no producer id, or if its header cannot be read."""
 
     topic: str
     partition: int
@@ -40,8 +40,7 @@ class Batch:
 class Facts:
     """One request. `batches` and `acks` belong to Produce.
 
-    `topics` and `partitions` are named in the request or held by its fetch session; they are all topics and partitions if the
-    request asks for all of them.
+    `topics` and `partitions` are those that the request or its fetch session names, or all if the request asks for all.
     """
 
     api: str
@@ -61,7 +60,7 @@ class Facts:
 
 
 def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, int | None]] | None = None) -> Facts:
-    """The facts of a request. With `implied`, which is `implied_by`, it can be called in any thread."""
+    """Returns the facts of a request. This function can be called in any thread if `implied` has the result of `implied_by`."""
     about = [*named(request, received.directory), *(implied_by(request, received) if implied is None else implied)]
     produce = request if isinstance(request, ProduceRequest) else None
     return Facts(
@@ -87,7 +86,7 @@ def groups_of(request: Message) -> Iterator[str]:
 
 
 def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:
-    """The facts in the header alone."""
+    """Returns the facts that the header alone contains."""
     return Facts(api_name(header.api_key), header.api_version, header.client_id, node, connection)
 
 
@@ -102,7 +101,7 @@ def can_name(api: str, word: str) -> bool:
 
 
 def implied_by(request: Message, received: Received) -> Iterator[tuple[str, int | None]]:
-    """Returns every topic and partition that a request concerns without naming it."""
+    """Yields every topic and partition that a request refers to without naming it."""
     directory = received.directory
     if isinstance(request, FetchRequest):
         for topic, index in directory.session_partitions(request, received.node_id):

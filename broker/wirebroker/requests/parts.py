@@ -1,4 +1,4 @@
-"""The parts of requests and responses: the topics and partitions that they name. Splits requests by these parts."""
+"""Finds the topics and partitions that requests and responses name, and splits requests by them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from wirebroker.requests.received import Directory
 T = TypeVar("T", bound=Struct)
 TopicPartition = tuple[str, int]
 Where = frozenset[tuple[str, int | None]]
-"""Partitions. None as the index stands for the topic, in requests that name no partitions."""
+"""Partitions, as topic and index. The index is None if the request names the topic without partitions."""
 Wanted = Callable[[str, "int | None"], bool]
 NOT_ABOUT = ("forgotten_topics_data", "subscribed_topic_names", "assignments")
-"""Lists of topics or partitions that a request names but does not act on: a Fetch session forgets them, a member subscribes to
-them, a new topic places them on brokers.
+"""Lists that name topics or partitions on which the request does not act: those that a fetch session forgets or a member
+subscribes to, and the replica assignment of a new topic.
 """
 
 
 def topic_name(struct: Any, directory: Directory) -> str | None:
-    """The topic that a part of a request or response names, by its name or its id."""
+    """Returns the name of the topic that a part of a request or response names, by name or by id."""
     name = first(struct, "topicName")
     if isinstance(name, str):
         return name
@@ -33,7 +33,9 @@ def topic_name(struct: Any, directory: Directory) -> str | None:
 
 
 def topic_label(struct: Any, directory: Directory) -> str:
-    """The topic's name for people, or "id …" if its id is not known; no topic's name has a space."""
+    """Returns the topic's name, or "id …" if the topic id is unknown. No topic name contains a space, so the two cannot be
+    confused.
+    """
     name = topic_name(struct, directory)
     if name:
         return name
@@ -52,7 +54,7 @@ def partition_index(part: Any) -> int | None:
 
 
 def named(struct: Any, directory: Directory) -> Iterator[tuple[str, int | None]]:
-    """Yields every topic that is named at any depth (with None), and each partition of the topic that is named."""
+    """Yields every topic that is named at any depth, as (topic, None), and every named partition, as (topic, index)."""
     for attribute in lists(type(struct)):
         if attribute in NOT_ABOUT:
             continue
@@ -77,7 +79,7 @@ def _named_within(part: Struct, directory: Directory) -> Iterator[tuple[str, int
 
 
 def _partition_lists(topic: Struct) -> list[str]:
-    """The lists of partitions, with at least one element, of a part that names a topic."""
+    """Returns the names of the non-empty partition lists in a part that names a topic."""
     cls = type(topic)
     found = []
     for name in lists(cls):
@@ -92,7 +94,7 @@ def _partition_lists(topic: Struct) -> list[str]:
 
 
 def named_in(request: Message, directory: Directory) -> Where:
-    """The partitions that a request names, and the topics of which it names no partition."""
+    """Returns the partitions that a request names, and the topics that it names without a partition."""
     found = set(named(request, directory))
     with_partitions = {topic for topic, index in found if index is not None}
     return frozenset((topic, index) for topic, index in found if index is not None or topic not in with_partitions)
@@ -104,7 +106,7 @@ def names_topics(message: Any, directory: Directory) -> bool:
 
 
 def part_of(request: T, wanted: Wanted, directory: Directory) -> T:
-    """The request for its wanted topics and partitions only."""
+    """Returns a copy of the request that has only the wanted topics and partitions."""
     kept = copy(request)
     for attribute in lists(type(request)):
         elements = getattr(request, attribute)
@@ -116,7 +118,7 @@ def part_of(request: T, wanted: Wanted, directory: Directory) -> T:
 
 
 def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> Any:
-    """The wanted part of an element, None if nothing of it is wanted. `plain`: the element is a topic's name."""
+    """Returns the wanted part of a list element, None if no part is wanted. With `plain` the element itself is a topic name."""
     if not isinstance(part, Struct):
         return part if not plain or wanted(part, None) else None
     topic = topic_name(part, directory)
@@ -133,9 +135,7 @@ def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> An
 
 
 def own_records(request: Message) -> None:
-    """Give a request that is kept its own copy of the records, because other connections will receive into the
-    records' buffer.
-    """
+    """Copy the records of a request that is kept, because other connections will receive into the buffer that holds them."""
     if isinstance(request, ProduceRequest):
         for data in request.topic_data:
             for each in data.partition_data:

@@ -1,4 +1,4 @@
-"""A received request without its message, and the cluster that it reached."""
+"""What is known about a received request besides its message, and the directory of the cluster that received it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from wirebroker.requests.connection import Connection
 
 
 class Directory(Protocol):
-    """The names that belong to ids, sessions and groups. A broker knows them; a proxy learns them from passing responses."""
+    """Finds topic names by id, and the partitions of fetch sessions and groups. A broker knows them; a proxy learns them from
+    responses.
+    """
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
@@ -22,14 +24,14 @@ class Directory(Protocol):
         """The names of all topics."""
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions that an incremental Fetch reads because its session holds them."""
+        """The partitions that an incremental Fetch reads although only its session, and not the request, names them."""
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
         """The partitions for which the group has committed offsets."""
 
 
 class Received(Protocol):
-    """A request that reached a node, apart from its message."""
+    """What is known about a received request besides its message."""
 
     api_key: int
     version: int
@@ -38,7 +40,7 @@ class Received(Protocol):
 
     @property
     def node_id(self) -> int:
-        """The node that it reached."""
+        """The id of the node that received the request."""
 
     @property
     def directory(self) -> Directory:

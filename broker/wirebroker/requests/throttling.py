@@ -1,7 +1,7 @@
-"""The time that clients have to wait if they use more than their quotas (Kafka's ClientQuotaManager and related classes).
+"""Computes how long clients have to wait after they exceed their quotas (Kafka's ClientQuotaManager and related classes).
 
-Each broker measures its own clients, and the controller measures changes of topics. A kind of use is not measured while it has
-no quota. Times are ms of the broker's clock.
+Each broker measures its own clients, and the controller measures changes of topics. A rate is measured only while it has a
+quota. Times are ms of the broker's clock.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
 MANY = 10_000
-"""With this number of meters a search for unused meters is worthwhile."""
+"""The number of meters from which on unused meters are searched for and dropped."""
 UNLIMITED = 2**31 - 1
 
 
 class Exceeded(NamedTuple):
-    """A quota that a client has used up."""
+    """A quota that a client has exceeded."""
 
     ms: int
     """how long the client has to wait"""
@@ -50,7 +50,7 @@ Note = Callable[[Connection, "str | None", str, int, str, str, float], None]
 
 
 class ThrottledExchange(Protocol):
-    """A request, as far as quotas need it."""
+    """The part of a request that quotas need."""
 
     connection: Connection
     client_id: str | None
@@ -60,7 +60,7 @@ class ThrottledExchange(Protocol):
 
 
 def words_of(entity: QuotaEntity) -> str:
-    """An entity in words: `user alice, default client-id`."""
+    """Returns a quota entity in words, such as `user alice, default client-id`."""
     return ", ".join(f"default {kind}" if name is None else f"{kind} {name}" for kind, name in sorted(entity, reverse=True))
 
 
@@ -73,7 +73,7 @@ class Throttle:
         self.stopwatch: Callable[[], int] = lambda: 0
         """The machine's time in ns; it measures how long requests take."""
         self.request_ms: float | None = None
-        """A fixed duration of each request; None if durations are measured."""
+        """The duration in ms that each request is assumed to take; None if durations are measured."""
         self._rates: dict[tuple[int, str, Measured], Rate] = {}
         self._buckets: dict[Measured, TokenBucket] = {}
         self._keyed: dict[str, KeyedQuotas] = {}
@@ -99,14 +99,14 @@ class Throttle:
             self._buckets.clear()
 
     def begin(self, exchange: ThrottledExchange, size: int) -> None:
-        """A request of `size` bytes is being handled."""
+        """Note that a request of `size` bytes is now being handled."""
         exchange.size = size
         self._current = exchange, self.stopwatch()
 
     # Rates
 
     def use(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> Exceeded | None:
-        """A client uses bytes of this kind. Returns the quota that it has now used up, if any."""
+        """Count what a client uses of a quota. Returns the quota if the client has exceeded it, else None."""
         quotas = self._quotas(key)
         if not quotas:
             return None
@@ -131,17 +131,17 @@ class Throttle:
         return quotas.limit(who), rate
 
     def _tidy(self, now: int) -> None:
-        """Forget the meters that have nothing to remember."""
+        """Drop the meters that measured nothing in the current window."""
         window = self._window
         self._rates = {key: rate for key, rate in self._rates.items() if rate.measure(window, now)}
 
     def unuse(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> None:
-        """Take back a use: the response is not sent after all."""
+        """Take back what `use` counted, because the response was not sent."""
         if quotas := self._quotas(key):
             self._meter(exchange, key, quotas, now)[1].record(self._window, -value, now)
 
     def handled(self, exchange: ThrottledExchange, now: int) -> Exceeded | None:
-        """A request has taken its time. Returns the quota that its client has now used up, if any."""
+        """Count the time that a handled request took. Returns the request quota if the client has exceeded it, else None."""
         if not self._quotas(REQUEST):
             return None
         current, began = self._current
@@ -149,7 +149,9 @@ class Throttle:
         return self.use(exchange, REQUEST, ns * (100.0 / 1e9), now)
 
     def room(self, exchange: ThrottledExchange) -> int:
-        """Returns the largest size of a Fetch response in bytes: the bytes that a whole window allows."""
+        """Returns the largest size of a Fetch response in bytes, which is the number of bytes that the quota allows in a whole
+        window.
+        """
         quotas = self._quotas(FETCH)
         limit = (
             quotas.limit(quotas.measured(exchange.connection.session.principal.name, exchange.client_id)) if quotas else None
@@ -162,8 +164,8 @@ class Throttle:
     # Changes of topics
 
     def mutations(self, exchange: ThrottledExchange, strict_since: int, *, validates: bool = False) -> Mutations:
-        """Returns the client's quota for changing topics. From this version on, requests beyond the quota are refused.
-        `validates` says that the request changes nothing.
+        """Returns the client's quota for topic changes. Since version `strict_since` of the API, requests that exceed the quota
+        are refused. With `validates` the request changes nothing.
         """
         behaviour = self._cluster.configs.release.behaviour
         if not behaviour.limits_mutations or (validates and not behaviour.strict_quotas):
@@ -184,7 +186,7 @@ class Throttle:
     # Connections
 
     def connecting(self, connection: Connection, now: int) -> Exceeded | None:
-        """Count a client that connects. Returns the quota that its address has used up, or None."""
+        """Count a new connection. Returns the connection quota if the client's address has exceeded it, else None."""
         held, host = self._cluster.quotas.limits, connection.client_host
         entity = next((each for each in (((IP, host),), ((IP, None),)) if CONNECTION in held.get(each, {})), None)
         if entity is None:

@@ -1,5 +1,4 @@
-"""Named failures. A scenario describes the broker's behaviour and a good client's behaviour. A run shows the behaviour of one
-client.
+"""Named failures. A scenario describes what the broker does and what a good client does. A run shows what one client does.
 
 files/      one TOML file for each scenario: the broker, its faults, the workload, the expected outcome
 scenario    what a file describes

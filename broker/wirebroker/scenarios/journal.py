@@ -16,7 +16,7 @@ class Sent(NamedTuple):
     topic: str
     partition: int
     by: str
-    """the producer, because an application may have several"""
+    """the name of the producer, because an application may have several"""
 
 
 class Told(NamedTuple):
@@ -30,14 +30,16 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """A call of the client other than sending a record, and its error."""
+    """A call to the client that was not the sending of a record, and the call's error."""
 
     what: str
     error: str = ""
 
 
 class Journal:
-    """The workload and the clients' callbacks write the journal, from their own threads."""
+    """The sent records, their outcomes and other calls. The workload and the clients' callbacks add entries from their own
+    threads.
+    """
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -63,12 +65,12 @@ class Journal:
         return {each.value for each in self.told if not each.error}
 
     def unacknowledged(self) -> list[Sent]:
-        """Returns the records without an acknowledgement, in the order of sending, each once."""
+        """Returns the unacknowledged records in the order in which they were sent, each once."""
         known = self.acknowledged()
         return list({each.value: each for each in self.sent if each.value not in known}.values())
 
     def intended(self) -> list[Intended]:
-        """Returns the records in the audit's form: each record once, with its outcome if the client reported an outcome."""
+        """Returns each record once in the form that the audit reads, with its outcome if the client reported one."""
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}
         return [

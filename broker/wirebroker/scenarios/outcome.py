@@ -19,28 +19,28 @@ class Counts:
 
     sent: int = 0
     stored: int = 0
-    """as a read_committed consumer sees it, doubles included"""
+    """records that a read_committed consumer sees, including extra copies"""
     doubled: int = 0
     """extra copies"""
     lost: int = 0
-    """acknowledged and not stored"""
+    """acknowledged but not stored"""
     failed: int = 0
-    """reported as failed, and not acknowledged in another attempt"""
+    """reported as failed, and not acknowledged by another attempt"""
     failed_stored: int = 0
-    """reported as failed and nevertheless stored, which no client can exclude"""
+    """reported as failed but stored, which no client can rule out"""
     untold: int = 0
-    """the client never reported their outcome"""
+    """records whose outcome the client never reported"""
     displaced: int = 0
     """stored after a record that the same producer sent later to the same partition"""
     torn: int = 0
-    """missing from a transaction that is visible in part"""
+    """missing from a transaction of which other records are visible"""
     open: int = 0
     """in transactions that are still open"""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome as one word, its counts, and the differences from the expectation."""
+    """The outcome of a run: its name, the counts, and the differences from the expectation."""
 
     name: OutcomeName
     counts: Counts
@@ -48,7 +48,9 @@ class Outcome:
 
 
 def count(journal: Journal, log: Sequence[StoredRecord], transactions: Sequence[Sequence[str]] = ()) -> Counts:
-    """Count. `log` holds all stored records of the topic; `transactions` holds the values of each transaction."""
+    """Count the records by outcome. `log` holds all stored records of the topic; `transactions` holds the values of each
+    transaction.
+    """
     seen: list[StoredRecord] = []
     still_open: list[StoredRecord] = []
     for _, records in groupby(log, key=lambda record: record.partition):
@@ -83,8 +85,9 @@ def _torn(transaction: Sequence[str], values: Counter[str]) -> int:
 
 
 def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
-    """Returns the number of records that are stored after a record that was sent later. Of repeated records, only the first
-    copy counts."""
+    """Returns the number of records that are stored after a record that was sent later. If a record was stored several times,
+    only its first copy counts.
+    """
     place: dict[str, tuple[int, int]] = {}
     for record in seen:
         place.setdefault(_value(record), (record.partition, record.offset))
@@ -100,7 +103,7 @@ def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
 
 
 def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
-    """Returns the outcome, and its differences from the expectation."""
+    """Returns the outcome with its differences from the expectation."""
     outcome = Outcome(_name(counts, hung, refused), counts)
     if outcome.name not in expect.outcome:
         outcome.differences.append(f"it {_verb(outcome.name)}; expected that it {' or '.join(map(_verb, expect.outcome))}")

@@ -1,6 +1,7 @@
 """Plays one run of a scenario: starts a broker, loads the faults, runs the workload, and returns the result.
 
-The workload runs in a thread and has `LIMIT` seconds. A client that needs longer hangs, and the run ends without this client.
+The workload runs in a thread and has `LIMIT` seconds. If a client needs longer, its outcome is "hangs", and the run ends
+without waiting for the client.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from wirebroker.trace.rows import ProduceRow
 LIMIT = 8.0
 """The largest number of seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
 LAST_RECORDS = 2.0
-"""The number of seconds in which the broker must receive records sent without acknowledgements."""
+"""After the workload, the broker has this many seconds to receive records that were sent with acks=0."""
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Result:
     events: list[Event]
     log: list[StoredRecord]
     audit: AuditReport
-    """of the stored records, against the journal"""
+    """the audit of the stored records against the journal"""
     requests: dict[str, int]
     refusal: str
     """why the client refuses the settings, "" if it does not"""
@@ -47,7 +48,7 @@ class Result:
 
     @property
     def differences(self) -> list[str]:
-        """The differences from a good client."""
+        """The differences from a good client's outcome."""
         return self.outcome.differences
 
     @property
@@ -89,15 +90,15 @@ def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = L
 
 
 def _wait_until_disconnected(kafka: MockKafka, end: float) -> None:
-    """Wait until no client is connected, because a client without acknowledgements ends before the broker has read all
-    requests."""
+    """Wait until no client is connected, because a client with acks=0 ends before the broker has read all requests."""
     while kafka._call(lambda engine: bool(engine.connections)) and time.monotonic() < end:
         time.sleep(0.01)
 
 
 def _run(workload: Workload, limit: float) -> bool:
-    """Run the workload in a thread. Returns True if the workload hangs. An exception in the workload is an error of
-    wirebroker."""
+    """Run the workload in a thread. Returns True if the workload hangs. An exception from the workload is a bug of
+    wirebroker.
+    """
     raised: list[BaseException] = []
 
     def work() -> None:

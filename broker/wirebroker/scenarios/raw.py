@@ -18,13 +18,15 @@ from wirebroker.client.wire import WireClient
 OTHER = "other"
 """The transactional id of the other application."""
 TIMEOUT = 60_000
-"""The time in ms after which the coordinator aborts its open transaction."""
+"""The time in ms after which the coordinator aborts the other application's open transaction."""
 PATIENCE = 3.0
 """The number of seconds to wait for a response."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
-    """Begin a transaction of another application on partition 0 of the topic. Returns its producer id and epoch."""
+    """Begin a transaction of another application on partition 0 of the topic. Returns the other application's producer id and
+    epoch.
+    """
     wire.request(FindCoordinatorRequest(key=OTHER, key_type=1), 3)
     given = wire.request(InitProducerIdRequest(transactional_id=OTHER, transaction_timeout_ms=TIMEOUT), 4)
     _well(given.error_code, "InitProducerId")

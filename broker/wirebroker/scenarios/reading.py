@@ -1,8 +1,8 @@
 """Scenario files.
 
-A scenario has one or more parts, each played on a broker of its own. The top of the file holds for all parts; a part
-adds to its tables (`broker`, `producer`, `expect`) and replaces its lists (`fault`, `steps`). A step is named after a method of
-the workload, whose parameters are its options.
+A scenario has one or more parts, each played on a broker of its own. The top level of the file applies to all parts. A part
+adds to the top level's tables (`broker`, `producer`, `expect`) and replaces its lists (`fault`, `steps`). A step is named after
+a method of the workload, and the method's parameters are the step's options.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _File(_Common):
 
 @cache
 def names() -> tuple[str, ...]:
-    """Returns the names of the scenarios that come with wirebroker: the flows B1, B2 … first."""
+    """Returns the names of the scenarios that come with wirebroker. The flows B1, B2 … come first."""
     found = [each.name.removesuffix(".toml") for each in files(__package__).joinpath("files").iterdir()]
     flows = sorted(filter(_is_flow, found), key=lambda name: int(name[1:]))
     return (*flows, *sorted(name for name in found if not _is_flow(name)))
@@ -113,12 +113,12 @@ def _part(file: _File, own: _Part, where: str) -> Part:
         (own.fault if own.fault is not None else file.fault) or [],
         where,
     )
-    part.rules()  # refuses faults that are wrong
+    part.rules()  # raises ScenarioError for invalid faults
     return part
 
 
 def _expect(said: dict[str, Any], where: str) -> Expect:
-    """Returns the words of an `expect` table, without the tables that are named after clients."""
+    """Returns the expectation in an `expect` table, whose inner tables apply to single clients."""
     common = {word: value for word, value in said.items() if word not in CLIENTS}
     own: dict[str, Expect] = {name: _table(Expect, said[name], f"{where}.{name}") for name in CLIENTS if name in said}
     return replace(_table(Expect, common, where), clients=own)
@@ -149,7 +149,7 @@ def _table(kind: type[T], said: Any, where: str) -> T:
 
 
 def _reason(text: str, hints: Mapping[str, Any]) -> str:
-    """Returns msgspec's reason in other words: the place, the error, and the nearest valid word."""
+    """Returns msgspec's reason reworded: the place, the error, and the nearest valid word."""
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", text):
         return f"{missing[1]!r} is missing"
     reason, _, place = text.partition(" - at ")

@@ -30,12 +30,12 @@ class BrokerSettings:
     rules: dict[str, Any] = field(default_factory=dict)
     configs: dict[str, Any] = field(default_factory=dict)
     producer_epoch: int = 0
-    """The epoch that the first InitProducerId hands out, or the transactional id's epoch."""
+    """The epoch that the first InitProducerId returns, or the epoch that the transactional id begins with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """The expected end of a run. A field is None if the file expects nothing. Counts are numbers of records."""
+    """The expected outcome of a run. A count is a number of records, or None if the file expects no particular number."""
 
     outcome: list[OutcomeName] = field(default_factory=lambda: ["recovers"])
     stored: int | None = None
@@ -44,7 +44,7 @@ class Expect:
     failed: int | None = None
     """The number of records that the client reports as failed."""
     clients: dict[str, Expect] = field(default_factory=dict)
-    """The expectations for clients that differ from others, by the clients' names."""
+    """Expectations that apply only to certain clients, by the client's name."""
 
     def of(self, client: str) -> Expect:
         """Returns the expectation for this client."""
@@ -80,12 +80,12 @@ class Scenario:
     behaviours: list[str]
     clients: list[ClientName]
     others: str
-    """The reasons why some clients cannot play the part."""
+    """Why the other clients cannot play the part."""
     parts: list[Part]
 
 
 def rules_of(faults: list[dict[str, Any]], where: str) -> list[Rule]:
-    """Returns the rules from tables in the words of a fault file. Raises ScenarioError."""
+    """Returns the rules from tables that are written as in a fault file. Raises ScenarioError."""
     try:
         return parse({"fault": faults}, where).rules
     except FaultFileError as wrong:

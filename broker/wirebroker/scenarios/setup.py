@@ -24,12 +24,12 @@ def broker(part: Part, **more: Any) -> MockKafka:
 
 
 def topics(part: Part) -> dict[str, int]:
-    """Returns the topics that a part needs, with their partitions."""
+    """Returns the topics that a part needs, each with its number of partitions."""
     return {TOPIC: part.broker.partitions} | ({RESULTS: 1} if any("process" in step for step in part.steps) else {})
 
 
 def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
-    """Bring the broker into the part's first state. Loads the part's faults and returns them."""
+    """Bring the broker into the state in which the part begins. Loads the part's faults and returns them."""
     epoch, transactional_id = part.broker.producer_epoch, part.producer.transactional_id
     if epoch and transactional_id is None:
         engine.plan.add(_begin_at(epoch, engine))
@@ -41,9 +41,7 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """Returns a rule that responds to the first InitProducerId with this epoch. From this epoch on, the producer raises the
-    epoch itself.
-    """
+    """Returns a rule that answers the first InitProducerId with this epoch. The producer itself raises the epoch from there."""
 
     def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

@@ -33,7 +33,7 @@ MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "dupli
          "loses": "bold red", "hangs": "bold red"}  # fmt: skip
 COUNTED = {"sent": "sent", "stored": "stored", "lost": "lost", "doubled": "doubled", "displaced": "out of order",
            "failed": "failed"}  # fmt: skip
-"""The shown counts, and their names."""
+"""The counts that are shown, with their headings."""
 
 
 class Screen:
@@ -93,7 +93,7 @@ class Screen:
         self.verdict(result)
 
     def verdict(self, result: Result) -> None:
-        """Returns the outcome, and the differences from the expectation."""
+        """Print the outcome, and the differences from the expectation."""
         name = result.outcome.name
         line = Text("  ").append(name, MARKS[name]).append(f"  {summary(result.outcome.counts)}", "dim")
         self.console.print(line)
@@ -101,7 +101,7 @@ class Screen:
             self._line(Text("  FINDING: ", "bold red"), difference, "bold red")
 
     def comparison(self, results: Sequence[Result]) -> None:
-        """Returns the parts of a scenario side by side, counted from the log."""
+        """Print the counts of a scenario's parts, one row for each part."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column("")
         for heading in COUNTED.values():
@@ -114,7 +114,7 @@ class Screen:
         self.console.print(table)
 
     def summary(self, results: Sequence[Result], skipped: dict[str, str]) -> None:
-        """Returns one line for each part of many scenarios."""
+        """Print one line for each part of many scenarios."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         for heading in ("scenario", "part", "outcome", "finding"):
             table.add_column(heading)
@@ -168,14 +168,14 @@ class Screen:
         self._line(Text(f"  {name:<13}", "dim"), text)
 
     def _line(self, line: Text, text: str, style: str = "") -> None:
-        """Print `text` after `line`, and wrap it at that column."""
+        """Print `text` after `line`; wrapped lines are indented to the column where `text` begins."""
         indent = len(line)
         parts = textwrap.wrap(text, max(self.console.width - indent, 20)) or [""]
         self.console.print(line.append(f"\n{'':<{indent}}".join(parts), style))
 
 
 def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
-    """Yields events, each with the number of its repetitions."""
+    """Yields events, each with the number of times that it occurs in a row."""
 
     def same(event: Event) -> object:
         if event.row is not None:
@@ -189,7 +189,9 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
 
 
 def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
-    """Returns values in a row, with their offsets if known. The records of one batch (A0, A1 …) appear under its letter."""
+    """Returns a list of values as text, with their offsets if known. The records of one batch (A0, A1 …) are shown as the
+    batch's letter.
+    """
     runs: list[list[tuple[str, int]]] = []
     for word in words:
         if runs and _follows(runs[-1][-1][0], word[0]):
@@ -207,7 +209,7 @@ def _run(words: Sequence[tuple[str, int]]) -> str:
 
 
 def _follows(before: str, value: str) -> bool:
-    """Tells whether a record comes next in the same batch."""
+    """Whether a record directly follows the record `before` in the same batch."""
     letters = _letters(value)
     return letters != "" and before == f"{letters}{int(value.removeprefix(letters)) - 1}"
 
@@ -242,7 +244,7 @@ def _with_version(client: str, version: str) -> str:
 
 
 def summary(counts: Counts) -> str:
-    """Returns the counts as a clause."""
+    """Returns the counts as text."""
     shown = [f"{getattr(counts, field)} {name}" for field, name in COUNTED.items() if getattr(counts, field)]
     if counts.failed_stored:
         shown.append(f"{counts.failed_stored} of the failed stored all the same")
@@ -274,7 +276,7 @@ def sequences(row: ProduceRow) -> str:
 
 
 def response_text(row: ProduceRow, unanswered: bool = False) -> str:
-    """Returns the response in short."""
+    """Returns a short text for the response."""
     if row.acks == 0 or unanswered:
         return "unheard" if row.acks else "no response"
     return f"error {row.code}" if row.code else f"offset {row.base_offset}"
@@ -320,7 +322,7 @@ def catalogue(scenarios: Iterable[Scenario]) -> str:
 
 
 def _linked(source: str) -> str:
-    """Returns a source as a link, if it has an address."""
+    """Returns a source as a Markdown link if it has a URL."""
     if "#" in source:
         repository, _, number = source.partition("#")
         return f"[{source}](https://github.com/{repository}/issues/{number})"

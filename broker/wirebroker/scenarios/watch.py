@@ -1,7 +1,7 @@
 """The requests of a run in the order in which the broker handled them, with the names of their records.
 
-The trace has verdicts and faults but no records. So a rule that lets every request pass notes the request's records. This
-module joins trace and records by connection and correlation id.
+The trace has verdicts and faults but no records. So a fault rule that affects no request notes each request's records. This
+module joins the trace with these records by connection and correlation id.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Event:
     row: ProduceRow | None = None
     fault: FaultRow | None = None
     unanswered: bool = False
-    """the client gets no response"""
+    """whether the client gets no response"""
     errors: str = ""
     """the error of a request without a verdict"""
     mark: bool = False
@@ -47,7 +47,7 @@ class _Seen:
 
 
 class Watch:
-    """Records requests from its creation on."""
+    """Records all requests from the moment this object is created."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -92,13 +92,13 @@ def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
 
 
 def named(values: list[str]) -> str:
-    """Returns the short name of a batch: the letter of its records, without padding."""
+    """Returns the short name of a batch, which is the letter of its records."""
     first = values[0].rstrip(".")
     return first if len(values) == 1 else first.rstrip("0123456789")
 
 
 class _Join:
-    """Joins rows with the records of their requests and with their responses, by connection and correlation id."""
+    """Joins trace rows with the records and the responses of their requests, by connection and correlation id."""
 
     def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
         self._watching = watching
@@ -106,7 +106,7 @@ class _Join:
         self._known: dict[tuple[int, int], _Seen] = {}
         self._responses = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
         self._judged: set[tuple[int, int]] = set()
-        """The requests with a verdict, or with a fault that prevented a verdict."""
+        """The requests that have a verdict, or a fault that prevented one."""
 
     def events(self, rows: Iterable[Row]) -> Iterable[Event]:
         """Yields the next rows as events."""
@@ -143,7 +143,9 @@ class _Join:
         return Event(" ".join(look.records.values()) or look.what, fault=row)
 
     def _refusal(self, row: ReplyRow) -> Iterable[Event]:
-        """Yields a response whose error no verdict explains, because this broker does not lead the partition."""
+        """Yields an event for a refused Produce without a verdict, for example because this broker does not lead the
+        partition.
+        """
         request = (row.connection, row.correlation_id)
         if request in self._known and request not in self._judged:
             yield Event(" ".join(self._known[request].records.values()), errors=", ".join(row.errors))

@@ -1,4 +1,4 @@
-"""The application of a scenario, which does the steps in order, with any of the clients."""
+"""The application of a scenario. It does the steps in order, with any of the clients."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ records."""
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0
-"""The number of seconds to wait for records inside a transaction. The end of the transaction reports their outcome."""
+"""The number of seconds to wait for records inside a transaction. Their outcome is known when the transaction ends."""
 FIRST = "first"
-"""The name of the producer if a step names none."""
+"""The name of the producer for steps that name no producer."""
 CHUNK = 2
 """The number of records that a pipeline reads at a time."""
 
 
 class _ReaderFailed(Exception):
-    """Raised if a consumer of the client raised an exception."""
+    """Raised if the client's consumer raised an exception."""
 
 
 class Workload:
@@ -45,7 +45,7 @@ class Workload:
         """The values sent in each transaction."""
         self.differences: list[str] = []
         self.rules: list[Any] = []
-        """Faults loaded by steps."""
+        """The fault rules that steps have added."""
         self.refusal = ""
         self.hung = self.abandoned = False
         self.doing = ""
@@ -69,7 +69,7 @@ class Workload:
             self._call("close", lambda held=held: held.producer.close(min(1.0, self._left())))  # type: ignore[misc]
 
     def abandon(self) -> None:
-        """Drop the producers that have not ended, and ignore their errors from now on."""
+        """Drop all producers, and ignore their errors from now on."""
         self.abandoned = True
         for held in self._producers.values():
             held.dead = True
@@ -79,7 +79,7 @@ class Workload:
         return max(self._end - time.monotonic(), 0.05)
 
     def _call(self, what: str, function: Callable[[], Any]) -> str:
-        """Make a call of the client. Returns the error as a sentence, or "" without an error."""
+        """Call the client. Returns the error as a sentence, or "" if the call succeeded."""
         self.doing = what
         try:
             function()
@@ -117,7 +117,7 @@ class Workload:
     # Records
 
     def _values(self, count: int, size: int = 0) -> list[str]:
-        """Returns the next values. The records of a batch have its letter."""
+        """Returns the next values. All records of a batch have the same letter."""
         found: list[str] = []
         sizes = self._part.producer.batches if self._clients.__name__.endswith(".wire") else []
         while len(found) < count:
@@ -138,7 +138,7 @@ class Workload:
             held.producer.send(topic, value, partition)
 
     def _wait(self, held: _Held, values: Sequence[str]) -> None:
-        """Wait for the outcome of these values. In a transaction, the end reports the outcome."""
+        """Wait for the outcome of these values. Inside a transaction the outcome is known only when the transaction ends."""
         if held.broken:
             return
         timeout = min(self._left(), IN_TRANSACTION) if held.transactional else self._left()
@@ -236,7 +236,9 @@ class Workload:
     # Pipelines
 
     def _do_process(self, value: int, offsets: Offsets, crash_after: int = 0) -> None:
-        """Consume, transform, produce `value` records. The first worker dies after `crash_after`, before its commit."""
+        """Consume, transform and produce `value` records. The first worker dies after `crash_after` records, before it commits
+        its offset.
+        """
         for _ in range(value):
             self._kafka.produce(TOPIC, value=label(self._count).encode())
             self._count += 1
@@ -273,7 +275,7 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """Returns the offset up to which the results reach."""
+        """Returns the input offset up to which records were processed, read from the results."""
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")
@@ -374,19 +376,21 @@ class _Held:
         self.transactional = transactional
         self.dead = False
         self.lost = False
-        """Raised if the client cannot continue."""
+        """Whether the client cannot continue with this producer."""
         self.broken = ""
-        """the reason why it could not start"""
+        """the reason why the producer could not start"""
         self.failed = ""
-        """the reason why its transaction could not begin"""
+        """the reason why the producer's transaction could not begin"""
         self.errors: dict[str, str] = {}
-        """errors of single records of a transaction"""
+        """errors of single records in the transaction, by the record's value"""
         self._journal = journal
         self._offsets: dict[str, int] = {}
         self._open: list[str] = []
 
     def tell(self, value: str, offset: int, error: str) -> None:
-        """The client's callback. In a transaction the outcome is known only at its end."""
+        """The callback for the outcome of a record. Inside a transaction the outcome is known only when the transaction
+        ends.
+        """
         if self.dead:
             return
         if self.transactional:
@@ -401,11 +405,11 @@ class _Held:
         self._open.append(value)
 
     def begin(self) -> None:
-        """Note the begin of a transaction."""
+        """Note that a transaction begins."""
         self._open = []
 
     def end(self, error: str) -> list[str]:
-        """Note the end of a transaction, which acknowledges all its records or none. Returns its values."""
+        """Note the end of a transaction, which acknowledges all its records or none. Returns the records' values."""
         for value in self._open:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:
@@ -418,8 +422,9 @@ class _Held:
 
 @cache
 def step_forms() -> dict[str, type[Any]]:
-    """Returns each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's
-    value."""
+    """Returns the options of each step by its verb. They are the parameters of the workload's method; the first is the verb's
+    own value.
+    """
     forms: dict[str, type[Any]] = {}
     for name, method in vars(Workload).items():
         if verb := name.removeprefix("_do_") if name.startswith("_do_") else "":

@@ -1,7 +1,7 @@
-"""The ACLs with which a broker is started, as texts, one for each ACL (`acls=` of MockKafka).
+"""Parses the ACLs with which a broker starts (`acls=` of MockKafka). Each ACL is one string.
 
-`allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A name that ends with `*` means all
-names with this prefix; `*` alone means every name.
+Examples: `allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A name that ends with `*`
+means all names with this prefix; `*` alone means every name.
 """
 
 from __future__ import annotations

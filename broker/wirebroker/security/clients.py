@@ -1,4 +1,4 @@
-"""The client's side of SASL for our own wire client: makes the tokens."""
+"""Makes the tokens that a SASL client sends, for wirebroker's own wire client."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import BY_NAME
 
 Tokens = Generator[bytes, bytes, None]
-"""Yields each token to send, and receives the broker's response to it."""
+"""Yields each token to send, and receives the broker's response to that token."""
 
 
 def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:
-    """The tokens of a client that logs in. For OAUTHBEARER the password is a JSON Web Token."""
+    """Yields the tokens of a client that logs in. For OAUTHBEARER the password is a JSON Web Token."""
     if mechanism == PLAIN:
         yield f"\0{user}\0{password}".encode()
     elif mechanism == OAUTHBEARER:
@@ -31,7 +31,7 @@ def _scram(mechanism: str, user: str, password: str, extensions: str, nonce: str
     first = f"n={quoted},r={nonce}{extensions}"
     response = (yield f"n,,{first}".encode()).decode()
     if not response:
-        return  # the broker has refused it
+        return  # the broker has refused the token
     parts = dict(each.split("=", 1) for each in response.split(","))
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), b64decode(parts["s"]), int(parts["i"]))
     key = hmac.digest(salted, b"Client Key", digest)

@@ -1,4 +1,4 @@
-"""The names that SASL clients give, read from their tokens. Nothing of a secret leaves this module."""
+"""Reads the user names in SASL clients' tokens. No part of a password or other secret leaves this module."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def user_of(mechanism: str, token: bytes) -> str:
 
 
 def _subject(text: str) -> str:
-    """The subject of a client's first message (RFC 7628), whose token is a JSON Web Token."""
+    """Returns the subject in the JSON Web Token of a client's first message (RFC 7628)."""
     bearer = next(part for part in [*text.split("\x01"), ""] if part.lower().startswith("auth=bearer ") or not part)
     claims = bearer[len("auth=bearer ") :].strip().split(".")[1]
     told = json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))

@@ -1,4 +1,6 @@
-"""A SASL mechanism takes the client's tokens, and returns a challenge, a success or a failure for each."""
+"""The interface of a SASL mechanism: it takes the client's tokens, and returns a challenge, a success or a failure for each
+token.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ OAUTHBEARER = "OAUTHBEARER"
 BY_PASSWORD = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
 """The mechanisms that are enabled unless `sasl.enabled.mechanisms` names others."""
 SERVED = (*BY_PASSWORD, OAUTHBEARER)
-"""The mechanisms that this broker has. GSSAPI, which is Kerberos, needs a realm and is refused."""
+"""The mechanisms that this broker supports. GSSAPI (Kerberos) is not one of them, because it needs a realm."""
 
 
 class Challenge(NamedTuple):
@@ -19,7 +21,7 @@ class Challenge(NamedTuple):
 
 
 class Success(NamedTuple):
-    """The client has proved that it is this user."""
+    """The client has proved that it is the user `user`."""
 
     token: bytes
     user: str
@@ -34,9 +36,9 @@ class Failure(NamedTuple):
 
     cause: str
     message: str | None = None
-    """The message of the response; None: only that the credentials are invalid."""
+    """The error message in the response; None for a message that says only that the credentials are invalid."""
     responds: bool = True
-    """Whether the client gets a response: Kafka fails on some tokens and closes the connection."""
+    """Whether the client gets a response. For some tokens Kafka just closes the connection."""
 
 
 Outcome = Challenge | Success | Failure
