@@ -140,7 +140,7 @@ class PassingTransactions:
     def ended(
         self, now: int, sender: Sender, request: EndTxnRequest, response: EndTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """Note that a producer has ended its transaction, or was told that the transaction has ended."""
+        """Note that a producer has ended its transaction, or has learned from an error that it has ended."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return None
         each = self._known(request.transactional_id, sender)

@@ -48,4 +48,4 @@ class Mechanism(Protocol):
     """The broker's side of one SASL dialogue (javax.security.sasl.SaslServer)."""
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """Take the client's next token; `now` is in ms since the epoch."""
+        """Evaluate the client's next token; `now` is in ms since the epoch."""

@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255, KIP-768), as Kafka's OAuthBearerSaslServer."""
+"""SASL OAUTHBEARER (RFC 7628, KIP-255, KIP-768), like Kafka's OAuthBearerSaslServer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class OAuthBearer:
         self._disbelieved: Disbelieved | None = None
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """The client's first message. After an error the client may send another token, or confirm the error and end."""
+        """Evaluate the client's first message. After an error the client may send another token, or confirm the error and so
+        end the dialogue.
+        """
         refused, self._disbelieved = self._disbelieved, None
         if token == HEARD and refused is not None:
             return Failure(refused.cause, refused.response)

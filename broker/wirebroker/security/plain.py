@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616), as Kafka's PlainSaslServer."""
+"""SASL PLAIN (RFC 4616), like Kafka's PlainSaslServer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Plain:
         self._passwords = passwords
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """`[authorization id] NUL user NUL password`."""
+        """Evaluate the client's only message: `[authorization id] NUL user NUL password`."""
         parts = token.decode("utf-8", "replace").split("\0", 3)
         if len(parts) != 3:
             return _failure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
@@ -24,8 +24,8 @@ class Plain:
             if not value:
                 return _failure(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
-        # The duration depends only on the second argument, the client's password, so an unknown user takes as long as a wrong
-        # password.
+        # The duration of the comparison depends only on the second argument, the client's password. So the refusal of an
+        # unknown user takes as long as that of a wrong password.
         same = hmac.compare_digest((expected or "").encode(), password.encode())
         if not same:
             why = "the password is wrong" if expected is not None else "there is no such user"

@@ -35,7 +35,7 @@ _SPLIT = re.compile(r"\s*(DEFAULT|RULE:(?:\\.|[^\\/])*/(?:\\.|[^\\/])*/[LU]?)\s*
 
 
 def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """A certificate's subject as Java's X500Principal.getName writes it (RFC 2253): the last part first."""
+    """Returns a certificate's subject in the form of Java's X500Principal.getName (RFC 2253), which has the last part first."""
     return ",".join("+".join(_attribute(*each) for each in part) for part in reversed(list(subject)))
 
 
@@ -47,7 +47,7 @@ def _attribute(name: str, value: str) -> str:
 
 
 class PrincipalRules:
-    """`ssl.principal.mapping.rules`: the rules that make a user's name from the name in a certificate (SslPrincipalMapper).
+    """The rules in `ssl.principal.mapping.rules`, which map the name in a certificate to a user's name (SslPrincipalMapper).
     Raises ValueError.
     """
 
@@ -65,7 +65,7 @@ class PrincipalRules:
             position = match.end()
 
     def name(self, distinguished: str) -> str | None:
-        """Returns the user's name by the first rule that matches the whole name, or None if no rule does."""
+        """Returns the user's name from the first rule that matches the whole distinguished name, or None if no rule matches."""
         for rule in self._rules:
             if rule is None:
                 return distinguished

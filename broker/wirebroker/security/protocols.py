@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class SecurityProtocol(Enum):
-    """The protection of a listener's connections (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+    """How a listener's connections are encrypted and authenticated (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -25,7 +25,7 @@ class SecurityProtocol(Enum):
 
 
 def protocol_named(text: str) -> SecurityProtocol:
-    """The protocol of this name, in any case. Raises ValueError."""
+    """Returns the protocol with this name; upper and lower case are the same. Raises ValueError."""
     try:
         return SecurityProtocol[text.strip().upper()]
     except KeyError:
@@ -33,7 +33,9 @@ def protocol_named(text: str) -> SecurityProtocol:
 
 
 def protocol_map(entries: list[str]) -> dict[str, SecurityProtocol]:
-    """The value of listener.security.protocol.map: each listener's name and its protocol. Raises ValueError."""
+    """Parses the entries of listener.security.protocol.map. Returns the protocol of each listener by the listener's name.
+    Raises ValueError.
+    """
     found = {}
     for entry in entries:
         name, colon, protocol = entry.partition(":")

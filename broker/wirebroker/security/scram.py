@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802) with SHA-256 and SHA-512, as Kafka's ScramSaslServer and ScramMessages."""
+"""SCRAM (RFC 5802) with SHA-256 and SHA-512, like Kafka's ScramSaslServer and ScramMessages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kafkawire.disk.metadata import ScramCredential
 from wirebroker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, Challenge, Failure, Outcome, Success
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""The iterations that AlterUserScramCredentials accepts."""
+"""The smallest and the largest number of iterations that AlterUserScramCredentials accepts."""
 
 
 class ScramMechanism(NamedTuple):
-    """A mechanism, its number in Kafka's messages, and its hash function."""
+    """A SCRAM mechanism, its number in Kafka's messages, and its hash function."""
 
     name: str
     number: int
@@ -29,7 +29,7 @@ SHA_512 = ScramMechanism(SCRAM_SHA_512, 2, "sha512")
 BY_NUMBER = {each.number: each for each in (SHA_256, SHA_512)}
 BY_NAME = {each.name: each for each in (SHA_256, SHA_512)}
 
-# The patterns of a name, a value and a nonce are possessive, so a long text is read only once.
+# The patterns of a name, a value and a nonce are possessive, so a long text is not searched repeatedly by backtracking.
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]++"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]++"
@@ -62,25 +62,29 @@ class TokenOwner(NamedTuple):
 
 
 class Scram:
-    """The broker's side: it never learns the password, and proves that it knows the credential."""
+    """The broker's side of SCRAM. The broker never learns the password, and proves to the client that it knows the
+    credential.
+    """
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential: Callable[[str], ScramCredential | None],
         token_owner: Callable[[str], TokenOwner | None], *, checks_nonce: bool = True,
     ) -> None:  # fmt: skip
-        """`nonce` is the broker's part; `credential` finds a user's credential, `token_owner` a delegation token's owner."""
+        """`nonce` is the broker's part of the nonce. `credential` returns a user's credential, and `token_owner` a delegation
+        token's owner.
+        """
         self._mechanism = mechanism
         self._nonce = nonce
         self._credential_of = credential
         self._token_owner = token_owner
         self._checks_nonce = checks_nonce
         self._first: tuple[str, str] | None = None
-        """Both first messages, once they are exchanged."""
+        """The first messages of the client and of the broker, after they were exchanged."""
         self._credential: ScramCredential
         self._success: Success
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """The client's first message, then its final message."""
+        """Evaluate the client's first message, or after that its final message."""
         message = token.decode("utf-8", "replace")
         return self._begin(message) if self._first is None else self._end(message)
 

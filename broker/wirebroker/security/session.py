@@ -1,4 +1,4 @@
-"""A client's session: its listener, its principal, and the time at which it must have authenticated again."""
+"""A client's session: its listener, its principal, and the time by which the client must have authenticated again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
-    """The tokens that a SASL client may send next (SaslServerAuthenticator.SaslState)."""
+    """What a SASL client may send next (SaslServerAuthenticator.SaslState)."""
 
     HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
     HANDSHAKE = "SaslHandshake"
@@ -23,7 +23,7 @@ class Stage(Enum):
 
 
 class Session:
-    """The session of one connection. A connection without SASL is DONE from the beginning."""
+    """The session of one connection. Without SASL its stage is DONE from the beginning."""
 
     __slots__ = ("again", "asked", "bare", "begun_again_at", "by_token", "expires_at", "listener", "mechanism", "principal",
                  "protocol", "sasl", "stage", "user")  # fmt: skip
@@ -34,29 +34,31 @@ class Session:
         self.listener = listener
         self.protocol = protocol
         self.principal = principal
-        """The client's principal; during a re-authentication still the earlier principal."""
+        """The client's principal. During a re-authentication it is still the previous principal."""
         self.by_token = False
-        """Whether the client authenticated by a delegation token. Such a client may not make or renew tokens."""
+        """Whether the client authenticated by a delegation token. A client that did so may not create or renew delegation
+        tokens.
+        """
         self.stage = Stage.HANDSHAKE_OR_VERSIONS if protocol.sasl else Stage.DONE
         self.mechanism = ""
-        """The SASL mechanism by which it is authenticated; "" before the first success."""
+        """The mechanism by which the client is authenticated; "" before the first success."""
         self.asked = ""
-        """The mechanism of the running authentication, or of the last authentication."""
+        """The mechanism of the authentication in progress, or else of the last authentication."""
         self.user = ""
-        """The name that the client has given in the running authentication, or in the last authentication."""
+        """The user name that the client gave in the authentication in progress, or else in the last authentication."""
         self.again = False
-        """Whether the last success was a re-authentication."""
+        """Whether the last successful authentication was a re-authentication."""
         self.sasl: Mechanism | None = None
-        """The dialogue of the authentication in progress."""
+        """The SASL dialogue of the authentication in progress."""
         self.bare = False
-        """Whether tokens come without a request around them, as after SaslHandshake version 0."""
+        """Whether tokens come without request headers, which is so after SaslHandshake version 0."""
         self.expires_at: int | None = None
-        """The time at which the client must have authenticated again, in ms since the epoch (KIP-368); None: never."""
+        """The time by which the client must have authenticated again, in ms since the epoch (KIP-368); None if it need not."""
         self.begun_again_at: int | None = None
         """The time at which the last re-authentication began."""
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move the session's times by `ms`, because the broker's clock was moved."""
         if self.expires_at is not None:
             self.expires_at += ms
         if self.begun_again_at is not None:

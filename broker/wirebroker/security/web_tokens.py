@@ -1,6 +1,6 @@
-"""JSON Web Tokens (RFC 7519): the claims of a token about a client, and the checks of a token.
+"""JSON Web Tokens (RFC 7519): reads a token's claims, and checks whether the token is valid.
 
-`UnsecuredTokens` has the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, `SignedTokens` has the rules of
+`UnsecuredTokens` follows the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, and `SignedTokens` follows those of
 BrokerJwtValidator. PyJWT checks signatures; times are compared with the broker's clock.
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 LATEST = (2**63 - 1) // 1_000_000
-"""The longest lifetime of a token in ms, because Kafka counts nanoseconds. Kafka closes the connection of a client whose token
-lasts longer.
+"""The longest time in ms until a token's expiry. Kafka counts it in nanoseconds, and closes the connection if a token lasts
+longer.
 """
 FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
-"""The kinds of keys, by the first letters of the algorithms."""
+"""The key types, by the first two letters of the algorithm's name."""
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _OPTION = "unsecuredValidator"
@@ -36,13 +36,13 @@ class Believed(NamedTuple):
 
 
 class Disbelieved(NamedTuple):
-    """A rejected token: the cause and the response. `cause` is for the log and contains no part of the token."""
+    """Why a token was rejected, and what the response contains. `cause` is for the log and contains no part of the token."""
 
     cause: str
     scope: str | None = None
-    """The scopes that the token lacks; None if something else is wrong."""
+    """The scopes that the token lacks; None if it was rejected for another reason."""
     responds: bool = True
-    """Whether the client gets a response: Kafka fails on some tokens and closes the connection."""
+    """Whether the client gets a response. For some tokens Kafka just closes the connection."""
 
     @property
     def response(self) -> str:
@@ -60,7 +60,7 @@ class _Wrong(ValueError):
 
 
 class _NoResponse(ValueError):
-    """Raised for a token on which Kafka fails."""
+    """Raised for a token that makes Kafka close the connection without a response."""
 
 
 # Reading
@@ -74,8 +74,8 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Returns the fields of the JSON object at the beginning of the bytes, as Jackson reads them; empty if there is
-    no object.
+    """Returns the fields of the JSON object with which the bytes begin. Like Jackson, it ignores what follows. Empty if there
+    is no object.
     """
     try:
         text = raw.decode(json.detect_encoding(raw)).lstrip(" \t\r\n")
@@ -104,7 +104,7 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _as_text(value: Any) -> str:
-    """The text that Jackson's `asText` returns for a value that is neither a number nor an array."""
+    """Returns what Jackson's `asText` returns for a value that is neither a number nor an array."""
     if isinstance(value, str):
         return value
     return "" if isinstance(value, dict) else json.dumps(value)
@@ -114,7 +114,9 @@ def _as_text(value: Any) -> str:
 
 
 class UnsecuredTokens(NamedTuple):
-    """Accepts tokens without a signature; the fields are the options unsecuredValidator… of `sasl.jaas.config`."""
+    """Accepts tokens without a signature. The fields are the options in `sasl.jaas.config` that begin with
+    `unsecuredValidator`.
+    """
 
     principal_claim: str = "sub"
     scope_claim: str = "scope"
@@ -123,7 +125,7 @@ class UnsecuredTokens(NamedTuple):
 
     @classmethod
     def configured(cls, login: str) -> UnsecuredTokens:
-        """Reads the options of the login module in this `sasl.jaas.config`. Raises ValueError."""
+        """Returns the validator that the login module's options in this `sasl.jaas.config` describe. Raises ValueError."""
         options = next((each.options for each in login_modules(login) if each.name.endswith(".OAuthBearerLoginModule")), {})
         principal, scope, required, skew = (
             options.get(_OPTION + name, "").strip() or default
@@ -217,7 +219,9 @@ class KeySet:
         ]
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """Returns the key that a token names, or the first key that fits its algorithm (jose4j's VerificationJwkSelector)."""
+        """Returns the key that a token names. If the token names none, returns the first key that fits its algorithm (jose4j's
+        VerificationJwkSelector).
+        """
         from jwt import PyJWK, PyJWKError
 
         fitting = [
@@ -236,7 +240,7 @@ class KeySet:
 
 
 class SignedTokens(NamedTuple):
-    """Accepts tokens that one of the keys has signed; the fields are the settings sasl.oauthbearer.…"""
+    """Accepts tokens that are signed with one of the keys. The fields are the settings that begin with `sasl.oauthbearer.`"""
 
     keys: Callable[[], KeySet]
     missing: Callable[[str], None]

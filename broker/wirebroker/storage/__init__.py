@@ -1,5 +1,4 @@
-"""A log directory in Kafka's own format. `--data DIR` writes and reads such a directory. `kafkawire.disk` reads and writes
-each kind of file.
+"""A log directory in Kafka's own format, as used with `--data DIR`. `kafkawire.disk` reads and writes each kind of file.
 
 store                 the data directory as a whole, which the engine knows
 loading, changes      a start restores the cluster from the directory; changes of the cluster go to the metadata

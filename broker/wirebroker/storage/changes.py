@@ -1,4 +1,4 @@
-"""Writes changes of the cluster to its metadata log, before the broker sends any response about them."""
+"""Writes changes of the cluster to the metadata log before the broker sends a response that confirms them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from wirebroker.storage.directory import LogDirectories
 
 
 class Changes:
-    """Finds the changes since the last write, and appends their records."""
+    """Finds the changes of the cluster since the last write, and appends their records to the metadata log."""
 
     def __init__(
         self, cluster: Cluster, directories: LogDirectories, unused: Mapping[tuple[int, str], Mapping[str, str]]
     ) -> None:
-        """`unused` are the metadata's settings, by resource, that the cluster cannot use. They stay."""
+        """`unused` are the settings in the metadata, by resource, that the cluster cannot use. They stay in the metadata."""
         self._cluster = cluster
         self._directories = directories
         self._metadata = directories.metadata
         self._unused = unused
         self._versions: tuple[int, int, int] | None = None
-        """The cluster's versions at the last write; None if the next write must look at the whole cluster."""
+        """The cluster's version counters at the last write; None if the next write must compare the whole cluster."""
 
     def write_all(self) -> None:
-        """Let the next write look at the whole cluster."""
+        """Let the next write compare the whole cluster."""
         self._versions = None
 
     def write(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes. If partitions are named, all changes are of these partitions. Raises OSError."""
+        """Write the changes since the last write. If the caller passes `only`, no other partitions have changed. Raises
+        OSError.
+        """
         known, self._versions = self._versions, None
         added = None if known is None else self._only_added(known)
         if known is None or (added is None and not only):
@@ -41,14 +43,14 @@ class Changes:
         self._versions = _versions(self._cluster)
 
     def _write_some(self, changed: Sequence[Partition], added: Iterable[Topic], now: int) -> None:
-        """Write the changed partitions or the new topics, without reading all other topics."""
+        """Write the changed partitions or the added topics, without reading all other topics."""
         written = self._metadata.image
         before = Image(next_producer_id=written.next_producer_id)
         after = Image(next_producer_id=self._cluster.producer_ids.next_block)
         for partition in changed:
             topic_id, index = self._cluster.topics[partition.topic].topic_id, partition.index
             known = written.topics[topic_id].partitions.get(index)
-            if known is not None:  # otherwise the topic is being created and is written down later
+            if known is not None:  # otherwise the topic is being created and will be written later
                 before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
                 image = self._partition_image(partition)
                 after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = image
@@ -61,7 +63,7 @@ class Changes:
         written.next_producer_id = after.next_producer_id
 
     def write_end(self, now: int) -> None:
-        """Write the whole state as it is after the brokers have stopped."""
+        """Write the whole state that the cluster will have after the brokers have stopped."""
         image = self._image()
         image.topics = {topic_id: _handed_over(topic) for topic_id, topic in image.topics.items()}
         self._write_image(image, now)
@@ -79,7 +81,7 @@ class Changes:
         self._metadata.append(difference(before, after, self._directories.first_node), now)
 
     def _image(self) -> Image:
-        """Returns the image of the cluster now. The image shares unchanged parts with the last image."""
+        """Returns an image of the cluster's current state. The image shares unchanged parts with the last image."""
         image = image_of(self._cluster)
         settings = image.settings
         for topic in self._cluster.topics.values():
@@ -90,7 +92,7 @@ class Changes:
         return image
 
     def _enter(self, topic: Topic, image: Image) -> None:
-        """Add the topic as it is now to an image."""
+        """Add the current state of a topic to an image."""
         written, resource = self._metadata.image, (TOPIC, topic.name)
         known = written.topics.get(topic.topic_id)
         now = TopicImage(topic.name, {each.index: self._partition_image(each) for each in topic.partitions})
@@ -109,13 +111,14 @@ class Changes:
 
 
 def _versions(cluster: Cluster) -> tuple[int, int, int]:
-    """Returns counters: topics created, other changes of topics, changes of settings."""
+    """Returns the cluster's counters of created topics, of other topic changes, and of settings changes."""
     return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
 
 
 def _handed_over(topic: TopicImage) -> TopicImage:
-    """Returns the topic after its broker has stopped. As in Kafka, each partition is without a leader, in a new leader
-    epoch."""
+    """Returns the state of a topic after its brokers have stopped. As in Kafka, each partition has no leader and a new leader
+    epoch.
+    """
     partitions = {
         index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1) for index, each in topic.partitions.items()
     }

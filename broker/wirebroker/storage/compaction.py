@@ -1,4 +1,4 @@
-"""Compaction of a log on disk writes the remaining records to new files, which then replace the old files.
+"""Compacts a log on disk: writes the remaining records to new files, which then replace the old files.
 
 `storage.compaction` decides which records remain.
 """
@@ -20,7 +20,9 @@ _WRITE = 1024 * 1024
 
 
 class Made(NamedTuple):
-    """A new segment whose files end in `.cleaned`, the segments it replaces, and their aborted transactions."""
+    """A compacted segment, whose file names end in `.cleaned`, the segments that it replaces, and their aborted
+    transactions.
+    """
 
     segment: Segment
     replaces: Sequence[Segment]
@@ -28,7 +30,7 @@ class Made(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """The result of a round: the new segments, and the offset up to which the log is compacted."""
+    """The result of a round of compaction: the new segments, and the offset up to which the log is now compacted."""
 
     made: Sequence[Made]
     end: int

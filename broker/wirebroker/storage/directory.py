@@ -1,4 +1,4 @@
-"""The log directories of brokers: their locks, meta.properties, checkpoints, and the folders in them."""
+"""The log directories of brokers: their locks, `meta.properties`, checkpoints, and partition folders."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from wirebroker.storage.recovery import Known
 
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
-"""The names of files that an unused directory may contain, even if its first start was killed."""
+"""Files that a directory without data may contain, because its first start was killed or the file system made them."""
 DIGITS = 10
-"""The largest number of digits of a broker's id."""
+"""The largest number of digits in a broker's id."""
 
 
 def make_root(root: Path) -> None:
-    """Make a log directory that the user has named, and the folders above it. Raises DataError."""
+    """Create a log directory that the user has named, and its missing parent folders. Raises DataError."""
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as refused:
@@ -65,18 +65,21 @@ def _unwritable(root: Path, refused: OSError) -> DataError:
 def check_entries(root: Path) -> None:
     """Raises DamagedFile if the directory, or a partition's folder, contains anything but folders and plain files.
 
-    The directory may come from a stranger. A link in it could lead the broker elsewhere, and a pipe would block the broker.
+    The directory may come from a stranger. A link in it could make the broker write elsewhere, and reading a pipe would block
+    the broker.
     """
     with os.scandir(root) as entries:
         for entry in entries:
-            if _is_folder(entry) and "-" in entry.name:  # a partition's folder; the partition may be deleted or moving
+            if _is_folder(entry) and "-" in entry.name:  # a folder of a partition, which may be deleted or moving
                 with os.scandir(entry.path) as held:
                     for each in held:
                         _is_folder(each)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Tells whether the entry is a folder and not a file. Raises DamagedFile for other files, and for a hard-linked file."""
+    """Whether the entry is a folder; False if it is a plain file. Raises DamagedFile for any other entry, and for a hard-linked
+    file.
+    """
     found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # Windows' entry knows no links
     if stat.S_ISREG(found.st_mode):
         if found.st_nlink > 1:
@@ -90,16 +93,16 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 class LogDirectory:
-    """The log directory of the broker `node_id`. A new directory joins the cluster `cluster_id`."""
+    """A log directory of the broker `node_id`. A new directory gets the cluster id `cluster_id`."""
 
     def __init__(self, root: Path, node_id: int, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
-        """Raises DataError, also for a directory that contains other files."""
+        """Open and lock the directory. Raises DataError, also if the directory contains files that are not a broker's."""
         self.root = root
         self.path = str(root.resolve())
-        """The path that clients see."""
+        """The directory's path in responses to clients."""
         self.node_id = node_id
         self.latest_epochs: dict[tuple[str, int], int] = {}
-        """The leader epochs in the metadata, until the start has read them."""
+        """The leader epochs of partitions in the metadata, which are needed only during the start."""
         make_root(root)
         self._lock = _locked(root)
         try:
@@ -132,13 +135,13 @@ class LogDirectory:
             "node.id": str(self.node_id),
             "directory.id": format_uuid(self.id),
             "cluster.id": cluster_id,
-            "version": "1",  # the last line of a truncated file has no signature
+            "version": "1",  # written as the last line, so that a truncated file has no version
         }
         files.replace(path, properties_text(made).encode())
         files.sync(self.root)
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
-        """Returns the broker's id. Kafka 3 writes the id under another name."""
+        """Returns the broker's id. Kafka 3 calls it `broker.id` instead of `node.id`."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
             raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
@@ -164,7 +167,7 @@ class LogDirectory:
             self._miss(self.root / LOG_STARTS)
 
     def _miss(self, path: Path) -> None:
-        """Report that the log starts are lost. Raises DamagedFile if a power cut does not explain the loss."""
+        """Report that the checkpoint of log start offsets is empty. Raises DamagedFile if a power cut cannot be the reason."""
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,
@@ -174,7 +177,7 @@ class LogDirectory:
         note(f"{path}: it is empty, probably because of a power cut; deleted records may be served again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
-        """Returns the entries of a partition in the checkpoints."""
+        """Returns what the checkpoints say about a partition."""
         return Known(
             self.clean,
             self._recovery_points.get(where),
@@ -186,8 +189,9 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Tells whether wirebroker wrote the checkpoints, so that all folders must be there. A copy of Kafka's directory may
-        be incomplete."""
+        """Whether wirebroker wrote the checkpoints; then the folders of all partitions must exist. In a copy of Kafka's
+        directory some may be missing.
+        """
         return self._is_signed
 
     @property
@@ -196,45 +200,48 @@ class LogDirectory:
         return self._recovery_points.get(METADATA, 0)
 
     def forget(self, where: tuple[str, int]) -> None:
-        """Forget a deleted partition. A new partition of its name begins at 0."""
+        """Remove a deleted partition from the checkpoints, because a new partition with the same name begins at offset 0."""
         for offsets in (self._recovery_points, self._log_starts, self.cleaned):
             offsets.pop(where, None)
 
     def checkpoint(
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False
     ) -> None:
-        """Write the checkpoints. Without `high_watermarks`, the checkpoint of high watermarks stays unchanged. Partitions
-        that are not served keep their entries."""
+        """Write the checkpoints. If `high_watermarks` is None, their checkpoint stays unchanged. Partitions that are not served
+        keep their entries.
+        """
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
             (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
             (HIGH_WATERMARKS, high_watermarks),
             (CLEANED, self.cleaned),
-            (RECOVERY_POINTS, self._recovery_points),  # if the last file is signed, all files are signed
+            (RECOVERY_POINTS, self._recovery_points),  # written last: if this file is signed, all files are
         ):
             if offsets is not None:
                 files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
 
     def adopt(self, where: tuple[str, int], source: LogDirectory, recovery_point: int, log_start: int) -> None:
-        """Copy the entries of a partition that moves here from another directory, and write them down."""
+        """Copy a partition's entries from the checkpoints of the directory that it moves from, and write them to this
+        directory's checkpoints.
+        """
         self.forget(where)
         if where in source.cleaned:
             self.cleaned[where] = source.cleaned[where]
         self.checkpoint({where: recovery_point}, {where: log_start}, None, durable=True)
 
     def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
-        """Write down at once that a partition is compacted up to `offset`."""
+        """Write to the checkpoint, without delay, that a partition is compacted up to `offset`."""
         self.cleaned[where] = offset
         files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
 
     def opened(self) -> None:
-        """Note that the directory is in use. Unless the directory is closed later, the next start recovers its logs."""
+        """Mark the directory as in use. If it is not closed cleanly later, the next start recovers its logs."""
         (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         self.clean = False
 
     def closed(self) -> None:
-        """Note the clean stop, after everything was written."""
+        """Mark the clean stop, after everything was written."""
         files.replace(self.root / CLEAN_SHUTDOWN, clean_shutdown_text().encode())
         files.sync(self.root)
 
