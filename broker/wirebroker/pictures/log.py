@@ -124,7 +124,9 @@ class Story:
     """transactions that a coordinator has aborted, and whose markers lie at an offset that is not known yet"""
 
     def moved(self, kind: str, name: str, time: int, offset: int, again: bool = False) -> None:
-        """Note a position unless it equals the latest one. With `again` an equal position counts, too."""
+        """Add a point to a line unless the offset is the same as at its last point. With `again` the point is added in any
+        case.
+        """
         moves = self.moves.setdefault((kind, name), [])
         if offset >= 0 and (not moves or moves[-1][1] != offset or again):
             moves.append((time, offset))

@@ -43,7 +43,9 @@ class Ribbon:
         return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
 
     def producers(self, names: Mapping[str, str], y: float = 16.0) -> tuple[list[Mark], float]:
-        """Returns the producers in their colours from the base line `y` on, and where the ribbon may begin."""
+        """Returns the legend of the producers and their colours, which begins at the base line `y`, and the y at which the
+        ribbon may begin.
+        """
         marks: list[Mark] = []
         x = self.left
         for name, colour in names.items():

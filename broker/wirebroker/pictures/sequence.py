@@ -462,7 +462,9 @@ def _arrow(start: float, stop: float, y: float, kind: str, is_lost: bool) -> lis
 
 
 def _note(said: str, kind: str, y: float, lanes: _Lanes, at: float | None, client: float | None = None) -> list[Mark]:
-    """A change, as a box in the middle, tied to the broker's lane, and to the client's if it is about one."""
+    """Draw a change as a box in the middle, with a line to the broker's lane, and to the client's lane if the change is about a
+    client.
+    """
     room = lanes.right - lanes.left - 20
     words = fitted(said, room - 16)
     wide = len(words) * LETTER + 16
