@@ -59,6 +59,7 @@ def page(name: str) -> str:
 
 AUDIT = ROOT / "docs" / "how-to" / "audit.md"
 OF_OTHERS = {
+    "--bootstrap-server",
     "--describe",
     "--release-version",
     "--full-trace",
