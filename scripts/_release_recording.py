@@ -23,7 +23,7 @@ from wirebroker.conformance.versions import VersionMode
 
 TIMES = 2
 """The number of times that a scenario is played in each mode."""
-NEEDS_NEW_BROKER = ("cold", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
+NEEDS_NEW_BROKER = ("cold", "controller", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
 """The groups of scenarios that leave state to the next turn."""
 APART = ("features",)
 """The groups of scenarios that leave state to each other, such as levels of features."""
