@@ -389,8 +389,9 @@ def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:
 
 def test_names_of_many_lanes_are_whole() -> None:
     names = [f"settlement-worker-{at}" for at in range(6)]
-    words = words_in(drawn([row for at, name in enumerate(names) for row in (asked(at, at, client=name),)], width=700))
-    assert set(names) <= set(words)
+    rows = [asked(at, at, client=name) for at, name in enumerate(names)]
+    for width in (700, 1000, 1400):
+        assert set(names) <= set(words_in(drawn(rows, width=width))), width
 
 
 def test_a_stored_log_shows_what_an_audit_found_at_its_offsets() -> None:

@@ -224,8 +224,10 @@ class _Drawing:
         x, end = self.x(member.seen), self.x(member.left) if member.left >= 0 else self.right
         yield line(x, y, end, y, f"stroke thin {self.colours[name]}")
         yield from self._beats(y, member, self.colours[name])
-        for time, words, kind in member.events[-200:]:
-            if self.began <= time <= self.ended:
+        drawn: dict[str, float] = {}
+        for time, words, kind in member.events:
+            if self.began <= time <= self.ended and self.x(time) - drawn.get(kind, -9) >= 2:
+                drawn[kind] = self.x(time)
                 yield from cross(self.x(time), y, 4, f"stroke thick {kind}") if kind == "bad" else ()
                 yield rect(self.x(time) - 2, y - 7, 4, 14, f"fill {kind}", f"{time_of_day(time)}  {name} {words}", 1)
 

@@ -308,8 +308,8 @@ class _Lanes:
         between = max(len(self.clients) + len(self.brokers) - 2, 1)
         self.step = min(max((room - max(GAP, room * 0.45)) / (between + 1), 16), 130)
         edge = self.step / 2
-        self.is_narrow = self.step < 70
         longest = max((len(lane[1]) for lane in (*self.clients, *self.brokers)), default=0)
+        self.is_narrow = self.step < max(70, longest * HEAD_LETTER + 14)
         self.top = int(min(max(TOP + 50, longest * HEAD_LETTER + 28), TALLEST_HEAD)) if self.is_narrow else TOP
         self.x = {lane: self.gutter + edge + at * self.step for at, lane in enumerate(self.clients)}
         self.x |= {lane: width - 8 - edge - at * self.step for at, lane in enumerate(reversed(self.brokers))}
