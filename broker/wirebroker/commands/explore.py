@@ -1,5 +1,5 @@
-"""`wirebroker explore`: finds the faults that break an application. It tries every fault that can happen to one of its
-requests.
+"""`wirebroker explore`: finds the faults that break an application. For each request of the application it tries every fault
+that can happen to the request.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explore. Returns 0 if nothing broke silently, 1 if something did, 2 if it could not be done."""
+    """Explore. Returns 0 if nothing broke silently, 1 if something did, 2 if the exploration failed."""
     application: Application | None = None
     before = signal.signal(
         signal.SIGTERM, signal.default_int_handler
-    )  # it has to end the commands, because these ignore the terminal
+    )  # SIGTERM is handled like Ctrl-C, to end the application's commands: the terminal's signals do not reach them
     try:
         exploration = _exploration(options)
         application = exploration.application
@@ -103,7 +103,7 @@ def _baseline(path: str | None) -> dict[str, list[str]]:
 
 
 def _is_known(result: Result, known: dict[str, list[str]]) -> bool:
-    """Tells whether the baseline has the outcomes of this case."""
+    """Tells whether the baseline has all outcomes of this case, so that none of them is new."""
     return set(result["outcomes"]) <= set(known.get(result["id"], ()))
 
 
@@ -141,7 +141,7 @@ def _exploration(options: argparse.Namespace) -> Exploration:
 
 
 def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream | None:
-    """The cluster of --upstream, and the settings of the proxy before it. Raises UsageError, ValueError."""
+    """The cluster of --upstream, and the settings of the proxy in front of it. Raises UsageError, ValueError."""
     if options.upstream is None:
         if options.allow_faults:
             raise UsageError("--allow-faults: this is for --upstream")

@@ -60,7 +60,7 @@ def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], Securi
 
 
 def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
-    """The number of brokers. A client that may not log in cannot request it."""
+    """Returns what the broker reports: the number of brokers or, if this client cannot log in, the number of its APIs."""
     if anonymous:
         response = connection.request(ApiVersionsRequest(), 0)
         return f"it speaks {len(response.api_keys)} APIs; who asks for more has to log in"
@@ -69,7 +69,7 @@ def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
 
 
 def _unchecked() -> ssl.SSLContext:
-    """Returns a context for a listener of this machine. It accepts certificates that this process does not trust."""
+    """Returns a TLS context for a listener on this machine. The context accepts every certificate."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -33,9 +33,9 @@ KEY_BYTES = 16
 LARGEST_RESPONSE = 64 * 1024 * 1024
 """The largest size of a response in bytes. The Metadata of 100,000 partitions has about five million bytes."""
 PATIENCE = 10
-"""A whole response may take this many times request.timeout.ms, which limits the time without a byte."""
+"""A whole response may take this many times request.timeout.ms; request.timeout.ms itself limits the wait for the next byte."""
 SHOWN = 6
-"""The number of omitted settings that the output names. The file names all of them."""
+"""The number of omitted settings that the output names. The written file names all omitted settings."""
 SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
 
 

@@ -63,7 +63,7 @@ def places(
 
 
 def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
-    """The certificates that the flags name, or that are made. Raises UsageError."""
+    """Returns the certificates that the flags name, or new self-made certificates. Raises UsageError."""
     if arguments.tls is None and arguments.tls_cert is None and (arguments.tls_key or arguments.tls_client_ca):
         raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
     try:

@@ -1,9 +1,9 @@
 """`--exit-with-parent`: a broker or proxy ends with the process that started it, even if that process is killed.
 
-This module watches two signs. If standard input is a pipe, it ends when no process holds its other end. Every platform closes
-it when that process ends in any way, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the id of the
-parent changes. Linux could send a signal (PR_SET_PDEATHSIG), but it sends the signal at the end of the parent's thread, and Go
-ends threads while their process continues.
+This module watches two signs that the parent process has ended. First, if standard input is a pipe, the pipe ends when no
+process holds its other end. Every platform closes the pipe when the parent ends in any way, and wrappers such as `uv run` or
+Windows' launchers pass the pipe on. Second, on POSIX the parent's id (`getppid`) changes. Linux could send a signal
+(PR_SET_PDEATHSIG), but sends it when the parent's thread ends, and Go ends threads while their process continues.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ STDIN = 0
 
 
 def watch_parent(stop: asyncio.Event) -> None:
-    """Set `stop` when the process that started this one has ended. Raises UsageError if the end of that process could not be
-    noticed.
-    """
+    """Set `stop` when the process that started this one has ended. Raises UsageError if this process could not notice that."""
     loop = asyncio.get_running_loop()
     piped = _piped()
     if sys.platform == "win32" and not piped:

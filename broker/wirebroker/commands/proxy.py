@@ -1,4 +1,4 @@
-"""`wirebroker proxy`: a proxy before a cluster, in a process of its own."""
+"""`wirebroker proxy`: a proxy in front of a cluster, in a process of its own."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
 
 
 def _try_login(access: Access, addresses: list[Address]) -> None:
-    """Log in once, at the first broker that can be reached. Clients log in themselves, with their own settings."""
+    """Log in once, at the first broker that can be reached, to check the login of the flags. The proxy's clients log in with
+    their own settings.
+    """
     for address in map("{0[0]}:{0[1]}".format, addresses):
         try:
             Brokers(access, LOGIN_TIMEOUT_S).connect(address).close()
@@ -122,7 +124,7 @@ def _try_login(access: Access, addresses: list[Address]) -> None:
             logger.warning("the login in --command-config fails at %s: %s; clients log in with their own", address, failure)
             return
         except (ConnectionClosed, NoResponse, ProtocolError, OSError, ValueError):
-            continue  # the proxy's own connection fails as well, and is in the log
+            continue  # the proxy's own connection to this broker fails as well, and the log reports that
         logger.info("the broker at %s accepts the login in --command-config; clients log in with their own", address)
         return
 

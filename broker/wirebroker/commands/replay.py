@@ -39,7 +39,8 @@ from wirebroker.requests.parts import Where, named, part_of, topic_name
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
 """Versions that every broker since Kafka 2.8 knows."""
 NOT_REPLAYED = frozenset(KEYS[name] for name in ("SaslHandshake", "SaslAuthenticate"))
-"""A capture has no secrets. Each connection logs in as the client's settings say."""
+"""Recorded logins are not replayed, because a capture has no secrets. Each connection logs in with the settings in
+--command-config."""
 TO_LEADERS = frozenset(
     KEYS[name] for name in ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords", "DescribeProducers")
 )
@@ -54,14 +55,14 @@ NOT_READY = frozenset(
 TOLD_EVERY_S = 5.0
 """Seconds between two lines about the progress."""
 FETCH_WAIT_MS = 2000
-"""The ms for which a Fetch waits at least, if its recorded response has records."""
+"""The shortest max_wait_ms of a Fetch whose recorded response has records."""
 PAUSE_S = 0.1
 """Seconds between two attempts while a coordinator is not ready."""
 Address = tuple[str, int]
 
 
 class CannotReplay(ValueError):
-    """Raised if the session cannot be sent. The message is a sentence."""
+    """Raised if the session cannot be sent. The message is a sentence for the user."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -97,18 +98,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(slots=True)
 class _Line:
-    """A new connection in place of a connection of the session."""
+    """A new connection that replaces a recorded connection."""
 
     connection: Connection
     relay: Relay
     awaited: deque[tuple[int, bytes]] = field(default_factory=deque)
-    """The requests whose response is not compared yet, with their correlation ids."""
+    """The correlation id and the bytes of each request whose response has not been compared yet."""
     arrived: deque[bytes] = field(default_factory=deque)
-    """Responses that had to be read before their turn."""
+    """Responses that were read before their turn, because the connection had to log in again."""
 
 
 class Replay:
-    """Sends recorded requests in the recorded order, and reads each response where it was recorded."""
+    """Sends the recorded requests in the recorded order, and reads each response at the point at which it was recorded."""
 
     def __init__(self, session: Session, bootstrap: tuple[str, int], timeout: float, access: Access) -> None:
         self.outcomes = Outcomes()
@@ -123,7 +124,7 @@ class Replay:
         self.remaker = Remaker(self._directory, self._observer.directory, self._new_producer)
         self._lines: dict[tuple[int, Address], _Line] = {}
         self._sessions: dict[tuple[int, int], Address] = {}
-        """The nodes that have the fetch sessions, by the recorded connections and ids."""
+        """The node of each fetch session, by the number of the recorded connection and the recorded session id."""
         self._latest: Message | None = None
         """The response that was read last."""
         self._full: dict[tuple[int, int], frozenset[tuple[str, int]]] = {}
@@ -210,7 +211,9 @@ class Replay:
             complain("replay", f"{self._where}{waits}")
 
     def _address(self, key: int, request: Message) -> Address:
-        """The node that the request is for: the leader of its first partition, or the coordinator; else the bootstrap node."""
+        """Returns the address of the node that gets the request: the leader of the first partition in it, or the coordinator,
+        else the bootstrap node.
+        """
         node_id = -1
         if key in TO_LEADERS:
             partitions = (place for place in named(request, self._directory) if place[1] is not None)
@@ -232,7 +235,7 @@ class Replay:
             time.sleep(PAUSE_S)
 
     def _found_again(self, exchange: ForwardedExchange) -> Address:
-        """Asks again for the coordinator of a request."""
+        """Asks again for the coordinator of a request. Returns its address."""
         for place in _coordinated(exchange.api_key, exchange.request):
             self._coordinators.pop(place, None)
         return self._address(exchange.api_key, exchange.request)
@@ -255,9 +258,10 @@ class Replay:
             self._send_to((number, address), asked.connection.node_id, header.correlation_id, made, part)
 
     def _wait_for_recorded(self, request: Message, correlation_id: int, number: int) -> None:
-        """A Fetch whose recorded response has records waits for them, another one does not wait.
+        """Let a Fetch wait for records if its recorded response has records. Any other Fetch does not wait.
 
-        Other requests come at other times than in the recorded session, so the recorded wait says nothing.
+        The replay sends the producers' requests at other times than the recorded clients did, so the recorded max_wait_ms does
+        not fit.
         """
         full = self._full.get((number, correlation_id))
         if isinstance(request, FetchRequest) and full is not None:
@@ -265,7 +269,9 @@ class Replay:
             request.max_wait_ms = max(request.max_wait_ms, FETCH_WAIT_MS) if has_records else 0
 
     def _parts(self, key: int, request: Message) -> Iterator[tuple[Address, Message]]:
-        """A request and its node, split by the leaders of its partitions. A Fetch of a session stays whole."""
+        """Yields the parts of a request, split by the leaders of its partitions, with the address of each leader. A Fetch of a
+        fetch session is not split.
+        """
         nodes = {}
         if key in TO_LEADERS and getattr(request, "session_epoch", -1) < 0:
             places = ((name, index) for name, index in named(request, self._directory) if index is not None)
@@ -290,22 +296,24 @@ class Replay:
             self._drop(key, "the broker closed it")
 
     def _renew(self, line: _Line) -> None:
-        """Log in again before the session of a connection ends. No other response may be in flight at that time."""
+        """Log in again before the SASL session of a connection ends. First read all outstanding responses: none may arrive
+        during the login.
+        """
         if time.monotonic() < line.connection.session_ends:
             return
-        sent = len(line.awaited) - 1  # the last one is about to be sent
+        sent = len(line.awaited) - 1  # the last awaited request is not sent yet
         while len(line.arrived) < sent:
             line.arrived.append(bytes(line.connection.frame()))
         self._brokers.renew(line.connection)
 
     def _open(self, key: tuple[int, Address], node_id: int) -> _Line:
-        """A recorded connection, as far as it leads to this node."""
+        """Opens the connection that replaces a recorded connection for requests to this node."""
         relay = self._observer.connect(node_id, "", "", 0)
         line = self._lines[key] = _Line(self._connect(key[1]), relay)
         return line
 
     def _read(self, recorded: RecordedExchange) -> None:
-        """Read the response to a request, or to its parts, at the place of its recorded response."""
+        """Read the response to a request, or the responses to its parts, and compare them with the recorded response."""
         exchange = recorded.exchange
         number, correlation_id = exchange.connection.number, exchange.correlation_id
         for key, line in list(self._lines.items()):
@@ -317,7 +325,7 @@ class Replay:
         self._latest = None
         try:
             response = self._response(line, recorded)
-        except OSError as failure:  # it closed the connection, or gave no response in time
+        except OSError as failure:  # the broker closed the connection, or did not respond in time
             self._drop(key, str(failure))
             return
         line.relay.from_broker(memoryview(SIZE.pack(len(response)) + response), 0)
@@ -327,8 +335,8 @@ class Replay:
                 self._sessions[number, session_id] = key[1]
 
     def _response(self, line: _Line, recorded: RecordedExchange) -> bytes:
-        """The response to the oldest request. Like a client, sends the request again while its coordinator is not ready, and to
-        another broker if that broker is the coordinator now.
+        """Returns the response to the oldest request. Like a client, sends the request again while its coordinator is not
+        ready, and sends it to another broker if that broker has become the coordinator.
         """
         exchange, end, at = recorded.exchange, time.monotonic() + self._timeout, line
         _, made = line.awaited.popleft()

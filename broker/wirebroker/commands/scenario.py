@@ -16,7 +16,9 @@ from wirebroker.scenarios.show import Screen, as_json
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the subcommand. Returns the exit code: 0, 1 if a client did not do what is expected, 2 if it could not run."""
+    """Run the subcommand. Returns the exit code: 0 for success, 1 if a client did not do what the scenario expects, 2 if the
+    subcommand could not run.
+    """
     try:
         if options.action == "list":
             Screen().catalogue(map(find, names()))

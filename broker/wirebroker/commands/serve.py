@@ -52,7 +52,7 @@ FLAGS = {
     "quotas": "--quota",
     "features": "--feature",
 }
-"""The flags that are named differently from their option."""
+"""The flags whose names differ from the field of `BrokerOptions` that they set."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 
 
@@ -118,8 +118,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         await open_control(control, arguments)
         upgrade = upgrade_later(arguments, host, print_line)
         print_line("ready")
-        # Loaded modules stay, and most objects of a request are freed at once or kept for good. A garbage collector that
-        # runs often would find nothing.
+        # The garbage collector runs rarely, because it would find nothing: loaded modules stay, and most objects of a request
+        # are either freed by their reference counts or kept for good.
         gc.collect()
         gc.freeze()
         gc.set_threshold(3_000, 5, 7_000)
@@ -157,7 +157,7 @@ def control_server(arguments: argparse.Namespace) -> ModuleType | None:
 
 
 async def open_control(control: Control | None, arguments: argparse.Namespace) -> None:
-    """Open the control at --control's address, and print where. Raises UsageError, ListenError."""
+    """Open the HTTP control at the address in --control, and print its URL. Raises UsageError, ListenError."""
     if control is not None:
         await control.listen(*control_address(arguments.control))
         print_line(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
@@ -199,9 +199,10 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
 
 
 def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, part: Part | None) -> Callable[[], Engine]:
-    """Makes the engine for the start and for each reset: from the options, the fault file and the scenario, in this order.
+    """Returns a function that makes the engine at the start and at each reset. It applies the options, the fault file and the
+    scenario, in this order.
 
-    A soft reset keeps the engine, and loads the faults of both again.
+    A soft reset keeps the engine, and loads the faults of the file and of the scenario again.
     """
 
     def new_engine() -> Engine:
@@ -222,7 +223,7 @@ def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None
 
 
 def from_scenario(arguments: argparse.Namespace) -> Part:
-    """Add the settings of the scenario to the flags; the part of it that is to be served. Raises ValueError."""
+    """Add the settings of --scenario to the flags. Returns the part of the scenario to serve. Raises ValueError."""
     from wirebroker.scenarios.reading import find
     from wirebroker.scenarios.setup import topics
 
@@ -303,7 +304,8 @@ def stop_signal() -> asyncio.Event:
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     with suppress(ValueError):  # not in the main thread
-        # Signals that come faster than the loop reads them are one signal; Python would write a traceback about each.
+        # If signals come faster than the loop reads them, some are lost, which does no harm. Without this Python would write a
+        # warning for each lost signal.
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
     return stop
 

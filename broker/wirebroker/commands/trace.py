@@ -37,7 +37,9 @@ PAUSE_S = 0.2
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the rows. Returns the exit code: 0, or 2 if they cannot be read. A damaged line is reported and left out."""
+    """Print the rows of a trace or capture. Returns the exit code: 0, or 2 if the file cannot be read. A damaged line is
+    reported and left out.
+    """
     with ExitStack() as resources:
         try:
             selection = Selection(options)
@@ -77,7 +79,9 @@ def _show(file: BinaryIO, selection: Selection) -> int:
 
 
 def _show_capture(file: BinaryIO, selection: Selection) -> int:
-    """Show a capture of any size: its rows are not kept. It is read twice if a flag needs later rows to choose earlier ones."""
+    """Show a capture of any size: its rows are not kept in memory. The capture is read twice if the flags need later rows to
+    choose earlier rows.
+    """
     name, colour, read, printed = selection.options.file, has_colour(sys.stdout), 0, 0
     complaints: TextIO | None = sys.stderr
     if selection.looks_ahead:
@@ -105,7 +109,7 @@ def _show_capture(file: BinaryIO, selection: Selection) -> int:
 
 
 def captured(name: str, file: BinaryIO, complaints: TextIO | None) -> Iterator[Row]:
-    """The rows of a capture, as they are read. Raises ValueError if it is damaged from the start."""
+    """Yields the rows of a capture while reading it. Raises ValueError if the capture is damaged from the start."""
     rows: list[Row] = []
     session = Session(rows.append)
     for _ in session.reading(file):
@@ -126,7 +130,7 @@ def _nothing(rows: int, options: argparse.Namespace) -> str:
 
 
 def _runs(rows: list[Row]) -> list[list[Row]]:
-    """The rows of each run: one file may have several, and numbers of connections and producers begin again in each."""
+    """Splits the rows by run. A file may have several runs, and each run numbers connections and producers from 1 again."""
     starts = sorted({0, *(index for index, row in enumerate(rows) if isinstance(row, RunRow)), len(rows)})
     return [rows[first:last] for first, last in pairwise(starts)]
 
@@ -154,7 +158,7 @@ def _timelines(runs: list[Run], colour: bool) -> Iterator[str]:
 
 
 def _draw(runs: list[Run], rows: list[Row], options: argparse.Namespace) -> int:
-    """Draw the chosen rows of the last run; their numbers are the numbers of their lines."""
+    """Draw the chosen rows of the last run. The picture numbers each row by its line in the file."""
     if not any(selection.has(row) for run, selection in runs for row in run):
         print(_nothing(len(rows), options), file=sys.stderr)
         return 2
@@ -189,8 +193,8 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
 
 
 def appended(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, and lines appended later, for ever. A truncated file is read from its start. After a rotation the
-    new file is read.
+    """Yields the lines of a file and, without end, the lines that are appended to it. If the file is truncated, it is read from
+    its start again. After a rotation the new file is read.
     """
     text = b""
     while True:
@@ -236,11 +240,11 @@ def _name_of(file: str) -> str:
 
 
 Run = tuple[list[Row], "Selection"]
-"""The rows of one run, and the choice that the flags make."""
+"""The rows of one run, and the selection among them."""
 
 
 class Selection:
-    """The rows that the flags choose. Raises ValueError for flags that no row could meet."""
+    """Tells which rows the flags choose. Raises ValueError for flags that can match no row."""
 
     def __init__(self, options: argparse.Namespace, day: int | None = None) -> None:
         self.options = options
@@ -261,7 +265,7 @@ class Selection:
 
     @property
     def folds(self) -> bool:
-        """Tells whether rows that repeat become one line. They do on a terminal, unless the flags say otherwise."""
+        """Tells whether repeated rows are printed as one line. On a terminal they are, unless the flags say otherwise."""
         wanted: bool | None = self.options.fold
         return sys.stdout.isatty() if wanted is None else wanted
 
@@ -271,13 +275,15 @@ class Selection:
         return bool(self._subjects)
 
     def of_run(self, rows: Iterable[Row]) -> Selection:
-        """The same choice among the rows of one run."""
+        """Returns a selection with the same flags for the rows of one run."""
         selection = Selection(self.options, self._day)
         selection.learn(rows)
         return selection
 
     def learn(self, rows: Iterable[Row]) -> None:
-        """Learn from rows about other rows. The first row gives the day of a time without a date."""
+        """Note what these rows tell about other rows, such as a client's name. The day of the first row completes a --since or
+        --until that has no date.
+        """
         for row in rows:
             if self._day is None:
                 self._day = row.time

@@ -18,7 +18,7 @@ logger = logging.getLogger("wirebroker")
 
 
 def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str], None]) -> asyncio.Task[None] | None:
-    """Begin the requested upgrade later. Returns the task that waits for its moment, or None without
+    """Begin the requested upgrade later. Returns the task that waits until the upgrade is due, or None without
     --upgrade-to. Raises UsageError.
 
     `tell` is called with a line for each broker that runs the release.

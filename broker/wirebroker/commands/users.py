@@ -17,11 +17,13 @@ from wirebroker.commands.usage import UsageError
 logger = logging.getLogger("wirebroker")
 
 ENVIRONMENT = "@env:"
-"""A password with this prefix is the value of the variable named after the prefix."""
+"""The prefix of a password that is read from the environment: the name of the variable follows the prefix."""
 
 
 def users_of(flags: Iterable[str], file: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """The passwords by the users' names; a flag wins over the file. Raises UsageError, without a password in it."""
+    """The passwords by the users' names; a flag takes precedence over the file. Raises UsageError, whose message contains no
+    password.
+    """
     found = dict(_in_file(Path(file))) if file is not None else {}
     for text in flags:
         name, password = _user(text, f"--user {text.partition(':')[0]}")

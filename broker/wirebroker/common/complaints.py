@@ -25,6 +25,6 @@ class PrintableRecords(logging.Filter):
 
 
 def _part(text: str) -> str:
-    """A part of a traceback. A heading and a frame have lines; an exception's own words are one."""
+    """Escapes a part of a traceback. Only headings and frames keep line breaks; an exception's message becomes one line."""
     own = text.startswith((" ", "\n", "Traceback "))
     return printable_lines(text.rstrip("\n")) if own else printable(text.rstrip("\n"))

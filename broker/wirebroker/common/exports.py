@@ -21,7 +21,7 @@ class Tested(NamedTuple):
     """of the problem"""
     details: str = ""
     tag: str = "failure"
-    """or "error" if the test could not be made"""
+    """or "error" if the test could not be carried out"""
     seconds: float = 0.0
 
 
@@ -42,7 +42,7 @@ def junit(suite: str, time: str, host: str, cases: Iterable[Tested]) -> str:
 
 
 def _xml(text: str) -> str:
-    """Without the characters that XML 1.0 cannot have."""
+    """Removes the characters that XML 1.0 does not allow."""
     return "".join(
         letter
         if letter in "\t\n" or " " <= letter <= "\ud7ff" or "\ue000" <= letter <= "\ufffd" or letter > "\uffff"
@@ -55,6 +55,6 @@ def sarif(
     driver: Mapping[str, Any], invocation: Mapping[str, Any], results: Sequence[Mapping[str, Any]],
     properties: Mapping[str, Any],
 ) -> str:  # fmt: skip
-    """A log with one run: the tool with its rules, how it was called, and its results."""
+    """Returns a SARIF log of one run: the tool with its rules, how the tool was called, and the tool's results."""
     run = {"tool": {"driver": driver}, "invocations": [invocation], "results": results, "properties": properties}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1)

@@ -16,7 +16,7 @@ class Sample(NamedTuple):
     labels: Mapping[str, str]
     value: float
     suffix: str = ""
-    """The end of its name, for the parts of a histogram."""
+    """A suffix of the metric's name, such as `_bucket` in a histogram."""
 
 
 class Family(NamedTuple):

@@ -1,6 +1,6 @@
 """Files that a process writes as long as it runs. They rotate, and continue after the disk was full.
 
-Each write passes in the time, in ms since the epoch, because there is no clock here.
+Each caller of `write` passes the time in ms since the epoch, because this module does not read a clock.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ class Rotation:
 
 
 class LastingFile:
-    """A file to which whole pieces are appended, each at once, so that a killed process loses none.
+    """A file to which pieces are appended. Each piece is written immediately and whole, so that a killed process loses none.
 
-    `start` begins each file. `what` names the contents in the log. With `replaces` a file that exists is not continued: it is
-    emptied, or rotated if there is a rotation. If a write fails, the log says so, the file keeps its whole pieces, and after
-    `RETRY_MS` the next piece tries again. A special file such as a pipe is not tried again. Raises OSError.
+    Each file begins with `start`. Log messages call the contents `what`. With `replaces` an existing file is not continued: it
+    is emptied, or rotated if there is a rotation. If a write fails, the log reports it, the file keeps its whole pieces, and
+    writing is tried again with the first piece after `RETRY_MS`. Writing to a special file such as a pipe is not tried again.
+    Raises OSError.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class LastingFile:
             self._append(file, self._start)
 
     def _append(self, file: FileIO, piece: bytes) -> None:
-        """Write a whole piece. A disk that is nearly full may write a part before it refuses the rest."""
+        """Write a whole piece, in several writes if necessary: a disk that is nearly full may accept only a part of it."""
         written = 0
         while written < len(piece):
             written += file.write(piece[written:]) or 0
@@ -144,7 +145,7 @@ class LastingFile:
             self._began = now
 
     def _try_to_move_away(self, now: int) -> None:
-        """Rotate, or go on with the full file if that fails, as on Windows while another process reads it."""
+        """Rotate. If that fails, continue the full file; on Windows it fails while another process reads the file."""
         try:
             self._move_away()
         except OSError as refused:

@@ -10,7 +10,7 @@ from kafkawire.printable import printable_lines
 
 
 class Shades(NamedTuple):
-    """One colour on both screens."""
+    """One colour in the light and in the dark mode."""
 
     light: str
     dark: str
@@ -29,8 +29,8 @@ PALETTE = {
     "likely-tint": Shades("#fef5e7", "#332701"),
     "good-tint": Shades("#eafaf1", "#12261e"),
 }
-"""Colours by the name of the page's variable. Text in each of these colours is readable on the page's background, and on the
-tint of the same name."""
+"""Colours by the name of the page's CSS variable. Text in each colour is readable on the page's background and on the tint that
+has the colour's name, for example `likely` on `likely-tint`."""
 
 
 def variables(dark: bool) -> str:
@@ -66,7 +66,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def head(title: str, heading: str, about: str) -> str:
-    """The beginning of a page, up to a line about it, which is HTML."""
+    """The beginning of a page: its head, its heading and the line `about` the page, which is HTML."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -76,7 +76,7 @@ def head(title: str, heading: str, about: str) -> str:
 
 
 def text(words: str) -> str:
-    """The text as HTML; no topic's name and no record's key in it changes the direction of the text after it."""
+    """Escapes the text for HTML. Also escapes control characters, so that no name or key can reverse the text after it."""
     return escape(printable_lines(words))
 
 

@@ -1,4 +1,4 @@
-"""Divides long work into slices: after a number of elements, other requests have their turn."""
+"""Divides long work into slices: after each slice, other requests have their turn."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ SLICE = 256
 IDS = 8
 """The number of ids of groups or transactions in one slice: hashing a very long id takes a millisecond."""
 MEMBERS = 32
-"""The number of members of groups in one slice, with their subscriptions and assignments."""
+"""The number of group members in one slice; each has a subscription and an assignment."""
 TOPICS = 2048
 """The number of topics or partitions of an assignment in one slice; each takes a microsecond."""
 MEMBER = TOPICS // MEMBERS
-"""A member of a group takes as long as this number of topics."""
+"""A group's member takes as long as this number of topics."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:
-    """Returns a function to call for each element. It returns True once in `every` calls: `if pause(): yield None` ends a
-    slice.
+    """Returns a function to call for each element. The function returns True once in `every` calls: `if pause(): yield None`
+    ends a slice.
     """
     return cycle(_pattern(every)).__next__
 
 
 def weighted_pauses(every: int = TOPICS) -> Callable[[int], bool]:
-    """Returns such a function for elements of different sizes: `if pause(size): yield None`, before or after an element."""
+    """Like `pauses`, for elements of different sizes: `if pause(size): yield None`, before or after an element."""
     done = 0
 
     def pause(size: int) -> bool:
@@ -44,7 +44,7 @@ def weighted_pauses(every: int = TOPICS) -> Callable[[int], bool]:
 
 
 def after(done: Sized) -> Generator[None, Any, None]:
-    """End the slice after this number of elements: `yield from after(topics)`."""
+    """End the slice if the elements `done` were enough to fill one (`TOPICS`): `yield from after(topics)`."""
     if len(done) >= TOPICS:
         yield
 
@@ -55,7 +55,7 @@ def _pattern(every: int) -> tuple[bool, ...]:
 
 
 def sliced(work: Callable[[list[T]], object], elements: Iterable[T], every: int = SLICE) -> Generator[None, Any, None]:
-    """Do work that takes a list of elements, with a slice for each `every` elements."""
+    """Call `work` with lists of `every` elements, and end a slice after each call."""
     rest = iter(elements)
     while part := list(islice(rest, every)):
         work(part)
@@ -63,7 +63,7 @@ def sliced(work: Callable[[list[T]], object], elements: Iterable[T], every: int 
 
 
 def at_once(slices: Generator[Any, Any, T]) -> T:
-    """The result of the work, done without a pause."""
+    """Do the work of all slices without a pause. Returns its result."""
     try:
         while True:
             next(slices)

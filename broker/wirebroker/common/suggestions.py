@@ -11,7 +11,7 @@ MOST_NAMES = 30
 
 
 def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
-    """The end of a sentence about an unknown word, `; did you mean 'orders'?`; "" if no known word is like it."""
+    """Returns the end of a sentence about an unknown word, `; did you mean 'orders'?`, or "" if no known word is similar."""
     from difflib import get_close_matches  # takes a while to import, and most runs need no advice
 
     close = get_close_matches(word[:LONGEST], list(known), 1, likeness)
@@ -19,7 +19,7 @@ def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
 
 
 def nearest(word: str, known: Iterable[str], among: str = "there are") -> str:
-    """Returns `did_you_mean`; or all known words, if none of them is similar and there are not too many."""
+    """Like `did_you_mean`. If no known word is similar, lists all known words, unless there are more than `MOST_NAMES`."""
     names = list(known)
     listed = f"; {among} {', '.join(names)}" if len(names) <= MOST_NAMES else ""
     return did_you_mean(word, names) or listed

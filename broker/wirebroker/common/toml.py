@@ -11,13 +11,13 @@ from typing import Any
 from kafkawire.printable import as_toml, printable
 
 MOST_DOTS = 100
-"""The largest number of dots outside the texts of a line: tomllib's time for a dotted key grows with the square of its
-parts."""
+"""The largest number of dots in a line, outside quoted strings: tomllib's time for a dotted key grows with the square of the
+number of the key's parts."""
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def text_of(path: Path, error: type[ValueError]) -> str:
-    """Returns the text of a file. Raises OSError, and `error` with a sentence if the file is not UTF-8."""
+    """Returns the text of a file. Raises OSError if the file cannot be read, and `error` if it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as wrong:
@@ -25,7 +25,7 @@ def text_of(path: Path, error: type[ValueError]) -> str:
 
 
 def read_toml(text: str, where: str, error: type[ValueError]) -> dict[str, Any]:
-    """Returns the document in a text. Raises `error` if the text is not TOML; the sentence names the file as `where`."""
+    """Parses a TOML text. Raises `error` if the text is not TOML; the message calls the file `where`."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > MOST_DOTS and _TEXT.sub("", line).count(".") > MOST_DOTS:
             raise error(f"{where}:{number}: this line has more than {MOST_DOTS} dots")

@@ -1,8 +1,8 @@
-"""The step `exchange`: any request, by the names of its fields, and all fields of the response.
+"""The step `exchange`: sends any request, given by the names of its fields, and records all fields of the response.
 
-In a request `@T` is a topic of the run, `#T` its id, `@g` any other name of the run, and `0x…` bytes. The response is recorded
-in the same form, without fields that have their default. A recording says whether there is an error message; for each batch it
-has the first offset and the number of records.
+In a request `@T` is a topic of the run, `#T` the topic's id, `@g` any other name of the run, and `0x…` bytes. The response is
+recorded in the same form, without fields that have their default value. In place of an error message the recording says whether
+there is one, and in place of a batch it has the batch's first offset and number of records.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _field(value: Any, declared: Field, run: Run) -> Any:
 
 
 def _batch(batch: memoryview) -> list[int]:
-    """Returns the first offset and the number of records; for an entry of a message set, its offset and 1."""
+    """Returns a batch's first offset and number of records. For an entry of an old message set these are its offset and 1."""
     header = first_header(batch)
     return [int.from_bytes(batch[:8], "big"), 1] if header is None else [header.base_offset, header.records_count]
 
@@ -104,5 +104,5 @@ def _item(value: Any, run: Run) -> Any:
 
 
 def own_names(text: str, run: Run) -> str:
-    """The text with `@T` for the run's topic and `@g` for another of its names."""
+    """Returns the text with `@T` in place of the run's topic, and with names like `@g` in place of the run's other names."""
     return text.replace(run.topic({}), NAME + "T").replace(f"{NAME}T-", NAME)

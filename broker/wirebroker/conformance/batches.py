@@ -40,7 +40,7 @@ def batch(step: Step, timestamp: int) -> bytes:
 
 
 def altered(sound: bytes, step: Step) -> bytes:
-    """The batch with the step's alterations; the CRC covers them unless it is altered itself."""
+    """Applies the step's alterations to a batch. The CRC is computed after the alterations, unless the step alters the CRC."""
     made = bytearray(sound)
     header = read_header(made)
     changes = {field: step[name] for name, field in _ALTERED.items() if name in step}

@@ -21,7 +21,9 @@ def _described(run: Run, step: Json, version: int = 5) -> Any:
 
 
 def _path(run: Run, name: int | str) -> str:
-    """The path of the directory with this number; a text follows the first path, or is the path if it begins with a slash."""
+    """Returns the path of a directory. A number selects one of the broker's directories. A text that begins with a slash is the
+    path itself; any other text is appended to the first directory's path.
+    """
     paths = [each.log_dir for each in _described(run, {"topics": []}).results]
     if isinstance(name, int):
         return str(paths[name])
@@ -29,7 +31,7 @@ def _path(run: Run, name: int | str) -> str:
 
 
 def _log_dirs(run: Run, step: Json) -> Json:
-    """DescribeLogDirs: for each directory, the replicas of these topics, by topic and partition."""
+    """Send DescribeLogDirs. Returns, for each directory, the replicas of the step's topics, sorted by topic and partition."""
     names = {run.topic({"topic": name}): name for name in step["of"]}
     response = _described(run, step)
     dirs = []
@@ -45,7 +47,7 @@ def _log_dirs(run: Run, step: Json) -> Json:
 
 
 def _move_logs(run: Run, step: Json) -> Json:
-    """AlterReplicaLogDirs; then wait until no replica is moving any more."""
+    """Send AlterReplicaLogDirs, and wait until no replica is moving any more."""
     dirs = [
         {"path": _path(run, name), "topics": [{"name": run.topic({"topic": topic}), "partitions": indexes}]}
         for name, topic, indexes in step["moves"]

@@ -18,7 +18,7 @@ LOADING_MS = 900
 
 
 class OwnBroker:
-    """A MockKafka on which a scenario runs. To sleep, it moves its clock."""
+    """A MockKafka on which a scenario runs. `sleep` only moves the MockKafka's clock."""
 
     def __init__(
         self,
@@ -35,10 +35,11 @@ class OwnBroker:
 
     def __enter__(self) -> OwnBroker:
         self.kafka.start()
-        # A replay retries at once, while the recording's client needed longer than Kafka needs to create a topic.
+        # Topics are created immediately, because a replay retries immediately: between the retries of the recorded client there
+        # was enough time for Kafka to create a topic.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
-        # Loading takes 900 ms: a request that met a loading coordinator in the recording may come later here, but a request
-        # after a pause of 1 s must meet a loaded one.
+        # Coordinators load for 900 ms. This is long enough that a request that met a loading coordinator in the recording meets
+        # one here too, even if it comes later. After a step that pauses for 1 s, the coordinator must be loaded.
         self.kafka._call(lambda engine: setattr(engine.cluster, "loading_ms", LOADING_MS))
         self.address = self.addresses["PLAINTEXT"] = address_of(self.kafka.bootstrap_servers)
         if self.kafka._options.users:

@@ -18,7 +18,7 @@ NOT_MUTED = 0.5
 
 
 def _alter(run: Run, step: Json) -> Json:
-    """Change quotas; names that begin with `=` are literal; other names belong to this run alone."""
+    """Change quotas. A name that begins with `=` is literal; any other name gets this run's prefix."""
     entries = []
     for entity, limits in step["entries"]:
         named = [{"entity_type": kind, "entity_name": _real(run, name)} for kind, name in entity.items()]
@@ -35,7 +35,7 @@ def _alter(run: Run, step: Json) -> Json:
 
 
 def _wait(run: Run, step: Json, altered: set[str]) -> None:
-    """Wait until the broker that responds knows of the change that Kafka's controller has made."""
+    """Wait until the addressed broker knows the change. In Kafka the controller makes it, and the broker learns of it later."""
     for entity, limits in step["entries"]:
         wanted = {key: value for key, value in limits if value is not None}
         components = [
@@ -74,7 +74,7 @@ def _symbol(name: str | None, own: str) -> str | None:
 
 
 def _describe(run: Run, step: Json) -> Json:
-    """The quotas, without quotas of earlier runs."""
+    """Describe the quotas, and leave out quotas that earlier runs set."""
     components = [{"entity_type": kind, "match_type": how, "match": _real(run, name)} for kind, how, name in step["components"]]
     response = run.ask("DescribeClientQuotas", step, 1, components=components, strict=step.get("strict", False))
     if response.entries is None:
@@ -92,7 +92,7 @@ def _of(run: Run, step: Json) -> Connection:
 
 
 def _produce(run: Run, step: Json) -> Json:
-    """A Produce. The throttle time of a client's first Produce depends only on its size."""
+    """Send a Produce. The throttle time of a client's first Produce depends only on the size of the Produce."""
     entry = {"pid": -1, "epoch": -1, "seq": -1, "n": step["n"]}
     records = record_data(entry, 1_000)
     data = {"name": run.topic(step), "partition_data": [{"index": 0, "records": records}]}

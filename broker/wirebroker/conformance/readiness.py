@@ -24,14 +24,14 @@ from wirebroker.conformance.run import Run
 from wirebroker.conformance.versions import Announced
 
 PAUSE, WITHIN = 0.02, 10.0
-"""Seconds between two requests, and seconds after which the replay continues anyway."""
+"""The pause in seconds between two requests that ask for the state, and the longest time for which the replay waits."""
 COORDINATOR_CODES = (14, 15, 16)
 """The errors for a loading, unavailable or wrong coordinator; the client retries each."""
 DESCRIBING = "DescribeTransactions"
 """The API that shows most of a transaction's state. Releases before 3.0 lack the API."""
 _GROUP, _TRANSACTION = 0, 1
 _ENDING = (2, 3)
-"""PrepareCommit and PrepareAbort as the transaction log has them."""
+"""The numbers of the states PrepareCommit and PrepareAbort in the transaction log."""
 _STATE_AT = 16
 """The position of the state in a record of the transaction log, after version, producer id, epoch and timeout."""
 _NOBODY = 2**62
@@ -39,10 +39,11 @@ _NOBODY = 2**62
 
 
 def prepare(run: Run) -> None:
-    """Let the broker create the internal topics and load the coordinators of this scenario's names, as before the recording.
+    """Make the broker create its internal topics and load the coordinators of the scenario's groups and transactional ids. The
+    same was done before the recording.
 
-    Groups whose names begin with "cold" do not wait. If the broker does not serve one of these requests, the scenario's own
-    steps show it.
+    The coordinators of groups whose names begin with "cold" are not loaded. If the broker does not serve one of the requests
+    that this function sends, the scenario's own steps show it.
     """
     if run.scenario.ran_on.startswith("cold"):
         return
@@ -54,9 +55,10 @@ def prepare(run: Run) -> None:
 
 
 def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional_ids: Iterable[str]) -> None:
-    """Wait until the coordinators of all these names are loaded, which creates the internal topics.
+    """Wait until the coordinators of these groups and transactional ids are loaded. The requests for that create the internal
+    topics.
 
-    Raises ConnectionClosed, NoResponse and ProtocolError where the broker does not serve one of the requests.
+    Raises ConnectionClosed, NoResponse or ProtocolError if the broker does not serve one of the requests.
     """
     announced = Announced.by(client)
     for name in groups:
@@ -81,7 +83,7 @@ def transactions_complete(client: WireClient, transactional_ids: list[str], anno
 
 
 def transaction_records(client: WireClient, transactional_id: str) -> list[tuple[int, int]]:
-    """The version and the state of each record of a transactional id in the transaction log, which has four partitions."""
+    """Reads the transaction log, which has four partitions. Returns the version and the state in each record of this id."""
     found, wanted = [], transactional_id.encode()
     for index in range(4):
         partition = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 24)
@@ -102,7 +104,8 @@ def _last_state(client: WireClient, transactional_id: str) -> int:
 
 @contextmanager
 def _asking(run: Run) -> Iterator[WireClient]:
-    """A separate client, so that a broker without these requests does not close the scenario's connections."""
+    """Opens a separate connection: a broker that does not serve these requests closes only this connection, not the scenario's
+    own."""
     client = WireClient(*run.broker.address)
     with closing(client), suppress(OSError, ProtocolError):
         yield client
@@ -120,7 +123,7 @@ def _values(steps: Any, key: str) -> Iterator[str]:
 
 
 def until(reached: Callable[[], bool]) -> bool:
-    """Repeat until this is true. Returns False after WITHIN seconds."""
+    """Repeat until `reached` returns True. Returns False if it does not do so within WITHIN seconds."""
     deadline = time.monotonic() + WITHIN
     while not (done := reached()) and time.monotonic() < deadline:
         time.sleep(PAUSE)

@@ -25,13 +25,13 @@ RECORDINGS = (
 OWN = {"4.4": "kafka-4.4.0.json"}
 """Scenarios that only this release and newer releases support."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
-"""Values that are not compared: counts of advertised APIs, because a broker with fewer APIs may handle them as Kafka does; and
-wirebroker's texts for unreadable data.
+"""The values that are not compared: the number of advertised APIs, because a broker with fewer APIs may handle these as Kafka
+does; and the texts that wirebroker writes for unreadable data.
 """
 LEFT_OUT = "left out: Kafka did not repeat it"
-"""Stands for the response to a step at which two runs of a real Kafka differed."""
+"""The placeholder for the response to a step if two runs of a real Kafka gave different responses."""
 PRESENCE_ONLY = ("message", "m")
-"""Texts, whose wording is not compared."""
+"""The fields with texts of which only the presence is compared, not the wording."""
 NO_ERROR = "0 NONE"
 _MARKER_HEX = 12
 
@@ -95,28 +95,28 @@ USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A recorded dialogue: steps, each with its observation. `ran_on` names the broker's settings."""
+    """A recorded dialogue: steps, each with its observation. `ran_on` names the settings of the recorded broker."""
 
     name: str
     about: str
     ran_on: str
     steps: list[Json]
     expected: list[Any] | None = None
-    """The responses of another release than 4.3.1 to each step, normalised; LEFT_OUT is not compared."""
+    """For a release other than 4.3.1: its response to each step, normalised. LEFT_OUT is not compared."""
 
     @property
     def secured(self) -> bool:
-        """Whether its broker has a listener with SASL, and USERS."""
+        """Whether the scenario needs a broker that has a SASL listener and USERS."""
         return self.ran_on.startswith("secured")
 
     @property
     def telemetry(self) -> bool:
-        """Whether its broker has a receiver of clients' metrics."""
+        """Whether the scenario needs a broker that receives clients' metrics."""
         return self.ran_on == "telemetry"
 
     @property
     def settings(self) -> dict[str, str]:
-        """The broker settings with which it was recorded."""
+        """The broker settings with which the scenario was recorded."""
         return BASE_SETTINGS | GROUP_SETTINGS[self.ran_on]
 
 
@@ -132,7 +132,7 @@ class Difference:
 
 
 def own_scenarios(release: str) -> list[Scenario]:
-    """The scenarios that Kafka 4.3.1 does not support, with the responses of this release."""
+    """Returns the scenarios that this release supports and Kafka 4.3.1 does not, with the responses of this release."""
     return load(files(__package__).joinpath("recordings", OWN[release])) if release in OWN else []
 
 
@@ -173,7 +173,7 @@ class Normaliser:
     def _object(self, observed: Json, key: str) -> Json:
         if key == "" and isinstance(observed.get("partitions"), list):
             observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p.get("part", -1))}
-        # A response with an error has no id: the 0 or −1 in its place is a default, and the comparison uses it unchanged.
+        # A response with an error has no producer id. The 0 or −1 in its field is a default, and is compared unchanged.
         plain = ("pid",) if str(observed.get("error", NO_ERROR)) != NO_ERROR else ()
         return {k: v if k in plain else self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}
 
@@ -202,7 +202,7 @@ def _partition_index(partition: Any) -> int:
 
 
 def _marker_value(value: str) -> str:
-    """An end marker's value with its coordinator epoch, the last four of its six bytes, only as "0 or more"."""
+    """Returns the value of an end marker with "epoch 0 or more" in place of its last four bytes, the coordinator epoch."""
     if len(value) == _MARKER_HEX and int(value[4], 16) < 8:
         return f"{value[:4]}, epoch 0 or more"
     return value
@@ -215,7 +215,7 @@ def normalised(observed: Iterable[Any]) -> list[Any]:
 
 
 def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
-    """Every step whose observation differs from the recorded one."""
+    """Returns every step whose observation differs from the recorded observation."""
     recorded = [row["observed"] for row in scenario.steps] if scenario.expected is None else scenario.expected
     expected = normalised(recorded) if scenario.expected is None else recorded
     return [
@@ -226,7 +226,7 @@ def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
 
 
 def deliberate(difference: Difference) -> bool:
-    """True for the one deliberate difference: wirebroker returns INVALID_RECORD for a null record set. Kafka 4.x never
-    responds; earlier releases return other errors, often twice."""
+    """True for the one deliberate difference: to a Produce with null records wirebroker returns INVALID_RECORD. Kafka 4.x never
+    responds to it; earlier releases return other errors, often twice."""
     null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
     return null_records and str(difference.got.get("error", "")).startswith("87 ")

@@ -1,8 +1,8 @@
 """The recordings of other releases: the steps of the scenarios in which the response of a release differs from Kafka 4.3.1.
 
-A scenario was played twice with the versions that it names, and twice with lower versions that the release announces. A
-step that did not repeat is left out. Observations have the form in which they are compared: ids are numbered by first
-appearance, and times are left out.
+Each scenario was played twice with the API versions that it names, and twice with lower versions that the release announces. A
+step whose two responses differ is left out. Observations are stored in the form in which they are compared: ids are numbered by
+first appearance, and times are left out.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from wirebroker.conformance.recording import LEFT_OUT, Json, Scenario, load, nor
 from wirebroker.conformance.versions import VersionMode
 
 BASE, PREFIX = "4.3", "kafka-"
-"""The release whose recording holds every step, and the prefix of the profiles' names."""
+"""The release whose recording contains every step, and the prefix in the names of profiles."""
 MODES: tuple[VersionMode, ...] = ("named", "clamped")
 UNREADABLE = {"conn": "unreadable"}
-"""A response to another request: some releases respond twice to a null record set, if they are fast enough."""
+"""The observation if a response belongs to another request: some releases may respond twice to a Produce with null records."""
 Steps = dict[str, Json]
 """Observations by the number of their step, as text."""
 
 
 @dataclass(slots=True)
 class ReleaseRecording:
-    """One release. `skipped` has the reason for each scenario that it cannot have."""
+    """The recording of one release. `skipped` has the reason for each scenario that the release cannot play."""
 
     version: str
     broker: str
@@ -43,7 +43,7 @@ class ReleaseRecording:
         return self.named if versions == "named" else self.clamped
 
     def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]]) -> None:
-        """Note the observations of a scenario, one for each time that it was played."""
+        """Add a scenario's observations: one list for each time that the scenario was played."""
         base = normalised(row["observed"] for row in scenario.steps)
         first, *others = [normalised(observed) for observed in rounds]
         left_out = [

@@ -29,7 +29,7 @@ def replay(scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "na
 def play(run: Run, pause: float = 0) -> list[Json]:
     """Do the steps of a scenario and close the connections. Returns the observation of each step.
 
-    `pause` are the seconds to wait after a change of settings, because a busy Kafka responds before it applies the change.
+    `pause` is the time in seconds to wait after a change of settings: a busy Kafka responds before it applies the change.
     """
     observed = []
     try:
@@ -66,7 +66,7 @@ def observe(run: Run, index: int, step: Json) -> Json:
 
 
 class RemoteBroker:
-    """A broker at an address. Its time passes by itself, and the replay cannot restart it."""
+    """A broker at an address. The replay can neither move the broker's clock nor restart the broker."""
 
     def __init__(self, host: str, port: int) -> None:
         self.address = (host, port)

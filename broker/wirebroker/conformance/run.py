@@ -19,11 +19,11 @@ _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750
 """Batches are dated back by this many ms, so that their timestamps differ from the broker's time of an append.
 
-This is more than the half second between two retention checks. So a batch with retention.ms=1000 is gone a second after it
-was appended, whenever the checks run.
+Retention checks run every half second, and a batch is dated back by more than that. So with retention.ms=1000 a batch is gone a
+second after its append, at whatever moment the checks run.
 """
 CLOCKS_APART_MS = 2000
-"""The largest difference in ms between our clock and a time that counts as the broker's present time."""
+"""A time from a broker counts as its present time if it differs from our clock by at most this many ms."""
 
 
 class ReplayTarget(Protocol):
@@ -31,21 +31,21 @@ class ReplayTarget(Protocol):
 
     address: tuple[str, int]
     addresses: dict[str, tuple[str, int]]
-    """Its listeners by name; further listeners of a remote broker are not known."""
+    """The address of each listener by name. Of a remote broker only one listener is known."""
 
     def now(self) -> int:
-        """ms since the epoch, by its clock."""
+        """Returns the time of the broker's clock in ms since the epoch."""
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass for it."""
+        """Let time pass for the broker."""
 
     def restart(self, mode: str) -> None:
-        """Stop it ("clean", or "kill" as with kill −9) and start it again."""
+        """Stop the broker ("clean", or "kill" as with kill −9) and start it again."""
 
 
 @dataclass(slots=True)
 class Token:
-    """A delegation token with the values of the last response about it."""
+    """A delegation token, with the values from the latest response about the token."""
 
     token_id: str
     secret: bytes
@@ -54,7 +54,7 @@ class Token:
 
 
 class Run:
-    """One scenario being replayed: names, remembered results and the timestamps of its batches."""
+    """The replay of one scenario: its names, its remembered results and the timestamps of its batches."""
 
     def __init__(self, scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "named") -> None:
         self.broker = broker
@@ -69,7 +69,7 @@ class Run:
         self.results: dict[str, Json] = {}
         """The observations to which later steps may refer, by name."""
         self.topic_names: dict[bytes, str] = {}
-        """The topics of the run whose ids an exchange has needed, by id."""
+        """The names of topics by topic id, for those topics of the run whose ids a step `exchange` has needed."""
         self.tokens: dict[str, Token] = {}
         """The delegation tokens of the run, by name."""
         self._prefix = f"o{secrets.token_hex(4)}-{scenario.name}"
@@ -91,7 +91,7 @@ class Run:
         return value
 
     def client_of(self, step: Json) -> WireClient:
-        """The client of the step's listener, by default of the first listener."""
+        """Returns the client that is connected to the step's listener, by default to the first listener."""
         name = step.get("listener")
         if name is None:
             return self.client
@@ -111,8 +111,10 @@ class Run:
             return Announced.by(client)
 
     def version(self, api: str, step: Json, version: int) -> int:
-        """Returns the version for a step: the version that the step names, else `version`. It is lowered if the broker lacks
-        the version and versions are clamped, or if the replay itself sends the request, for which the step names no operation.
+        """Returns the version of a step's request: the version that the step names, else `version`.
+
+        If the broker does not announce this version, it is lowered in two cases: if versions are "clamped", and if the request
+        is the replay's own, so that `step` has no operation.
         """
         named: int = step.get("v", version)
         lowered = self.announced.lowered(api, named)
@@ -122,7 +124,7 @@ class Run:
         return lowered if self.versions == "clamped" else named
 
     def ask(self, api: str, step: Json, version: int, **fields: Any) -> Any:
-        """Send a request of these fields in the step's version, else in this one, and wait for the response."""
+        """Send a request with these fields, in the step's version or, if it names none, in `version`. Returns the response."""
         request = from_plain(request_class(KEYS[api]), fields)
         return self.client_of(step).request(request, self.version(api, step, version), step.get("conn", "main"))
 
@@ -134,7 +136,7 @@ class Run:
         return f"{self._prefix}-{name}" if re.fullmatch(r"T\w+", name) else name
 
     def name(self, name: str) -> str:
-        """A transactional id or group of this run alone."""
+        """Returns the transactional id or group id with this run's prefix, so that no other run uses it."""
         return f"{self._prefix}-{name}" if name else name
 
     def is_of_another(self, name: str) -> bool:
@@ -148,7 +150,7 @@ class Run:
         return topic_id
 
     def batch_timestamp(self, entry: Json) -> int:
-        """The timestamp of the next batch: unlike any other of this run, unless the step gives it."""
+        """Returns the timestamp of the next batch: the step's own timestamp, else one that no other batch of this run has."""
         if "ts" in entry:
             timestamp = int(entry["ts"])
         elif "ts_offset_ms" in entry:
@@ -160,7 +162,7 @@ class Run:
         return timestamp
 
     def append_time(self, answered: int, base_offset: int) -> Any:
-        """A LogAppendTime in the words of the recording."""
+        """Returns a LogAppendTime in the form in which the recording has it."""
         if answered == -1:
             return -1
         if answered in self._batches:

@@ -41,7 +41,7 @@ def _operation(function: Operation) -> Operation:
 
 
 def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation]:
-    """An operation that is repeated while its error is one of the codes that `again` gives for the step."""
+    """Makes an operation repeat itself while its error is one of the codes that `again` returns for the step."""
 
     def decorate(function: Operation) -> Operation:
         def operation(run: Run, step: Json) -> Json:
@@ -69,7 +69,7 @@ def _repeat(ask: Callable[[], Json], again: Codes) -> Json:
 
 
 def _concurrent(step: Json) -> Codes:
-    """The error while the last transaction of the producer is being ended."""
+    """The error to retry on: Kafka returns it while the producer's last transaction is still being ended."""
     return () if step.get("no_retry") else (CONCURRENT,)
 
 
@@ -279,7 +279,7 @@ def _records(run: Run, data: bytes) -> list[Json]:
 
 
 def _text(run: Run, value: bytes | None) -> str | None:
-    """The bytes as text, with the topic and the names of the run as an exchange shows them."""
+    """Returns the bytes as text. The names of the run are replaced as in the step `exchange`."""
     return None if value is None else own_names(value.decode(), run)
 
 
@@ -371,7 +371,7 @@ def op_add_offsets(run: Run, step: Json) -> Json:
 
 
 def _committed(run: Run, step: Json) -> list[Json]:
-    """The topics of a request that commits one offset."""
+    """Returns the field `topics` of a request that commits one offset."""
     partition = {
         "partition_index": step.get("part", 0), "committed_offset": step["offset"],
         "committed_metadata": step.get("meta", ""),
@@ -511,7 +511,7 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
 
 
 def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) -> list[Json]:
-    """The responses to the tokens of a login."""
+    """Send the tokens of a login. Returns the responses."""
     token, responses = next(dialogue), []
     with suppress(StopIteration):
         while True:
@@ -537,7 +537,7 @@ def _bare_token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
 
 @_operation
 def op_ask(run: Run, step: Json) -> Json:
-    """Any request; the names of all errors in its response."""
+    """Send any request. Returns the names of all errors in its response."""
     response = run.ask(step["api"], step, versions(KEYS[step["api"]])[1], **step.get("fields", {}))
     return {"errors": [shown(code) for code in values(response, "errorCode")]}
 

@@ -1,6 +1,6 @@
 """The steps of scenarios about delegation tokens.
 
-A token has a name in the run. Its times are recorded in seconds after its issue, or after the request that renews it.
+Each token has a name within the run. The token's times are recorded in seconds after it was issued or renewed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wirebroker.conformance.steps import OPERATIONS, shown, tokens_taken
 from wirebroker.security.clients import tokens
 
 STEP_MS = 10_000
-"""The precision of recorded times that depend on the time of a request."""
+"""The precision in ms of a recorded time that depends on when a request was sent."""
 BY_TOKEN = ",tokenauth=true"
 
 
@@ -67,8 +67,8 @@ def _ends(run: Run, step: Json, api: str, period: str) -> Json:
 
 
 def _wait(run: Run, step: Json, ends: int | None) -> None:
-    """Wait until the broker that responds knows of the change that Kafka's controller has made. With None, the change
-    is the token's end."""
+    """Wait until the addressed broker shows that the token ends at `ends`, or is gone if `ends` is None. In Kafka the
+    controller changes the token, and the broker learns of it later."""
     token = run.tokens[step["name"]]
     token.ends = ends
     who: Json = {key: step[key] for key in ("listener", "conn") if key in step}
@@ -81,7 +81,7 @@ def _wait(run: Run, step: Json, ends: int | None) -> None:
 
 
 def _describe(run: Run, step: Json) -> Json:
-    """The tokens of this run that a client sees."""
+    """Describe the tokens. Returns the tokens of this run that the client may see."""
     owners = step.get("owners")
     named = None if owners is None else [{"principal_type": kind, "principal_name": name} for kind, name in owners]
     response = run.ask("DescribeDelegationToken", step, 3, owners=named)

@@ -1,4 +1,4 @@
-"""The versions that a broker announces, and how a replay keeps to them."""
+"""The API versions that a broker announces, and the lower versions that a replay uses because of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kafkawire.registry import api_name
 from wirebroker.client.wire import WireClient
 
 VersionMode = Literal["named", "clamped"]
-"""The versions of a replay: the versions that the scenario names, or lower versions that the broker announces."""
+"""How a replay chooses API versions: as the scenario names them ("named"), or lowered to what the broker has ("clamped")."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """The newest version of each API by its name. A broker that does not announce versions is taken to have every version."""
+    """The newest version of each API by the API's name. A broker without ApiVersions is assumed to have every version."""
 
     newest: Mapping[str, int]
 
@@ -31,7 +31,7 @@ class Announced:
         return cls({api_name(each.api_key): each.max_version for each in told})
 
     def lowered(self, api: str, version: int) -> int:
-        """The version, or the newest that the broker has."""
+        """Returns the version, or the broker's newest version of the API if that is lower."""
         return min(version, self.newest.get(api, version))
 
     def lacks(self, api: str) -> bool:

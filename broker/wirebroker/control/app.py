@@ -1,6 +1,6 @@
 """Handles one request of the control: its endpoint's forms read the request, and every error becomes a problem document.
 
-Handlers run on the broker's or the proxy's own loop, so they can use it without locks.
+Handlers run on the event loop of the broker or proxy, so they can use the broker or proxy without locks.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ logger = logging.getLogger("wirebroker")
 MOST_BYTES = 16 * 1024 * 1024
 """The largest size of a body in bytes. A larger body is refused with 413."""
 MOST_AT_ONCE = 64 * 1024
-"""The largest size of a JSON body that is read without a thread."""
+"""The largest size in bytes of a JSON body that is parsed on the event loop. A larger body is parsed in a thread."""
 MOST_TOML_BYTES = 64 * 1024
-"""The largest size of a fault file in bytes. A larger file is refused with 413, because reading a file keeps the broker's
+"""The largest size of a fault file in bytes. A larger file is refused with 413, because parsing a file keeps the broker's event
 loop busy for a microsecond per byte."""
 MOST_OPENED = 16
-"""The largest number of files that people have dropped on the page."""
+"""The largest number of files that can be open because users dropped them on the live page."""
 LONGEST_NAME = 200
 SPARE_BYTES = 1 << 30
-"""The bytes that a dropped file must leave free on the disk."""
+"""The bytes of the disk that must stay free after a dropped file is stored."""
 Responder = Callable[[Request], Awaitable[Response]]
 
 
 class _Number(Convertor[int]):
-    """A number in a path. A path with a number beyond 64 bits does not exist."""
+    """A number in a path, of up to 18 digits. A path with a longer number gets 404."""
 
     regex = "[0-9]{1,18}"
 
@@ -67,7 +67,7 @@ class _Number(Convertor[int]):
 
 
 class _Id(Convertor[str]):
-    """An id in a path: any text, even with slashes and line ends, which Starlette's own `path` refuses."""
+    """An id in a path: any text, even with slashes and line breaks. Starlette's own converter `path` refuses line breaks."""
 
     regex = r"[\s\S]*"
 
@@ -139,7 +139,7 @@ async def _live_file(request: Request) -> Response:
 
 
 async def _open(request: Request) -> Response:
-    """The body is a trace or a capture of any size. The control shows the file on a page of its own."""
+    """Handles a dropped file: the body is a trace or a capture of any size. The control opens a page for the file."""
     try:
         _check_sender(request)
         where = await _opened(request)
@@ -149,7 +149,7 @@ async def _open(request: Request) -> Response:
 
 
 async def _opened(request: Request) -> str:
-    """Returns the path of the page. Raises Problem."""
+    """Stores the file and opens its page. Returns the page's path. Raises Problem."""
     state, controlled = request.app.state, request.app.state.controlled
     if state.opened >= MOST_OPENED:
         raise Problem(409, f"{MOST_OPENED} files are open; wirebroker trace show FILE --page opens another one")
@@ -187,7 +187,7 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Responder:
         try:
             return await _response(endpoint, request)
         except Problem as problem:
-            # Do not read the rest of a body that is too large.
+            # If the body is too large, close the connection rather than read the rest.
             return _problem(problem, {"connection": "close"} if problem.status == 413 else None)
         except Misfit as wrong:
             return _problem(Problem(422, str(wrong), wrong.field))
@@ -276,11 +276,11 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 class _Slowly(json.JSONDecoder):
-    """Reads JSON in Python, so that other threads can run in between. The decoder in C would read any text in one piece."""
+    """Parses JSON in Python, so that other threads can run meanwhile. The decoder in C would block them until it is done."""
 
     def __init__(self, **hooks: Any) -> None:
         super().__init__(**hooks)
-        decoder: Any = json.decoder  # these parts of Python have no documentation, but the same names since 2.6
+        decoder: Any = json.decoder  # these names are not documented, but have not changed since Python 2.6
         scanner: Any = json.scanner
         self.parse_object, self.parse_array = decoder.JSONObject, decoder.JSONArray
         self.scan_once = scanner.py_make_scanner(self)
@@ -327,8 +327,8 @@ def _finite(digits: str) -> float:
 def _check_sender(request: Request) -> None:
     """Refuse a request that a browser sends for a page of another site. Raises Problem.
 
-    Any page can send requests to localhost. The browser names the page's site in Origin. A site can also make its own name
-    lead here, so that the browser sees the same site: see `wirebroker.control.hosts`.
+    Any web page can send requests to localhost, but the browser names the page's site in the header Origin. A site can also let
+    its own host name resolve to this machine, so that Origin matches: `wirebroker.control.hosts` refuses that.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
@@ -358,5 +358,5 @@ def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 
 def _json(value: Any, status: int = 200, media: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
-    text = json.dumps(value, separators=(",", ":"))  # ASCII, so that text with surrogates can be written
+    text = json.dumps(value, separators=(",", ":"))  # in ASCII, because UTF-8 cannot encode lone surrogates
     return Response(text.encode(), status, dict(headers or {}), media)

@@ -1,5 +1,5 @@
-"""The interface of the running broker or proxy for the control's endpoints. Use the object in the thread of its host's
-loop."""
+"""What the control's endpoints can see and change of the running broker or proxy. The classes are not thread-safe: use them on
+the event loop of the broker or proxy."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_SNAPSHOTS = 16
-"""The largest number of kept snapshots. Each snapshot keeps the memory of its records."""
+"""The largest number of kept snapshots. The records of each snapshot stay in memory."""
 
 
 class Readable:
-    """A source of rows: a running broker or proxy, or a file; `kind` tells which."""
+    """A source of trace rows: a running broker, a running proxy or a file. `kind` tells which."""
 
     kind: ClassVar[Literal["broker", "proxy", "file"]]
 
@@ -50,7 +50,7 @@ class Readable:
 
     @property
     def run(self) -> str:
-        """The name of this run. Numbers of rows count only within a run."""
+        """The name of this run. The numbers of rows are unique only within a run."""
         raise NotImplementedError
 
     @property
@@ -59,11 +59,11 @@ class Readable:
         raise NotImplementedError
 
     async def rows_for_picture(self, number: int) -> Sequence[Numbered]:
-        """Returns the kept rows; of a file, the rows around `number`."""
+        """Returns the rows that are kept for pictures; from a file, the rows around the row `number`."""
         raise NotImplementedError
 
     async def explained(self) -> tuple[list[Finding], Explanation]:
-        """Returns what is wrong in the rows, and how many rows were read."""
+        """Returns the findings in the rows, and the explanation, which knows how many rows were read."""
         raise NotImplementedError
 
     def exchange(self, number: int) -> KeptExchange | None:
@@ -71,20 +71,20 @@ class Readable:
         raise NotImplementedError
 
     def why_no_bytes(self) -> str:
-        """Returns why an exchange may have no bytes, for the end of a sentence."""
+        """Returns why the bytes of an exchange may be missing, as the end of a sentence."""
         raise NotImplementedError
 
     def catch_up(self) -> None:
-        """Run the timers that are due, so that a reader does not see outdated state."""
+        """Run the timers that are due, so that an endpoint does not return outdated state."""
 
     def set_time(self) -> None:
-        """Set the time of the next change."""
+        """Tell the engine the present time, before a change."""
 
     def begin(self) -> None:
-        """The control listens from now on."""
+        """Called when the control begins to listen."""
 
     def close(self) -> None:
-        """End all waiting."""
+        """End all waiting requests of the control."""
         self.closing = True
         for end in list(self.at_close):
             end()
@@ -97,9 +97,9 @@ class Controlled(Readable):
         super().__init__()
         self._of = host
         self.follower: Follower | None = None
-        """Follows the trace from the first call of `/explain` on."""
+        """Reads the trace for `/explain`; None before the first request of `/explain`."""
         self.drawable = KeptRows()
-        """The rows that are kept for pictures."""
+        """The trace rows that are kept for pictures."""
         self._readers = 0
         self._began = time.time_ns()
         self._traces = 0
@@ -109,7 +109,7 @@ class Controlled(Readable):
 
     @property
     def machine(self) -> Machine:
-        """The engine or the proxy, with its faults and its trace."""
+        """The broker's engine or the proxy, which have the faults and the trace."""
         raise NotImplementedError
 
     @property
@@ -122,7 +122,7 @@ class Controlled(Readable):
         return f"{self._began}-{self._traces}"
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
-        """Yields topic, partition, producer, the producer's packed state, and whether the whole window is known."""
+        """Yields topic, partition, producer, the producer's packed state, and whether all cached batches of it are known."""
         raise NotImplementedError
 
     @property
@@ -132,7 +132,7 @@ class Controlled(Readable):
 
     @property
     def problem(self) -> str:
-        """The reason why it cannot serve clients now, "" if it can."""
+        """The reason why the broker or proxy cannot serve clients now, "" if it can."""
         return ""
 
     @property
@@ -159,7 +159,7 @@ class Controlled(Readable):
 
     @property
     def now(self) -> int:
-        """The time by its clock, in ms since the epoch."""
+        """The time of the clock of the broker or proxy, in ms since the epoch."""
         return self._of.clock.now()
 
     def changed(self) -> None:
@@ -168,7 +168,7 @@ class Controlled(Readable):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep the bytes of exchanges while the reader is there."""
+        """Keep the bytes of exchanges as long as the context lasts, which is while a client reads /events."""
         self._readers += 1
         try:
             yield
@@ -177,7 +177,7 @@ class Controlled(Readable):
             self.keep_frames()
 
     def keep_frames(self) -> None:
-        """Keep the bytes of exchanges while there is a reader or a capture."""
+        """Keep the bytes of exchanges if a client reads /events or a capture is written; else drop them."""
         trace = self.machine.trace
         trace.kept = (trace.kept or KeptFrames()) if self._readers or self.capture_path else None
 
@@ -212,7 +212,7 @@ class Controlled(Readable):
         self.keep_frames()
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
-        """Returns the rules by their ids: each rule gets the next number when it is first seen here."""
+        """Returns the fault rules by number. A rule that has no number yet gets the next number."""
         self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
         return {number: rule for rule, number in self._numbers.items()}
 
@@ -273,7 +273,9 @@ class ControlledBroker(Controlled):
         self.host.changed()
 
     def change(self, change: Callable[[int], object]) -> None:
-        """Apply a change at this time, and perform its effects. Raises Problem 409 if the change raises ValueError."""
+        """Apply a change at the clock's present time, and perform its effects. Raises Problem 409 if the change raises
+        ValueError.
+        """
         try:
             change(self.now)
         except ValueError as refused:
@@ -281,9 +283,10 @@ class ControlledBroker(Controlled):
         self.changed()
 
     def reset(self, *, soft: bool = False) -> None:
-        """Close the connections and empty the broker, as after a start. Raises Problem if the broker has a data directory.
+        """Close the connections and empty the broker, so that it is as after its start. Raises Problem if the broker has a data
+        directory.
 
-        With `soft`, clients continue (`wirebroker.engine.soft_reset`).
+        With `soft`, connected clients continue (`wirebroker.engine.soft_reset`).
         """
         if soft:
             self.host.reset_softly()
@@ -323,14 +326,14 @@ class ControlledBroker(Controlled):
         return self._snapshots[number]
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until the condition holds. Raises TimeoutError after `timeout` s, and Problem if the broker stops before."""
+        """Wait until the condition holds. Raises TimeoutError after `timeout` s, and Problem if the broker stops meanwhile."""
         await self.host.wait_until(lambda: self.closing or condition(), timeout)
         if self.closing:
             raise Problem(503, "the broker is stopping")
 
     async def reach(self, goal: Goal[T], timeout: float) -> T:
-        """Wait for a goal. Raises Problem 409 with the missing parts after `timeout` s, unless the result itself names
-        them."""
+        """Wait until a goal is reached, and return its result. After `timeout` s raises Problem 409, which says what is
+        missing, unless the goal's result itself does so."""
         try:
             await self.until(lambda: goal.reached(self.engine), timeout)
         except TimeoutError:
@@ -378,7 +381,7 @@ class ControlledProxy(Controlled):
     def groups(self) -> dict[str, states.Group]:
         self.set_time()
         found = passing.groups(self.host.proxy)
-        self.host.flush()  # sets the alarm at which the interest ends
+        self.host.flush()  # schedules the time at which the proxy stops following groups, unless it is asked again
         return found
 
     def transactions(self) -> dict[str, states.Transaction]:

@@ -26,7 +26,7 @@ class Endpoint:
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
     `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; a text stays as it
-    is, and None is an empty response. `problems` maps the other statuses of its responses to their reasons.
+    is, and None is an empty response. `problems` maps each status that reports a problem to the reason.
     """
 
     method: str
@@ -39,7 +39,7 @@ class Endpoint:
 
     @property
     def summary(self) -> str:
-        """The first sentence of the handler's docstring."""
+        """The first paragraph of the handler's docstring."""
         return (getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
 
     @property
@@ -49,12 +49,12 @@ class Endpoint:
 
     @property
     def of_brokers(self) -> bool:
-        """Tells whether only a broker, and no proxy, has the endpoint."""
+        """Tells whether only brokers have the endpoint; a proxy does not."""
         return self.hints["controlled"] is ControlledBroker
 
     @property
     def shown_path(self) -> str:
-        """The path in the form of OpenAPI, for people."""
+        """The path as people read it, in the form of OpenAPI: `{name}` without a converter."""
         return re.sub(r":\w+}", "}", self.path)
 
     @property
@@ -64,7 +64,7 @@ class Endpoint:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names in its path."""
+        """The names of the parameters in the path."""
         return tuple(re.findall(r"{(\w+)", self.path))
 
     @property

@@ -1,5 +1,5 @@
-"""Finds what is wrong at a running broker or proxy. Its trace keeps only the latest rows, so a follower reads them as they
-come.
+"""Finds problems in the trace of a running broker or proxy. The trace keeps only the latest rows, so a follower reads each row
+soon after it is traced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAUSE_S = 1.0
 
 
 class Followed(Protocol):
-    """The interface of a broker or a proxy for its follower."""
+    """What a follower needs of a broker or a proxy."""
 
     at_close: list[Callable[[], None]]
 
@@ -35,13 +35,13 @@ class Followed(Protocol):
 
 
 class Follower:
-    """Follows the trace from the first question on, until the broker or the proxy stops."""
+    """Reads the trace every second until the broker or the proxy stops."""
 
     def __init__(self, followed: Followed) -> None:
         self._followed = followed
         self._run = ""
         self._number = 0
-        """The number of rows of the run that were read or missed."""
+        """The number of the run's rows that this follower has read or missed."""
         self._lock = asyncio.Lock()
         self.explanation = Explanation()
         self._task = asyncio.create_task(self._follow())
@@ -70,5 +70,5 @@ class Follower:
         rows = trace.last(added - self._number)
         self.explanation.skip(added - self._number - len(rows))
         self._number = added
-        # in a thread, so that the broker serves its clients
+        # in a thread, so that the broker serves its clients meanwhile
         await asyncio.to_thread(self.explanation.take_all, rows)

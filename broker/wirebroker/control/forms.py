@@ -1,8 +1,8 @@
 """Forms: msgspec structs that are read from JSON and from queries, written as JSON, and described as JSON schemas.
 
-`Annotated[Positive | None, about("how many")]` gives a field its limits and its description. msgspec reads and checks;
-here its errors become sentences that name the field, the value and the nearest name. A class can describe itself with its own
-`json_schema`.
+`Annotated[Positive | None, about("how many")]` gives a field its limits and its description. msgspec reads and checks the
+values. This module turns msgspec's errors into sentences that name the field, the value and, for a mistyped name, the nearest
+name. A class can define its own JSON schema with `json_schema`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 LONGEST_WORD = 100
-"""The largest number of characters of an unknown word that are compared with the known words, because a comparison takes
-long."""
+"""Only this many characters of an unknown word are compared with the known words, because comparing long words takes long."""
 LONGEST_NUMBER = 40
-"""The largest number of characters of a number in a query."""
+"""A number in a query may have this many characters."""
 REFERENCE = "#/components/schemas/{name}"
 KINDS = {
     "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",
@@ -77,7 +76,7 @@ def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
 
 
 def _from_text(hint: Any, text: str) -> Any:
-    """Returns the value for which a text in a query stands, or the text itself if it is not a value of this type."""
+    """Converts a text in a query to a value of this type. Returns the text itself if that is not possible."""
     kinds = _alternatives(hint)
     if bool in kinds:
         return {"": True, "true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
@@ -95,7 +94,7 @@ def _explained(form: Any, value: Any, error: str) -> Misfit:
     problem = match[1]
     try:
         kind, value, place = _at(form, value, match[2] or "")
-    except (LookupError, StopIteration, TypeError):  # an unknown field has a name that looks like the end of an error
+    except (LookupError, StopIteration, TypeError):  # the name of an unknown field looks like a path in msgspec's error
         problem, kind, place = error, form, ""
     what = place or "the body"
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
@@ -117,7 +116,7 @@ def _explained(form: Any, value: Any, error: str) -> Misfit:
 
 
 def _at(kind: Any, value: Any, path: str) -> tuple[Any, Any, str]:
-    """Returns the type, value and place at a path of msgspec, which leaves out the keys of dicts."""
+    """Returns the type, the value and the complete path of a field from msgspec's path, which omits the keys of dicts."""
     place = ""
     for name, index in _STEP.findall(path):
         if name:

@@ -1,7 +1,7 @@
 """The host names under which the control responds.
 
-The control has no password, so pages of other sites must not reach it. A site can make its own name lead to this machine
-(DNS rebinding), also to a published port of a container; the browser then sends the site's name in Host.
+The control has no password, so web pages of other sites must not reach it. A site can let its own host name resolve to this
+machine (DNS rebinding), even to a published port of a container. The browser then sends the site's name in the header Host.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class Hosts:
         self._names = {plain_host(name) for name in names}
 
     def add(self, name: str) -> None:
-        """Respond under this name, too."""
+        """Allow this name, too."""
         self._names.add(plain_host(name))
 
     def takes(self, host: str, reached: str) -> bool:
-        """Tells whether to respond under the name of a Host header. `reached` is the address on which the connection
-        arrived."""
+        """Tells whether the control responds to a request with this Host header. `reached` is the address on which the
+        connection arrived."""
         name = plain_host(host)
         if name in self._names or name == "localhost" or name.endswith(".localhost"):
             return True

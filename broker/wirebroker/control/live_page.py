@@ -1,4 +1,4 @@
-"""The live page's files. The page is HTML and ES modules without a build, and loads nothing from elsewhere."""
+"""The files of the live page. The page consists of HTML and ES modules, needs no build, and loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-"""The headers with which a browser runs only the page's own files, even if a client's data contain a script."""
+"""The response headers of the page. Because of them a browser runs only the page's own scripts, even if a client's data contain
+a script."""
 
 
 def pages() -> dict[str, tuple[bytes, str]]:

@@ -90,7 +90,7 @@ def _in_query(endpoint: Endpoint, named: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _without_null(described: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of a value in a query, which cannot be null."""
+    """Returns the schema of a query parameter without null: a query cannot contain null."""
     if described.get("default", 0) is None:
         del described["default"]
     kinds = [each for each in described.pop("anyOf", []) if each.get("type") != "null"]

@@ -1,6 +1,6 @@
 """A saved trace or capture for the live page. A thread indexes and searches the file, and windows are read on demand.
 
-Memory: the index (`trace.saved`), the counts of the latest searches, and the windows that pages ask for.
+In memory are only the index (`trace.saved`), the counts of the latest searches, and the windows that pages request.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from wirebroker.trace.kept_frames import KeptExchange
 from wirebroker.trace.saved import BLOCK, Numbered, Parts, SavedRows, Search, window
 
 SLICE_S = 0.05
-"""The thread indexes for these seconds, then searches for these seconds, and so on."""
+"""The thread takes turns: it indexes for this time in seconds, then searches for the same time."""
 IDLE_S = 0.05
 EXPLAINED_S = 0.5
 MOST_DRAWN = 50_000
-"""The largest number of rows around a picture."""
+"""The largest number of rows that are read for a picture."""
 PACKETS = 500
-"""The number of packets of a capture that are read between two looks at the rows."""
+"""The number of packets of a capture that are read before the new rows are indexed."""
 MOST_SEARCHES = 4
 BARS = 240
-"""The number of parts into which the page divides the time."""
+"""The number of bars in the page's chart of rows over time."""
 NEAR = 80
-"""The number of blocks on each side that are searched for the other rows of an exchange."""
+"""The other rows of an exchange are searched in this many blocks of rows before and after the block of the given row."""
 
 
 class SavedFile(Readable):
-    """A saved trace or capture. `path` is the file, `name` its name for people. Raises OSError, and ValueError for an empty
+    """A saved trace or capture in the file `path`, which the page shows as `name`. Raises OSError, and ValueError for an empty
     file.
 
-    `begin` starts the thread. With `temporary` the file is deleted in the end.
+    `begin` starts the thread that indexes the file. With `temporary` the file is deleted when this object is closed.
     """
 
     kind = "file"
@@ -65,7 +65,7 @@ class SavedFile(Readable):
         self._spool: BinaryIO | None = (Path(self._folder.name) / "rows.jsonl").open("wb") if self._folder else None
         self.rows = SavedRows(self._spool.name if self._spool else self.path)
         self.complaints: list[str] = []
-        """Sentences about parts that could not be read."""
+        """Sentences about the parts of the file that could not be read."""
         self._searches: OrderedDict[str, Search] = OrderedDict()
         self.explanation = Explanation()
         """The findings in the rows that `explain_on` has read."""
@@ -116,7 +116,7 @@ class SavedFile(Readable):
             self.rows.done = True
 
     def _spooling(self, into: BinaryIO) -> Iterator[bool]:
-        """Turn a capture into rows, and index the rows that are there."""
+        """Convert a capture to rows, and index them from time to time."""
         for number, complaints in enumerate(spool(self._given, into.write)):
             self.complaints += complaints
             if number % PACKETS == 0:
@@ -132,17 +132,19 @@ class SavedFile(Readable):
     # Reading
 
     def search(self, where: str) -> SavedRows | Search:
-        """The rows that meet a filter, or all rows. Raises FilterError."""
+        """Returns the search for the rows that meet a filter; without a filter, all rows. Raises FilterError."""
         if not where.strip():
             return self.rows
         search = self._searches.pop(where, None) or Search(self.rows, parsed(where))
-        self._searches[where] = search  # the newest search, which runs now
+        self._searches[where] = search  # the thread runs the newest search
         while len(self._searches) > MOST_SEARCHES:
             self._searches.popitem(last=False)
         return search
 
     def window(self, where: str, after: int, most: int) -> tuple[list[Numbered], int]:
-        """Returns rows after this number that meet the filter, as many as are found soon, and the last line that was read."""
+        """Returns the rows after the number `after` that meet the filter, and the number of the last row that was read. Stops
+        after `most` rows or after `SLICE_S`.
+        """
         end = monotonic() + SLICE_S
         return window(self.rows, self.search(where), after, most, lambda: monotonic() > end)
 
@@ -167,7 +169,7 @@ class SavedFile(Readable):
         return exchange_in(line, self._bytes.read) if line else None
 
     def related(self, number: int, node: int, connection: int, correlation_id: int) -> list[Numbered]:
-        """The rows of the same exchange, near a row."""
+        """Returns the rows of the same exchange that are near the row `number` in the file."""
         block = (number - 1) // BLOCK
         needles = [b'"correlation_id":%s%d' % (space, correlation_id) for space in (b"", b" ")]
         found = []
@@ -182,7 +184,7 @@ class SavedFile(Readable):
         return found
 
     def explain_on(self) -> None:
-        """Let `explanation` read on, for `EXPLAINED_S` at a time."""
+        """Give the next rows to `explanation`, for up to `EXPLAINED_S`."""
         end = monotonic() + EXPLAINED_S
         with self._explaining:
             while monotonic() < end and self._explained < self.rows.rows:
@@ -192,8 +194,8 @@ class SavedFile(Readable):
     # Progress
 
     def progress(self, where: str) -> dict[str, Any]:
-        """Returns how far the file is indexed and searched, and the numbers of rows, of rows with trouble and of found rows
-        over time.
+        """Returns how much of the file has been indexed and searched and, for the chart over time, the numbers of rows, of rows
+        with a problem and of found rows.
         """
         search, rows = self.search(where), self.rows
         read = self._given.tell() if self._spool is not None and not rows.done else self.size
@@ -227,7 +229,7 @@ class SavedFile(Readable):
 
 
 def _for_a_while(step: Any) -> bool:
-    """Take steps for `SLICE_S`. Returns False if there was nothing to do."""
+    """Take steps for `SLICE_S`. Returns False if no step had anything to do."""
     end = monotonic() + SLICE_S
     while step():
         if monotonic() > end:

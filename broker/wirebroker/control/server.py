@@ -1,6 +1,6 @@
-"""The control's server: uvicorn's HTTP on the broker's own loop, without the process around it.
+"""The control's server: uvicorn's HTTP protocol on the event loop of the broker, without `uvicorn.Server`.
 
-uvicorn.Server would install signal handlers, poll, and wait a tenth of a second to stop. Only its protocol is needed.
+`uvicorn.Server` would install signal handlers, poll, and take a tenth of a second to stop.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ except ImportError as missing:
 logger = logging.getLogger("wirebroker")
 
 MOST_REQUESTS = 256
-"""The largest number of requests at a time, including waiting requests. More get 503."""
+"""The largest number of concurrent requests, including requests that wait for a condition. Further requests get 503."""
 
 
 LAST_RESPONSES_S = 1
-"""The time in seconds for which a stopping control waits until clients have read its last responses."""
+"""When the control stops, it waits this many seconds for clients to read their last responses."""
 
 
 def control_of_broker(host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> Control:
@@ -59,9 +59,9 @@ def control_of_file(saved: SavedFile, allow_hosts: Iterable[str] = ()) -> Contro
 
 
 class Control:
-    """The HTTP control of a broker or a proxy, or the live page of a file. Use the object in the thread of its loop.
+    """The HTTP control of a broker or a proxy, or the live page of a file. Not thread-safe: use it on its event loop.
 
-    `allow_hosts` are further host names under which it responds.
+    `allow_hosts` are further host names under which the control responds.
     """
 
     def __init__(self, controlled: Readable, allow_hosts: Iterable[str] = ()) -> None:
@@ -87,7 +87,7 @@ class Control:
             yield connection.transport.get_extra_info("socket").fileno()
 
     async def listen(self, host: str, port: int) -> None:
-        """Start to listen, at `url`. Raises ListenError."""
+        """Start to listen, and set `url`. Raises ListenError."""
         self._server, port = await open_server(lambda: _Protocol(self._config, self._state, {}), host, port, " for the control")
         self._controlled.begin()
         self._hosts.add(host)
@@ -103,7 +103,7 @@ class Control:
         await self._responses_sent()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await self._responses_sent()  # responses whose clients read too slowly
+        await self._responses_sent()  # ends the responses that clients read too slowly
 
     async def _responses_sent(self) -> None:
         """Wait a little for the responses that are being sent."""
@@ -125,7 +125,9 @@ class _Protocol(H11Protocol):
         self.access_log = False
 
     def data_received(self, data: bytes) -> None:
-        """Read HTTP. A Kafka client, whose requests begin with a size below 16 MiB, would try again and again: log it once."""
+        """Read HTTP. Refuse a Kafka client, and log it only once, because such a client tries again and again. Its requests
+        begin with a size below 16 MiB, so their first byte is 0.
+        """
         if self.scope is None and data[:1] == b"\0":
             host = self.client[0] if self.client else "another process"
             _log_kafka_client(host, *(self.server or ("", 0)))
@@ -134,5 +136,5 @@ class _Protocol(H11Protocol):
             super().data_received(data)
 
     def _should_upgrade(self) -> bool:
-        """Returns False always, without uvicorn's warning: Java's HTTP client offers HTTP/2, but accepts 1.1."""
+        """Always returns False. uvicorn's own method would warn, but Java's HTTP client offers HTTP/2 and also accepts 1.1."""
         return False

@@ -1,4 +1,4 @@
-"""The table of the control's endpoints, with a row for each. The app and the descriptions follow from the rows.
+"""The table of the control's endpoints, with a row for each. The routes of the app and the descriptions are made from it.
 
 A proxy has the endpoints whose handlers take any `Controlled`.
 """
@@ -55,7 +55,7 @@ ENDPOINTS = (
     Endpoint("GET", "/faults/{fault:number}", faults.one, problems=NO_FAULT),
     Endpoint("DELETE", "/faults/{fault:number}", faults.remove, 204, problems=NO_FAULT),
     Endpoint("GET", "/faults/{fault:number}/assert-fired", faults.assert_one_fired,
-             problems=NO_FAULT | {409: "the rule has not fired, or has not fired that often"}),
+             problems=NO_FAULT | {409: "the rule has not fired, or not as often as expected"}),
     # Topics and records
     Endpoint("GET", "/topics", topics.listed),
     Endpoint("POST", "/topics", topics.create, 201, problems={409: "there is a topic of this name", **UNWRITTEN}),

@@ -1,6 +1,6 @@
 """ACLs and the rules of StandardAuthorizerData (KIP-11, KIP-290).
 
-A single ACL that denies overrides all ACLs that allow. Access to a resource without any ACL is refused, unless
+An ACL that denies overrides all ACLs that allow. If a resource has no ACL, access to it is refused, unless
 allow.everyone.if.no.acl.found is set. Super users may do everything.
 """
 
@@ -44,12 +44,12 @@ class Permission(IntEnum):
 
 
 WILDCARD = "*"
-"""Every name (in a literal pattern) or every host."""
+"""The name (in a literal pattern) or host that stands for all names or hosts."""
 EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 GROUP_SETTINGS = 32
-"""The number of groups per slice among the resources with settings."""
+"""The number of groups in DescribeConfigs, for `Behaviour.has_settings`."""
 _O = Operation
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -75,8 +75,8 @@ IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
-"""For each operation: an ACL that allows it also allows these operations. An ACL that denies an operation denies no other
-operation.
+"""For each operation: the operations whose ACLs also allow it. For example, an ACL that allows READ also allows DESCRIBE. An
+ACL that denies an operation denies no other operation.
 """
 
 
@@ -93,7 +93,7 @@ class Acl(AclImage):
         return f"an ACL {does} {self.principal} {Operation(self.operation).name} on {kind} {self.name}{many}{where}"
 
     def concerns(self, who: Collection[str], host: str, networks: bool) -> bool:
-        """Tells whether the ACL applies to one of these principals from this host. With `networks` an ACL may name a
+        """Tells whether the ACL applies to one of these principals on this host. With `networks` the host of an ACL may be a
         network."""
         return self.principal in who and (self.host in (WILDCARD, host) or (networks and holds(self.host, host)))
 
@@ -106,7 +106,7 @@ class Acl(AclImage):
 
 
 class Filter(NamedTuple):
-    """A filter of ACLs. None stands for every name, principal or host, ANY for every type."""
+    """A filter of ACLs. None matches every name, principal or host; ANY matches every type."""
 
     resource_type: int
     name: str | None
@@ -154,14 +154,14 @@ class Acls:
     """The ACLs of a cluster, and the search for the ACLs that apply."""
 
     def __init__(self, *, networks: bool = True) -> None:
-        """`networks` says whether an ACL's host may be a network, as since Kafka 4.4."""
+        """`networks` tells whether the host of an ACL may be a network, as it may since Kafka 4.4."""
         self.networks = networks
         self.ids: dict[Acl, bytes] = {}
         """All ACLs, with the ids of their records, in the order in which they were made."""
         self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
         """The ACLs for each type of resource, type of pattern and name."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
-        """The number of prefixes by their length, for each type of resource."""
+        """For each type of resource: the number of prefixes in ACLs, by the length of the prefix."""
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self.ids)
@@ -205,8 +205,8 @@ class Acls:
         return found
 
     def meant_by(self, wanted: Filter) -> list[Acl]:
-        """Returns the ACLs that match a filter, in the order in which they were made. A filter for one resource needs no
-        search."""
+        """Returns the ACLs that match a filter, in the order in which they were created. Only a filter for several resources
+        searches all ACLs."""
         place = wanted.resource_type, wanted.pattern_type, wanted.name
         exact = wanted.resource_type != ResourceType.ANY and wanted.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
         among = self._named.get(place, {}) if exact and wanted.name is not None else self.ids  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ class Acls:
 def ruling(
     about: Collection[Acl], principal: str, host: str, operation: Operation, *, networks: bool = True
 ) -> Ruling:  # fmt: skip
-    """Returns the decision of a resource's ACLs about this operation. Without any ACL, the operation is not allowed."""
+    """Decides whether the resource's ACLs (`about`) allow this operation. If no ACL applies, the operation is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
@@ -250,7 +250,7 @@ def _place(acl: Acl) -> tuple[int, int, str]:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Tells whether an ACL allows the operation and no ACL denies it for the same name or a prefix."""
+    """Tells whether an ACL that allows is effective: no ACL denies the operation for the same name or for a prefix of it."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:
         return True

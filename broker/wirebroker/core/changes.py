@@ -1,12 +1,11 @@
-"""Changes in a cluster besides its logs, for the callback `Cluster.watch`. The changes have the same names as in the
-trace."""
+"""The changes in a cluster that `Cluster.watch` is called with, other than appended records. The trace uses the same names."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 ShareEvent = Literal["acquired", "released", "settled", "lock_expired", "buried"]
-"""Kinds of changes of a share group's records; `buried` means that their dead letters are written."""
+"""What can happen to records of a share group; `buried` means that their dead letters were written."""
 
 
 class TopicChange(NamedTuple):
@@ -43,7 +42,7 @@ class BrokerChange(NamedTuple):
 
 
 class UpgradeChange(NamedTuple):
-    """A broker starts with another release of Kafka."""
+    """A broker was started with another release of Kafka."""
 
     node: int
     former: str
@@ -51,7 +50,7 @@ class UpgradeChange(NamedTuple):
 
 
 class FeatureChange(NamedTuple):
-    """A feature of the cluster has another level."""
+    """The level of a feature of the cluster changed."""
 
     feature: str
     before: int
@@ -59,7 +58,7 @@ class FeatureChange(NamedTuple):
 
 
 class ProducerChange(NamedTuple):
-    """A partition adds a producer, sees a new epoch of the producer, or forgets the producer."""
+    """A partition learned of a new producer, saw a new epoch of a producer, or forgot a producer."""
 
     change: Literal["created", "epoch", "expired"]
     topic: str
@@ -79,7 +78,7 @@ class TransactionChange(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """A group entered a state or a generation."""
+    """A group entered another state or generation."""
 
     group: str
     state: str

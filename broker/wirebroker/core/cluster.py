@@ -41,16 +41,16 @@ COORDINATOR_TOPICS = {"group": GROUP_TOPIC, "transaction": TRANSACTION_TOPIC, "s
 SETTINGS_OF = {
     GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log", SHARE_TOPIC: "share.coordinator.state.topic",
 }  # fmt: skip
-"""The prefix of the names of these topics' settings."""
+"""The prefix of the broker settings for each coordinators' topic."""
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
-"""The number of new partitions that one slice creates. With a data directory each partition takes about a millisecond."""
+"""The number of partitions that one slice creates. With a data directory the creation of each takes about a millisecond."""
 
 
 @dataclass(slots=True)
 class Broker:
-    """One broker and its advertised addresses, by the name of the listener."""
+    """One broker. `addresses` are its advertised addresses by the name of the listener."""
 
     node_id: int
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -59,13 +59,13 @@ class Broker:
     registered: bool = True
     """Tells whether the controller knows the broker. A broker registers itself when it starts."""
     in_quorum: bool = True
-    """Tells whether the active controller knows the broker as a controller. It registers itself when it starts."""
+    """Tells whether the active controller knows the broker as a controller. A broker registers itself when it starts."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of the broker's loggers."""
     rules: Rules = field(default_factory=Rules)
-    """The rules with the broker's release. During a rolling upgrade brokers of two releases run."""
+    """The broker's rules, which depend on its release. During a rolling upgrade the brokers run two releases."""
     versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """The versions that the broker reads, by API key."""
+    """The lowest and highest version of each API that the broker can read, by API key."""
 
     @property
     def release(self) -> Release:
@@ -99,7 +99,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Tells whether this is a coordinators' topic. Clients must not write to such a topic."""
+        """Tells whether this is a coordinators' topic, to which clients must not write."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
@@ -108,8 +108,8 @@ class Topic:
 
 
 class StoredPartition(NamedTuple):
-    """A partition that existed before the broker started: its replicas' directories by broker, and its leader epoch at that
-    time.
+    """A partition that is restored from the disk. `dirs` are the log directories of its replicas by broker; `leader_epoch` is
+    the epoch before the start.
     """
 
     dirs: Mapping[int, str]
@@ -117,7 +117,7 @@ class StoredPartition(NamedTuple):
 
 
 OpenLog = Callable[[Topic, int, Mapping[int, str], int], Log]
-"""Opens a partition's log, given the topic, the index, the directories of the replicas by broker, and the time."""
+"""Opens a partition's log. The arguments are the topic, the index, the directories of the replicas by broker, and the time."""
 
 
 def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Log:
@@ -126,7 +126,7 @@ def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> L
 
 
 class Cluster:
-    """The state that the brokers of one process share. Time and random bytes are arguments."""
+    """The state that the brokers of one process share. The class reads no clock: times are passed in."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self._alike: dict[str, dict[str, None]] = {}
-        """Topics whose names have a '.' or '_', by the name with '_' in place of '.'."""
+        """The names of topics that contain '.' or '_'. The key is the name with '_' in place of '.'."""
         self.scram: dict[tuple[str, int], ScramCredential] = {}
         """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
         self.acls = Acls(networks=configs.release.behaviour.hosts_are_networks)
@@ -165,18 +165,19 @@ class Cluster:
         """The quotas of clients."""
         self.tokens = DelegationTokens()
         self.cold_start = cold_start
-        """Tells whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
+        """Tells whether new coordinators must load first, as Kafka's must. Until then clients get a retriable error, twice."""
         self._unloaded: set[str] = set()
         self.loading_ms = 0
-        """The longest time for which a new topic's coordinators load; 0: until the first request for a coordinator."""
+        """The longest time in ms for which coordinators load after their topic is created. With 0 they load until the first
+        request to a coordinator."""
         self.auto_creation_ms = 0
-        """The time in ms between a client's Metadata for an unknown topic and the topic's creation."""
+        """The time in ms between a Metadata request for an unknown topic and the automatic creation of the topic."""
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
         self._due: dict[str, int] = {}
-        """The time at which each topic that a client's Metadata asked for is created."""
+        """The time of the automatic creation of each topic that a Metadata request has asked for."""
         self.version = 0
-        """Rises with every change of the metadata: topics, partitions, leaders, configs."""
+        """The version of the metadata, which rises with every change of topics, partitions, leaders or settings."""
         self.topics_created = 0
         """The number of topics ever created."""
         self.decisions = Decisions(timers, lambda: (self.version, configs.version, self.producer_ids.next_block))
@@ -186,14 +187,14 @@ class Cluster:
         """Called when a segment of a compacted topic is closed."""
 
     def report(self, change: Change) -> None:
-        """Report a change to `watch`."""
+        """Call `watch` with a change."""
         if self.watch is not None:
             self.watch(change)
 
     @property
     def controller_id(self) -> int:
-        """The broker to which clients send admin requests; −1 without a live broker. Every broker here can handle admin
-        requests."""
+        """The broker that Metadata names as the controller; −1 without a live broker. Every broker here can handle the requests
+        for a controller."""
         return min(self.live_brokers, default=-1)
 
     @property
@@ -208,7 +209,7 @@ class Cluster:
 
     @property
     def usable_brokers(self) -> dict[int, Broker]:
-        """The registered brokers that can get new replicas: not all of their log directories are cordoned."""
+        """The registered brokers that can get new replicas: each has a log directory that is not cordoned."""
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
@@ -244,17 +245,18 @@ class Cluster:
         self, name: str, now: int, *, partitions: int | None = None, replication_factor: int | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
     ) -> Topic:  # fmt: skip
-        """Create the topic at once; see `creating_topic`."""
+        """Create the topic without pauses for other requests; see `creating_topic`."""
         return at_once(self.creating_topic(name, now, partitions, replication_factor, assignment, overrides))
 
     def creating_topic(
         self, name: str, now: int, partitions: int | None = None, replication_factor: int | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
     ) -> Generator[None, Any, Topic]:  # fmt: skip
-        """Create the topic, and spread its leaders over the brokers. The caller has checked name, counts and configs.
+        """Create the topic in slices, and spread its leaders over the brokers. The caller checked name, counts and settings.
 
-        Nobody sees the topic before all of its partitions exist. The topic must not be in `growing`. Raises OSError and creates
-        nothing if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
+        No client sees the topic before all of its partitions exist. The topic must not be in `growing`. If a log cannot be
+        created, raises OSError and creates nothing. The topic is removed again if its creation cannot be written to the
+        metadata log.
         """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
@@ -272,7 +274,7 @@ class Cluster:
         return topic
 
     def alter_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
-        """Add and remove ACLs. The change is undone if `decisions` cannot write it down."""
+        """Add and remove ACLs. The change is undone if it cannot be written to the metadata log."""
         new = {acl: self.random_bytes(16) for acl in dict.fromkeys(added) if acl not in self.acls}
         gone = {acl: self.acls.ids[acl] for acl in removed if acl in self.acls}
 
@@ -287,8 +289,8 @@ class Cluster:
         self.decisions.made(lambda: change(gone, new), lambda: None)
 
     def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        """Change the levels of features. The change is undone if `decisions` cannot write it down. `then` is called in both
-        cases."""
+        """Change the levels of features. The change is undone if it cannot be written to the metadata log. `then` is called in
+        both cases."""
         held = self.configs.features
         before = {name: held[name] for name in levels}
         settings = {where: dict(given) for where, given in self.configs.dynamic.items()}
@@ -312,7 +314,7 @@ class Cluster:
         self.decisions.made(undo, done)
 
     def alter_quotas(self, changes: Sequence[QuotaChange]) -> None:
-        """Change client quotas. The change is undone if `decisions` cannot write it down."""
+        """Change client quotas. The change is undone if it cannot be written to the metadata log."""
         held = self.quotas.limits
         back = [(entity, key, held.get(entity, {}).get(key)) for entity, key, _ in changes]
         self.quotas.alter(changes)
@@ -320,7 +322,8 @@ class Cluster:
         self.decisions.made(lambda: self.quotas.alter(back), lambda: None)
 
     def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
-        """Change SCRAM credentials. None removes a credential. The change is undone if `decisions` cannot write it down."""
+        """Change SCRAM credentials; None removes a credential. The change is undone if it cannot be written to the metadata
+        log."""
         before = dict(self.scram)
         for key, credential in changes.items():
             if credential is None:
@@ -336,7 +339,8 @@ class Cluster:
         self.decisions.made(undo, lambda: None)
 
     def alter_token(self, token_id: str, token: TokenImage | None) -> None:
-        """Make, change or (None) remove a delegation token. The change is undone if `decisions` cannot write it down."""
+        """Create or change a delegation token; None removes it. The change is undone if it cannot be written to the metadata
+        log."""
         held = self.tokens.by_id
         before = held.get(token_id)
 
@@ -351,19 +355,19 @@ class Cluster:
         self.decisions.made(lambda: change(before), lambda: None)
 
     def auto_create_topic(self, name: str, now: int) -> None:
-        """Create a topic with the default settings after `auto_creation_ms`, if the broker can write the topic down."""
+        """Create a topic with the default settings after `auto_creation_ms`, if it can be written to the metadata log."""
         if not self.auto_creation_ms:
             self.create_default_topic(name, now)
-        elif self._due.get(name, now) <= now:  # holds even if a restart has lost the timer
+        elif self._due.get(name, now) <= now:  # not yet due, or a restart has lost the timer
             self._due[name] = now + self.auto_creation_ms
             self.timers.at(self._due[name], lambda when: self.create_default_topic(name, when))
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, as the clock was moved."""
+        """Move all stored times by `ms`, because the clock was moved by `ms`."""
         self._due = {name: when + ms for name, when in self._due.items()}
 
     def create_default_topic(self, name: str, now: int, overrides: Mapping[str, str] | None = None) -> None:
-        """Create a topic with the default counts now, if it does not exist and the broker can write the topic down."""
+        """Create a topic with the default counts now, if it does not exist and can be written to the metadata log."""
         self._due.pop(name, None)
         if self.cannot_replicate(self.configs.integer("default.replication.factor")):
             return
@@ -375,7 +379,8 @@ class Cluster:
     def adding_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
     ) -> Generator[None, Any, None]:
-        """Add partitions up to `total`, all at once. The first live replica of each partition becomes its leader.
+        """Add partitions in slices, so that the topic has `total`. Clients see all new partitions at the same moment. The first
+        live replica of each partition becomes its leader.
 
         Like `creating_topic`, this method raises OSError and changes nothing if a log cannot be created.
         """
@@ -392,7 +397,8 @@ class Cluster:
     def _growing(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
     ) -> Generator[None, Any, list[Partition]]:
-        """Make the partitions of a topic up to `total`. If brokers come or go in the meantime, place the partitions again."""
+        """Make the partitions that a topic lacks to have `total`. If a broker starts or stops in the meantime, start over with
+        another placement."""
         self.growing.add(topic.name)
         made: list[Partition] = []
         pause = pauses(GROWN)
@@ -410,7 +416,7 @@ class Cluster:
                     if pause():
                         yield
                     made.append(self._placed_partition(topic, index, dirs, now))
-        except BaseException:  # it cannot be stored, or the broker stops
+        except BaseException:  # a log cannot be created, or the broker stops
             self._discard(made, now)
             raise
         finally:
@@ -418,7 +424,7 @@ class Cluster:
         return made
 
     def _replicas(self, index: int, factor: int) -> list[int]:
-        """Returns the brokers of a new partition."""
+        """Returns the replicas of a new partition, as node ids."""
         usable = self.usable_brokers
         nodes = spread(broker for broker in usable.values() if broker.alive)
         start = index % max(len(nodes), 1)
@@ -431,7 +437,7 @@ class Cluster:
         return made
 
     def _shrink(self, topic: Topic, count: int, now: int) -> None:
-        """Remove the partitions from this number on, which no client has seen."""
+        """Remove the partitions with index `count` and higher, which no client has seen."""
         gone = topic.partitions[count:]
         del topic.partitions[count:]
         self.version += 1
@@ -453,7 +459,7 @@ class Cluster:
     def restore_topic(
         self, name: str, topic_id: bytes, overrides: Mapping[str, str], partitions: Sequence[StoredPartition], now: int
     ) -> Topic:
-        """Restore a topic from before the start; the first replica of each partition becomes its leader."""
+        """Restore a topic that existed before the start. The first replica of each partition becomes its leader."""
         topic = Topic(name, topic_id, TopicConfigs(self.configs, overrides, held=overrides))
         for index, stored in enumerate(partitions):
             partition = self._new_partition(topic, index, stored.dirs, now)
@@ -478,7 +484,7 @@ class Cluster:
                 del self._alike[alike]
 
     def forget_topics(self, now: int) -> None:
-        """Forget all topics of a new cluster, which no client has seen."""
+        """Remove all topics of a new cluster. No client has seen these topics."""
         for topic in list(self.topics.values()):
             self._remove(topic)
             self._discard(topic.partitions, now)
@@ -489,7 +495,7 @@ class Cluster:
         return self._alike.get(name.replace(".", "_"), ())
 
     def delete_topic(self, topic: Topic, now: int, then: Callable[[], None]) -> None:
-        """Delete the topic with all its records. `then` is called after the deletion is written down."""
+        """Delete the topic with all its records. `then` is called when the deletion is in the metadata log."""
         self._remove(topic)
         self.version += 1
 
@@ -507,7 +513,8 @@ class Cluster:
         self.decisions.made(undo, done)
 
     def new_producer_id(self, node_id: int, now: int) -> int | None:
-        """Returns the next id of the broker's block, or None if a new block is needed and cannot be written down."""
+        """Returns the next id of the broker's block of producer ids. Returns None if the broker needs a new block, and the
+        block cannot be written to the metadata log."""
         ids = self.producer_ids
         before = ids.next_block
         made = ids.allocate(node_id)
@@ -518,7 +525,7 @@ class Cluster:
         return made
 
     def find_topic(self, name: str, topic_id: bytes) -> Topic | None:
-        """Returns the topic with this id. In a version without ids the id is zero, and the name decides."""
+        """Returns the topic with this id. If the id is zero, as in old versions of a request, returns the topic by name."""
         return self.topics.get(name) if topic_id == ZERO_UUID else self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> Partition | None:
@@ -532,7 +539,7 @@ class Cluster:
         return f"there is no partition {topic}-{index}{advice}"
 
     def become(self, rules: Rules) -> None:
-        """Use the rules and the behaviour of another release, which all brokers run from now on."""
+        """Use the rules and the behaviour of another release. From now on all brokers run this release."""
         self.rules = rules
         self.configs.become(release(rules.release))
         self.acls.networks = self.configs.release.behaviour.hosts_are_networks
@@ -546,7 +553,7 @@ class Cluster:
             yield from topic.partitions
 
     def coordinator_partition(self, kind: str, key: str) -> int | None:
-        """Returns the partition of the coordinators' topic for this key, or None before the topic exists."""
+        """Returns the index of the partition in the coordinators' topic that has this key, or None before the topic exists."""
         topic = self.topics.get(COORDINATOR_TOPICS[kind])
         return abs_hash(key) % len(topic.partitions) if topic else None
 
@@ -558,20 +565,20 @@ class Cluster:
         return log.leader if log is not None and log.leader != NO_LEADER else None
 
     def coordinator_log(self, kind: str, key: str) -> Partition | None:
-        """Returns the partition with the records of this key, or None before the topic exists."""
+        """Returns the partition of the coordinators' topic that has this key, or None before the topic exists."""
         index = self.coordinator_partition(kind, key)
         return None if index is None else self.partition(COORDINATOR_TOPICS[kind], index)
 
     def coordinator_log_error(self, kind: str, key: str) -> ErrorCode:
-        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas of the coordinator's log are in sync to write to it, else
-        NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if the coordinator cannot write to its log, because the log has no leader or too
+        few in-sync replicas; else NONE."""
         log = self.coordinator_log(kind, key)
         unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """Returns NOT_COORDINATOR if another broker coordinates the key, or on the first call while a new topic loads; else
-        NONE."""
+        """Returns NOT_COORDINATOR if this broker does not coordinate the key, and once while coordinators load after their
+        topic was created; else NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = COORDINATOR_TOPICS[kind]
@@ -581,8 +588,8 @@ class Cluster:
         return ErrorCode.NONE
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
-        """Create a coordinators' topic, as its first use does. Raises ConfigError if the settings do not allow it, or
-        no broker can have a replica.
+        """Create a coordinators' topic. Raises ConfigError if the settings do not allow that, or if no broker can have a
+        replica.
         """
         if why := self.cannot_replicate(1):
             raise ConfigError(why)
@@ -604,9 +611,10 @@ class Cluster:
         return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
 
     def warm(self, now: int) -> None:
-        """Create the coordinators' topics that do not exist, and let the coordinators respond at once, as if loaded long ago.
+        """Create the coordinators' topics that do not exist, and mark all coordinators as loaded, so that they respond without
+        delay.
 
-        Raises as `create_internal_topic`.
+        Raises ConfigError as `create_internal_topic` does.
         """
         for name in SETTINGS_OF:
             if name not in self.topics:

@@ -1,8 +1,8 @@
 """The schedule by which logs in memory are compacted (Kafka's LogCleaner). For logs on disk see `FolderStore.compact`.
 
-One log is compacted at a time, in slices, so that requests do not wait for it. As in Kafka, the compactor considers a log
-log.cleaner.backoff.ms after a segment of it was closed. A coordinator's log is considered as soon as the segment is closed,
-so that the log stays small even while the clock stands still.
+The compactor compacts one log at a time, in slices, so that requests do not wait for it. As in Kafka, the compactor considers a
+log log.cleaner.backoff.ms after one of the log's segments was closed. It considers a coordinator's log as soon as a segment is
+closed, so that the log stays small even if the clock is frozen.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Compaction:
             self.begin(now)
 
     def begin(self, now: int) -> None:
-        """Compact the logs that are dirty enough, the dirtiest first. The compactor considers the other logs again later."""
+        """Compact the logs that are dirty enough, the dirtiest first. The other logs are considered again later."""
         if not self._running:
             self._running = True
             self._cluster.timers.work(self._rounds(now))
@@ -80,7 +80,7 @@ class Compaction:
 
     def _rounds(self, now: int) -> Iterator[None]:
         try:
-            yield  # the caller that closed a segment is about to write to the log
+            yield  # a caller that closed a segment must first write to the new segment
             while (found := self._dirtiest(now)) is not None:
                 yield from self._round(*found)
         finally:
@@ -113,6 +113,6 @@ class Compaction:
                 if left <= 0:
                     yield
                     left = SLICE
-        except WireError as damage:  # with --record-checks header the records have not been read before
+        except WireError as damage:  # with --record-checks header this is the first time that the records are read
             self._uncleanable.add(partition)
             logger.warning("%s-%d is no longer compacted: %s", partition.topic, partition.index, damage)

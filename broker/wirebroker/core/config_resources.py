@@ -1,8 +1,8 @@
-"""The resources with settings that DescribeConfigs and the AlterConfigs APIs show and change.
+"""The resources that have settings, as DescribeConfigs shows and the AlterConfigs APIs change them: topics, brokers, groups and
+client metrics.
 
-The resources are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the receiving broker
-(ConfigAdminManager), then on the controller (ConfigurationControlManager), each with its own messages. The checks here have the
-same order as Kafka's checks.
+Kafka checks an alteration twice: first the receiving broker does (ConfigAdminManager), then the controller
+(ConfigurationControlManager). Each has its own messages. The checks here run in the same order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """One setting that a client wants changed; `operation` may be a number that Kafka does not know."""
+    """One setting that a client wants to change. `operation` may be a number that Kafka does not know."""
 
     name: str
     operation: int
@@ -52,7 +52,7 @@ class Change(NamedTuple):
 
 
 class Alteration:
-    """One resource of an alter request. If `replaces` is set, the changes replace all settings of the resource."""
+    """The changes of a request to one resource. If `replaces` is set, the changes replace all settings of the resource."""
 
     def __init__(self, cluster: Cluster, node_id: int, kind: int, name: str, changes: list[Change], *, replaces: bool) -> None:
         self.cluster = cluster
@@ -70,10 +70,10 @@ class Alteration:
         return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
-        """Make all changes, or make no change. Returns the Refusal of invalid changes, else None. With `validate_only`, only
-        checks the changes.
+        """Make all changes or, if one of them is invalid, none. Returns the Refusal of an invalid change, else None. With
+        `validate_only`, only checks the changes.
 
-        `controller_fails` says whether a resource of the request `fails_controller`.
+        `controller_fails` tells whether any resource of the request `fails_controller`.
         """
         refusal = self._on_broker()
         if refusal is not None:
@@ -206,7 +206,8 @@ class Alteration:
         return refusal
 
     def _replicas_error(self, wanted: Mapping[str, str]) -> Refusal | None:
-        """With eligible leader replicas (KIP-966) min.insync.replicas is set for the whole cluster, and cannot be removed."""
+        """Refuses a change of min.insync.replicas for one broker, and its removal, if the cluster has eligible leader replicas
+        (KIP-966)."""
         name = "min.insync.replicas"
         if self.kind != ResourceType.BROKER or not self.cluster.configs.features[ELIGIBLE_REPLICAS]:
             return None
@@ -268,7 +269,7 @@ def unwritten(failed: OSError) -> Refusal:
 
 
 def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
-    """Returns the settings of this resource itself, as text."""
+    """Returns the resource's own settings as text, without inherited values."""
     if kind == ResourceType.TOPIC:
         return cluster.topics[name].configs.overrides if name in cluster.topics else {}
     if kind == ResourceType.BROKER:
@@ -318,8 +319,8 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str], behaviour: Behav
 
 
 def _untyped(key: str, raw: str) -> Value:
-    """Returns a client metrics setting as read by releases without types for these settings, or None for an interval that is
-    not a number.
+    """Reads a setting of client metrics as old releases do, in which these settings have no types. Returns None for an interval
+    that is not a number.
     """
     if key == "interval.ms":
         return int(raw) if _is_integer(raw) else None
@@ -366,7 +367,8 @@ def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) ->
 
 
 def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerConfigs) -> None:
-    """Raises ConfigError if a group, or a subscription of metrics, cannot have these recorded settings."""
+    """Checks the settings of a group or of a metrics subscription that were read from the disk. Raises ConfigError if they are
+    invalid."""
     if kind == ResourceType.GROUP:
         refusal = _check_group(name, held, configs)
     else:
@@ -381,11 +383,11 @@ def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) ->
 
 
 _INHERITED = {"streams.assignor.name": "group.streams.assignors"}
-"""The broker's setting for a group's setting, if its name is not that of the group's setting after `group.`."""
+"""The broker setting that gives the default of a group setting, if its name is not `group.` and the name of the group setting."""
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:
-    """Returns the settings of a group; an unknown group has the broker's."""
+    """Returns the settings of a group. An unknown group has the broker's values."""
     own = configs.groups.get(name, {})
     entries = []
     for setting in configs.definitions.group.values():
@@ -395,7 +397,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
         if inherited in configs.definitions.broker:
             synonyms = configs.synonyms(inherited, node_id)
             value = configs.text(inherited)
-            if setting.type is not ConfigType.LIST:  # the broker may have a list, whose first entry counts
+            if setting.type is not ConfigType.LIST:  # the broker setting may be a list: its first entry is the default
                 value = value.partition(",")[0]
         else:
             value = setting.default or ""
@@ -410,7 +412,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
 
 
 def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
-    """Returns the settings of a subscription to client metrics."""
+    """Returns the settings of a client metrics subscription."""
     own = configs.client_metrics.get(name, {})
     if not configs.release.behaviour.shows_client_metrics:
         source, unknown = Source.CLIENT_METRICS, ConfigType.UNKNOWN

@@ -1,9 +1,9 @@
 """Topic and broker settings: where they are set, and which value is in effect.
 
-A broker setting takes its value from the first of these places that has one: an alteration for one broker, an alteration for
-all brokers, the options at start, the default (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own value, or
-else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a value altered for one
-broker takes effect for all brokers. DescribeConfigs shows the value only at the broker for which it was altered.
+A broker setting takes its value from the first of these sources that has one: the dynamic settings of one broker, the dynamic
+settings of all brokers, the static settings, the defaults (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own
+value, or else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a dynamic setting
+of one broker takes effect for all brokers. DescribeConfigs shows it only for this broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Broker settings with the same meaning in different units. The first setting with a value takes effect."""
+"""Broker settings with the same meaning in different units. Of each group, the first setting that has a value takes effect."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -44,7 +44,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A place that gives a setting a value. `value` is None if the broker does not show the value."""
+    """A source that has a value for a setting. `value` is None if the broker does not show the value."""
 
     name: str
     value: str | None
@@ -52,7 +52,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A setting as DescribeConfigs shows it; the first synonym is in effect."""
+    """A setting as DescribeConfigs shows it. The first synonym is the one in effect."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """Returns the names of the broker settings from which Kafka reads this setting, its own name included."""
+    """Returns the names of the broker settings that can set this setting in Kafka, including this setting itself."""
     for group in _SAME:
         if name in group:
             return group
@@ -74,7 +74,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def _own_defaults(brokers: int) -> dict[str, str]:
-    """Returns the defaults that differ from Kafka's, because tests should not wait and a machine usually runs one broker."""
+    """Returns the defaults that differ from Kafka's, so that tests need not wait and one broker suffices."""
     return {
         "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
@@ -114,14 +114,14 @@ PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
 
 class BrokerConfigs(Configs):
-    """The settings of a cluster's brokers. `version` rises with every change, also of a topic's settings."""
+    """The settings of a cluster's brokers. `version` rises with every change of a broker's or a topic's settings."""
 
     def __init__(
         self, overrides: Mapping[str, str], *, brokers: int = 1, of: Release | None = None, kafkas_defaults: bool = False
     ) -> None:
-        """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it. The other
-        settings have the defaults for tests, or, with `kafkas_defaults`, those of Kafka. `of` is the release with these
-        settings, by default `wirebroker.core.releases.DEFAULT`.
+        """`overrides` are Kafka's broker settings by name. The name of a topic setting sets the broker's default for it. All
+        other settings have the defaults for tests or, with `kafkas_defaults`, Kafka's defaults. `of` is the release whose
+        settings are used, by default `wirebroker.core.releases.DEFAULT`.
 
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
@@ -129,8 +129,8 @@ class BrokerConfigs(Configs):
         self.definitions = definitions_of(self.release.settings)
         self.static = {} if kafkas_defaults else _own_defaults(brokers)
         self.apart: dict[int, Mapping[str, str]] = {}
-        """The options at start of each broker, where they differ from broker to broker. DescribeConfigs shows all layers; the
-        value in `static` is in effect.
+        """For each broker: the static settings that differ from broker to broker. DescribeConfigs shows them; in effect are the
+        values in `static`.
         """
         self.topic_static: dict[str, str] = {}
         """The initial values of topic settings that have no corresponding broker setting."""
@@ -142,10 +142,10 @@ class BrokerConfigs(Configs):
         """The levels of the cluster's features. Elections and the precedence of min.insync.replicas depend on them."""
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} if self.features[ELIGIBLE_REPLICAS] else {}
         self.dynamic: dict[int | None, dict[str, str]] = {None: whole}
-        """The settings altered while the broker runs. The key None holds the settings for all brokers; a broker's id holds
-        the settings for that broker.
+        """The dynamic settings, which were altered while the broker runs: for all brokers under the key None, for one broker
+        under its id.
 
-        A cluster with eligible leader replicas (KIP-966) begins with an alteration of min.insync.replicas to its static
+        In a cluster with eligible leader replicas (KIP-966), min.insync.replicas is dynamic from the beginning, with its static
         value.
         """
         self.groups: dict[str, dict[str, str]] = {}
@@ -153,7 +153,7 @@ class BrokerConfigs(Configs):
         self.version = 0
         self._cache: dict[str, Value] = {}
         self._shown: tuple[int, dict[Hashable, list[Entry]]] = (0, {})
-        """The results that `shown` remembers, and the `version` for which they hold."""
+        """The results that `shown` remembers, and the `version` of the settings from which they were made."""
         self._props = self._merged(self.dynamic)
         self._check_together()
         check_topic_configs(self.topic_static, self)
@@ -182,7 +182,7 @@ class BrokerConfigs(Configs):
     def _merged(
         self, dynamic: Mapping[int | None, Mapping[str, str]], static: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Returns the settings of all layers together; a later layer also hides the synonyms of its settings, as in Kafka."""
+        """Merges the settings of all layers. As in Kafka, a setting in a later layer also hides its synonyms in earlier layers."""
         props = dict(self.static if static is None else static)
         for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
             for name, raw in dynamic[node].items():
@@ -200,9 +200,9 @@ class BrokerConfigs(Configs):
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
     def become(self, to: Release) -> None:
-        """Use the settings and defaults of another release; the levels of features stay as they are.
+        """Use the settings and defaults of another release. The levels of features stay as they are.
 
-        As in Kafka, a setting that the release does not have stays, and has no effect.
+        As in Kafka, a value for a setting that the release does not have is kept, but has no effect.
         """
         self.release = to
         self.definitions = definitions_of(to.settings)
@@ -210,8 +210,8 @@ class BrokerConfigs(Configs):
         self.restore(self.dynamic)
 
     def value(self, name: str) -> Value:
-        """Returns the typed value of a broker setting, or the default of a topic setting. Raises KeyError for names without a
-        setting."""
+        """Returns the typed value of a broker setting, or the broker's default for a topic setting. Raises KeyError if there is
+        no setting of this name."""
         try:
             return self._cache[name]
         except KeyError:
@@ -222,20 +222,20 @@ class BrokerConfigs(Configs):
 
     @property
     def producer_expiration_ms(self) -> int:
-        """The time for which a partition remembers a silent producer, in ms. Before 3.4 it is the lifetime of a transactional
-        id (KIP-854)."""
+        """The time in ms after which a partition forgets a producer that sends nothing. Before 3.4 this is
+        transactional.id.expiration.ms (KIP-854)."""
         absent = self.definitions.broker[PRODUCER_EXPIRATION].absent
         return self.integer("transactional.id.expiration.ms" if absent else PRODUCER_EXPIRATION)
 
     @property
     def producer_expiration_check_ms(self) -> int:
-        """The interval at which partitions look for producers to forget, in ms: before 3.4 ten minutes (KIP-854)."""
+        """The interval in ms at which partitions look for producers to forget. Before 3.4 it is ten minutes (KIP-854)."""
         absent = self.definitions.broker[PRODUCER_EXPIRATION].absent
         return 600_000 if absent else self.integer("producer.id.expiration.check.interval.ms")
 
     def at(self, listener: str, name: str, mechanism: str = "") -> Value:
-        """Returns the value at a listener: the listener's value for the SASL mechanism, else the listener's value, else the
-        broker's."""
+        """Returns the value that a setting has on a listener: the listener's value for the SASL mechanism, else the listener's
+        value, else the broker's value."""
         for prefix in (f"{listener.lower()}.{mechanism.lower()}.", f"{listener.lower()}."):
             raw = self._props.get(f"{PER_LISTENER}{prefix}{name}")
             if raw is not None:
@@ -263,8 +263,8 @@ class BrokerConfigs(Configs):
         return None
 
     def alter(self, changes: Mapping[str, str | None], broker: int | None = None) -> None:
-        """Change settings while the broker runs, for one broker or, with None, for all brokers. A value of None removes a
-        change.
+        """Change dynamic settings of one broker or, if `broker` is None, of all brokers. A value of None removes the dynamic
+        setting.
 
         Raises ConfigError, and changes nothing, for a setting that Kafka cannot change while it runs.
         """
@@ -277,7 +277,8 @@ class BrokerConfigs(Configs):
         self.replace(layer, broker)
 
     def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
-        """Replace all alterations for this broker or, with None, for all brokers. Raises ConfigError as `alter` does."""
+        """Replace the whole dynamic settings of one broker or, if `broker` is None, of all brokers. Raises ConfigError as `alter`
+        does."""
         check_dynamic(layer, self.definitions, per_broker=broker is not None)
         before = self._props
         pools = {name: self.integer(name) for name in POOLS}
@@ -299,20 +300,20 @@ class BrokerConfigs(Configs):
         return self.static.get(name, self.definitions.broker[name].default or "1")
 
     def begin_eligible_replicas(self) -> None:
-        """Sets min.insync.replicas for the whole cluster, to its static value if the cluster had none, and removes it from
-        single brokers."""
+        """Prepare the settings for eligible leader replicas. If min.insync.replicas is not a dynamic setting of all brokers, it
+        becomes one, with its static value. It is removed from the dynamic settings of single brokers."""
         cleaned = {node: {k: v for k, v in layer.items() if k != MIN_IN_SYNC} for node, layer in self.dynamic.items()}
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} | self.dynamic[None]
         self.restore({**cleaned, None: whole})
 
     def without_eligible_replicas(self, whole: Mapping[str, str]) -> None:
-        """Without eligible leader replicas, min.insync.replicas need not be among the settings of the `whole` cluster."""
+        """Remove min.insync.replicas from the dynamic settings of all brokers, unless the cluster has eligible leader replicas or
+        `whole` has the setting."""
         if not self.features[ELIGIBLE_REPLICAS] and MIN_IN_SYNC not in whole:
             self.alter({MIN_IN_SYNC: None})
 
     def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
-        """Use these layers of alterations. The caller took the layers from settings in use, or derived the layers from such
-        settings."""
+        """Use these layers of dynamic settings without checks: they were in use before, or were made from such layers."""
         self.dynamic = {node: dict(layer) for node, layer in dynamic.items()}
         self._use(self._merged(self.dynamic))
         self.version += 1
@@ -322,7 +323,7 @@ class BrokerConfigs(Configs):
         self._cache.clear()
 
     def layers(self, node: int, facts: Mapping[str, str] | None = None) -> tuple[tuple[Mapping[str, str], Source], ...]:
-        """Returns the settings of this broker by layer. The first layer has precedence; for `facts` see `synonyms`."""
+        """Returns the settings of this broker by layer. An earlier layer takes precedence. For `facts` see `synonyms`."""
         return (
             (self.dynamic.get(node, {}), Source.BROKER),
             (self.dynamic[None], Source.ALL_BROKERS),
@@ -330,16 +331,17 @@ class BrokerConfigs(Configs):
         )
 
     def _static_at(self, node: int) -> Mapping[str, str]:
-        """Returns the options at start as this broker shows them."""
+        """Returns the static settings as this broker shows them."""
         if not self.apart:
             return self.static
         differing = {name for held in self.apart.values() for name in held}
         return {name: raw for name, raw in self.static.items() if name not in differing} | dict(self.apart.get(node, {}))
 
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
-        """Returns every place that gives this broker setting a value at this broker. The first place is in effect.
+        """Returns every source that has a value for this setting at this broker. The first source is the one in effect.
 
-        `facts` are settings that only the running broker knows, such as its listeners; they have the rank of options at start.
+        `facts` are settings that only the running broker knows, such as its listeners. They have the precedence of static
+        settings.
         """
         found = []
         known = self.definitions
@@ -359,7 +361,7 @@ class BrokerConfigs(Configs):
         return Synonym(name, None if self.definitions.of_broker(name).sensitive else raw, source)
 
     def shown(self, key: Hashable, make: Callable[[], list[Entry]]) -> list[Entry]:
-        """Returns the result of `make()`, which is called once for a key until a setting changes. Callers must not change the
+        """Returns the result of `make()`, which is remembered under `key` until a setting changes. Callers must not change the
         list."""
         if self._shown[0] != self.version:
             self._shown = (self.version, {})
@@ -370,7 +372,7 @@ class BrokerConfigs(Configs):
         return found
 
     def topic_defaults(self, node: int) -> list[Entry]:
-        """Returns all topic settings as this broker shows them for a topic without overrides, including internal ones."""
+        """Returns all topic settings, internal settings included, as this broker shows them for a topic without overrides."""
         return self.shown(node, lambda: [self._topic_default(setting, node) for setting in self.definitions.topic.values()])
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
@@ -405,7 +407,7 @@ class BrokerConfigs(Configs):
         return entries
 
     def describe_altered(self) -> list[Entry]:
-        """Returns the settings altered for all brokers, which DescribeConfigs shows for the broker with the empty name."""
+        """Returns the dynamic settings of all brokers. DescribeConfigs shows them if the name of the broker is empty."""
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = self._synonym(name, raw, Source.ALL_BROKERS)
@@ -437,7 +439,7 @@ POOLS = (
     "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "num.replica.fetchers",
 )  # fmt: skip
-"""Numbers of threads. Kafka lets one alteration at most double the number of threads, or at most halve it."""
+"""The settings for numbers of threads. In Kafka one alteration can at most double or halve such a number."""
 
 
 def _check_pool(name: str, before: int, after: int) -> None:
@@ -454,9 +456,10 @@ def _check_pool(name: str, before: int, after: int) -> None:
 def check_topic_configs(
     overrides: Mapping[str, str], broker: BrokerConfigs, held: Collection[str] = ()
 ) -> dict[str, Value]:  # fmt: skip
-    """Returns the typed values. Raises ConfigError if values are wrong or contradict each other (LogConfig.validate).
+    """Returns the typed values of a topic's `overrides`. Raises ConfigError if values are wrong or contradict each other
+    (LogConfig.validate).
 
-    Settings in `held`, which the topic has from an earlier release, may be unknown; they have no effect.
+    Settings in `held` may be unknown: the topic has them from another release, and they have no effect.
     """
     for name in overrides:
         if name not in held and not broker.definitions.has_topic_setting(name):
@@ -475,10 +478,10 @@ def check_topic_configs(
 
 
 class TopicConfigs(Configs):
-    """The settings of one topic: its `overrides`, and for the rest the broker's settings."""
+    """The settings of one topic: its own settings (`overrides`), and the broker's values for all other settings."""
 
     def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str], held: Collection[str] = ()) -> None:
-        """Raises ConfigError for a name that topics do not have, unless it is `held`, or a value that Kafka refuses."""
+        """Raises ConfigError for a value that Kafka refuses, and for an unknown name that is not in `held`."""
         self.broker = broker
         self._set(overrides, held)
 
@@ -510,7 +513,8 @@ class TopicConfigs(Configs):
         return self.broker.features[ELIGIBLE_REPLICAS] > 0
 
     def source(self, name: str, node: int) -> Source:
-        """Returns the value's source as the controller reports it. The controller knows all corresponding broker settings."""
+        """Returns the source of the setting's value as the controller reports it. The controller considers every corresponding
+        broker setting."""
         if name in self.overrides:
             return Source.TOPIC
         for layer, source in self.broker.layers(node):

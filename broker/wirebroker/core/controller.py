@@ -1,6 +1,7 @@
 """The controller starts and stops brokers, moves leaders, and lets followers lag (Kafka's ReplicationControlManager).
 
-Kafka notices a dead broker when its session ends. Here the controller knows at once, so that tests need not wait.
+Kafka's controller notices a dead broker when the broker's session ends. Here the controller notices it immediately, so that tests
+need not wait.
 """
 
 from __future__ import annotations
@@ -16,41 +17,41 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 
 CHANGED = 64
-"""The number of partitions in one slice."""
+"""The number of partitions that one slice changes."""
 
 CoordinatorMoved = Callable[[str, int, int], None]
-"""Called with the topic and index of a coordinators' partition whose leader has changed, and the time."""
+"""Called when the leader of a coordinators' partition has changed, with the topic, the index and the time."""
 
 
 class Controller:
-    """Changes leaders and in-sync replicas. Raises ValueError, with the reason in words, for an impossible change."""
+    """Changes leaders and in-sync replicas. If a change is impossible, raises ValueError with the reason."""
 
     def __init__(self, cluster: Cluster, coordinator_moved: CoordinatorMoved, now: int) -> None:
         self._cluster = cluster
         self._coordinator_moved = coordinator_moved
         self._lag_timers: dict[tuple[Partition, int], Timer] = {}
         self._unfinished: Iterator[None] = iter(())
-        """A change of many partitions in slices."""
+        """The rest of a change that is made in slices, because it concerns many partitions."""
         self.slow_until = 0
-        """A replica that a reassignment adds before this time gets in sync at this time."""
+        """A replica that a reassignment adds before this time becomes in-sync at this time."""
         self.busy = False
         """Tells whether a change is being made in slices."""
         self.restart(now)
 
     def restart(self, now: int) -> None:
-        """Prepares the state in which all brokers have started and no timers run."""
+        """Forget the timers of lagging followers, and schedule the leader rebalance. Called when all brokers have started."""
         self._lag_timers.clear()
         configs, timers = self._cluster.configs, self._cluster.timers
         if configs.value("auto.leader.rebalance.enable") and len(self._cluster.brokers) > 1:
             timers.every(lambda: 1000 * configs.integer("leader.imbalance.check.interval.seconds"), now, self.balance)
 
     def finish(self) -> None:
-        """Make the rest of a sliced change (`Timers.work`)."""
+        """Complete the change that is being made in slices (`Timers.work`)."""
         for _ in self._unfinished:
             pass
 
     def broker_down(self, node_id: int, now: int, how: Literal["killed", "stopped"] = "killed") -> None:
-        """Handle the end of a broker: in-sync replicas take over its partitions, at once or in slices."""
+        """Handle the end of a broker: in-sync replicas take over the partitions that the broker led, in slices."""
         self.finish()
         broker = self._broker(node_id)
         if not broker.running:
@@ -61,8 +62,8 @@ class Controller:
             self._fence(node_id, now)
 
     def unregister(self, node_id: int, now: int) -> None:
-        """Forget a broker. Remove a broker from the cluster. A running broker continues, but takes no part in the cluster
-        until it restarts."""
+        """Remove a broker from the cluster. If the broker is running, its process continues, but the broker takes no part in the
+        cluster until it is restarted."""
         self.finish()
         broker = self._broker(node_id)
         broker.registered = False
@@ -71,15 +72,15 @@ class Controller:
             self._fence(node_id, now)
 
     def _fence(self, node_id: int, now: int) -> None:
-        """Let other replicas take over the partitions that the broker leads."""
+        """Make other replicas take over the partitions that the broker leads."""
         held = self._held_by(node_id)
         for partition in held:
             self._forget_lag(partition, node_id)
         self._change_all(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """Start the broker if it was down. The broker's replicas follow and are in sync. They lead those partitions that have
-        no leader.
+        """Start the broker if it is down. Its replicas follow and become in-sync. They become the leaders of those partitions
+        that have no leader.
         """
         self.finish()
         broker = self._broker(node_id)
@@ -91,7 +92,7 @@ class Controller:
         self._change_all(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
 
     def move_leader(self, topic: str, index: int, to: int, now: int) -> None:
-        """Make an in-sync replica the leader, as a reassignment and a preferred election do."""
+        """Make an in-sync replica the leader, as a reassignment or a preferred election would."""
         partition = self._partition(topic, index)
         self._replica(partition, to)
         if to not in partition.in_sync or not self._cluster.alive(to):
@@ -101,8 +102,8 @@ class Controller:
             self._change([partition], lambda each: each.replication.move_leader(to, self._cluster.alive, now), now)
 
     def move_away(self, partition: Partition, now: int) -> bool:
-        """Let another live broker lead: an in-sync replica, or a broker to which the leader's replica moves. Returns whether
-        there is such a broker.
+        """Make another live broker the leader: one with an in-sync replica or, if there is none, one to which the leader's
+        replica is moved. Returns whether the partition has another leader now.
         """
         leader, alive = partition.leader, self._cluster.alive
         others = [node for node in sorted(self._cluster.brokers) if node != leader and alive(node)]
@@ -118,8 +119,8 @@ class Controller:
         return partition.leader not in (leader, NO_LEADER)
 
     def elect_leader(self, topic: str, index: int, now: int, *, unclean: bool = False) -> ErrorCode:
-        """Elect the preferred replica, which is the first assigned replica; or, if `unclean` and no leader, any live
-        replica."""
+        """Elect the preferred replica, which is the first of the replicas. With `unclean`, elect any live replica if there is no
+        leader."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -133,7 +134,8 @@ class Controller:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     def recover(self, now: int) -> None:
-        """Start all brokers that are down, let frozen replicas follow, and let the preferred replicas lead, all at once."""
+        """Repair the cluster without pauses for requests: start all brokers that are down, make frozen replicas follow again, and
+        make the preferred replicas the leaders."""
         self.slow_until = 0
         for node_id in self._cluster.brokers:
             self.broker_up(node_id, now)
@@ -145,7 +147,7 @@ class Controller:
         self.finish()
 
     def balance(self, now: int) -> None:
-        """Let preferred replicas lead again if they are in sync (maybeBalancePartitionLeaders)."""
+        """Make each preferred replica that is in sync the leader again (maybeBalancePartitionLeaders)."""
         self.finish()
         alive = self._cluster.alive
         led_by_others = [each for each in self._cluster.partitions() if each.leader != (first := each.replicas[0])
@@ -153,7 +155,7 @@ class Controller:
         self._change_all(led_by_others, lambda each: each.replication.elect(alive, now, preferred=True), now)
 
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower stop fetching. A follower that lacks records for replica.lag.time.max.ms falls out of sync."""
+        """Make a follower stop fetching. It falls out of sync when it has lacked records for replica.lag.time.max.ms."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         if topic in INTERNAL_TOPICS:
@@ -166,7 +168,7 @@ class Controller:
         self._watch_lag(partition, node_id, now + self._longest_lag + 1)
 
     def thaw_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower fetch again: it catches up at once. Does nothing if the follower is not frozen."""
+        """Make a frozen follower fetch again: it catches up immediately. Does nothing if the follower is not frozen."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         self._forget_lag(partition, node_id)
@@ -176,10 +178,10 @@ class Controller:
         self._change([partition], lambda each: each.replication.thaw(node_id, self._cluster.alive, now), now)
 
     def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
-        """Move the replicas to these brokers. The caller has checked that each broker exists and is named once.
+        """Move the partition's replicas to these brokers. The caller has checked that each broker exists and is named once.
 
-        The reassignment is in progress until the new replicas are in sync. A replica whose broker is up gets in sync at once,
-        unless a fault makes the replica slow.
+        The reassignment is in progress until the new replicas are in sync. If the broker of a new replica is up, the replica is
+        in sync immediately, unless a fault makes it slow.
         """
         if list(replicas) == partition.replicas and not partition.moves:
             return
@@ -189,13 +191,13 @@ class Controller:
             self._cluster.timers.at(self.slow_until, lambda now: self._caught_up(partition, now))
 
     def _caught_up(self, partition: Partition, now: int) -> None:
-        """Let the slow replicas of a reassignment get in sync."""
+        """Make the slow replicas of a reassignment catch up, so that they are in sync."""
         for node in [each for each in partition.adding if each in partition.replication.frozen]:
             self._thaw(partition, node, now)
 
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
-        """Keep the replicas that the partition had before. Returns False if that needs an unclean election and unclean
-        elections are off."""
+        """Undo a reassignment in progress: keep the former replicas. Returns False if that needs an unclean election, and unclean
+        elections are disabled."""
         reverted = []
         self._change([partition], lambda each: reverted.append(each.replication.revert(self._cluster.alive, now)), now)
         return all(reverted)
@@ -228,13 +230,13 @@ class Controller:
     # Checks
 
     def _change(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """Make a change to these partitions, and afterwards tell coordinators about new leaders."""
+        """Make a change to each of these partitions. If a coordinators' partition gets a new leader, tell its coordinators."""
         self.finish()
         self._make(partitions, change, now)
 
     def _change_all(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """Make the same change in slices, with the coordinators' partitions first. The controller writes down each slice at
-        once, and by itself."""
+        """Like `_change`, in slices, with the coordinators' partitions first. Each slice is written to the metadata log by itself
+        before the next slice."""
         decisions = self._cluster.decisions
 
         def slices() -> Iterator[None]:

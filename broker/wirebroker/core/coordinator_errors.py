@@ -13,12 +13,11 @@ _TRANSLATED = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
 RETRY_MS = 500
-"""The time in ms that a coordinator waits before it repeats a timer's write that failed (CoordinatorTimerImpl)."""
+"""The time in ms after which a coordinator repeats a failed write that one of its timers made (CoordinatorTimerImpl)."""
 
 
 def translate_error(code: ErrorCode) -> ErrorCode:
-    """Returns the log's error as the coordinator reports it (CoordinatorOperationExceptionHelper, TransactionStateManager).
-
-    Errors that are not in the table are reported unchanged.
+    """Translates an error of the coordinator's log to the error that clients get (CoordinatorOperationExceptionHelper,
+    TransactionStateManager). Errors that are not in the table stay unchanged.
     """
     return _TRANSLATED.get(code, code)

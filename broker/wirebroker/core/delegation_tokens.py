@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48) are credentials with an expiry time that a client makes for other clients.
+"""Delegation tokens (KIP-48): credentials that a client creates for other clients, and that expire.
 
 The broker does not keep a token's secret (its hmac), but computes it from the token's id and `delegation.token.secret.key`.
 """
@@ -16,14 +16,14 @@ DIGEST = "sha512"
 
 
 class Lifetimes(NamedTuple):
-    """The times in ms until a token must be renewed, and until it expires for good."""
+    """The time in ms after which a token expires unless it is renewed, and the largest lifetime of a token in ms."""
 
     renewal: int
     most: int
 
     def until(self, now: int, most_at: int, wanted: int, *, strict: bool) -> int:
-        """Returns the expiry time of a token that is renewed now for this many ms. A negative number stands for the default,
-        and so does 0 in a `strict` release, which also limits the number.
+        """Returns the expiry time of a token that is renewed now for `wanted` ms. A negative number means `renewal`. A `strict`
+        release uses `renewal` for 0, too, and as the largest value.
         """
         if not strict and wanted >= 0:
             return min(most_at, now + wanted)
@@ -31,22 +31,22 @@ class Lifetimes(NamedTuple):
 
 
 def secret_of(token_id: str, key: str) -> bytes:
-    """Returns the secret by which a client logs in."""
+    """Returns the secret with which a client logs in."""
     return hmac.digest(key.encode(), token_id.encode(), DIGEST)
 
 
 def password_of(token_id: str, key: str) -> str:
-    """Returns the secret as a password of SCRAM."""
+    """Returns the secret as a password for SCRAM."""
     return b64encode(secret_of(token_id, key)).decode()
 
 
 def new_id(raw: bytes) -> str:
-    """Returns the id of a token, as Kafka's Uuid writes 16 bytes."""
+    """Returns the id of a new token: 16 random bytes in the form of Kafka's Uuid."""
     return b64encode(raw, b"-_").decode().rstrip("=")
 
 
 def has_expired(token: TokenImage, now: int) -> bool:
-    """Tells whether the token can no longer be renewed."""
+    """Tells whether the token has expired, so that it can no longer be renewed."""
     return token.most_at < now or token.expires_at < now
 
 

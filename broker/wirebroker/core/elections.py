@@ -1,8 +1,8 @@
 """Elections of leaders and changes of the in-sync replicas, as Kafka's controller makes them (PartitionChangeBuilder).
 
 The functions of this module are pure functions over a `Registration`. A new cluster of Kafka 4.3 has eligible leader replicas
-(KIP-966): a partition may have no in-sync replica at all. A replica that fell out of sync while fewer than
-min.insync.replicas were in sync stays eligible.
+(KIP-966). With them a partition may have no in-sync replica at all. A replica that falls out of sync while fewer than
+min.insync.replicas replicas are in sync stays eligible to lead.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Assignment(NamedTuple):
         return bool(self.adding or self.removing)
 
     def towards(self, wanted: Sequence[int]) -> Assignment:
-        """Returns the assignment while replicas move to these brokers (PartitionReassignmentReplicas).
+        """Returns the assignment during a reassignment to these brokers (PartitionReassignmentReplicas).
 
-        As in Kafka, if a request adds no replicas, the additions of the previous request stay in progress; the same holds for
-        removals.
+        As in Kafka, if the new reassignment adds no replica, the additions of the previous reassignment stay in progress. The
+        same is true of removals.
         """
         removing = tuple(sorted(set(self.replicas).difference(wanted)))
         adding = tuple(sorted(set(wanted).difference(self.replicas)))
@@ -53,7 +53,7 @@ class Assignment(NamedTuple):
 
 
 class Registration(NamedTuple):
-    """The controller's state of a partition. `last_known_leader` is set while there is no leader."""
+    """The controller's state of a partition. `last_known_leader` is set while the partition has no leader."""
 
     assignment: Assignment
     leader: int
@@ -64,25 +64,26 @@ class Registration(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """The conditions of an election that do not belong to the partition's own state."""
+    """The conditions of an election that are not part of the partition's state."""
 
     alive: Callable[[int], bool]
     min_in_sync: int
     """The value of min.insync.replicas, but at most the number of replicas."""
     unclean: bool
-    """Returns whether a replica that is not in sync may lead as a last resort (unclean.leader.election.enable)."""
+    """Tells whether a replica that is not in sync may lead as a last resort (unclean.leader.election.enable)."""
     keeps_eligible: bool = True
-    """Tells whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
+    """Tells whether the cluster has eligible leader replicas. If not, the last in-sync replicas stay in sync even when they are
+    down."""
 
 
 def elect(
     known: Registration, where: Circumstances, in_sync: Iterable[int], *, to: Assignment | None = None, preferred: bool = False
 ) -> Registration:
-    """Returns the partition's state after these replicas became its in-sync replicas, and `to` its assignment, if `to` is
-    given.
+    """Returns the partition's state with these in-sync replicas and, if `to` is given, with the assignment `to`.
 
-    The change completes a reassignment whose conditions are met. The leader stays if it may lead; otherwise the first replica
-    that may lead becomes the leader. With `preferred`, the first replica becomes the leader if it may lead.
+    If enough replicas are in sync, a reassignment in progress is completed. The leader stays the leader if it may lead;
+    otherwise the first replica that may lead becomes the leader. With `preferred`, the preferred replica becomes the leader if
+    it may lead.
     """
     assignment, in_sync = to or known.assignment, tuple(in_sync)
     if assignment.may_complete(in_sync):
@@ -115,6 +116,6 @@ def elect(
 
 
 def _epoch(known: Registration, assignment: Assignment, leader: int) -> int:
-    """Returns the next leader epoch: a new leader, or the loss of a replica, begins a new epoch."""
+    """Returns the next leader epoch. The epoch rises if the leader changes or if a replica is removed."""
     loses = not set(assignment.replicas).issuperset(known.assignment.replicas)
     return known.leader_epoch + (leader != known.leader or loses)

@@ -23,12 +23,12 @@ from wirebroker.core.record_checks import MANY_RECORDS, RecordPolicy
 
 _unpack = HEADER.unpack_from
 _NEVER = -1
-"""A version number that settings never have."""
+"""A version that the settings never have."""
 _UNREAD = RecordPolicy()
 
 
 class FastPartition(Protocol):
-    """A partition as its fast path sees it."""
+    """What the fast path needs of a partition."""
 
     topic: str
     index: int
@@ -46,14 +46,14 @@ class FastPartition(Protocol):
         """The requests that wait for more records."""
 
     def notify(self, now: int) -> None:
-        """Call the waiting requests."""
+        """Wake the waiting requests."""
 
 
 class FastPath:
-    """One partition's fast path, with the settings for records, which `Partition.append` also reads here.
+    """The fast path of one partition, with a copy of the settings for records. `Partition.append` reads this copy, too.
 
-    The settings are outdated after a setting changes. `invalidate` makes the settings outdated after any other change on
-    which the fast path depends. An outdated fast path stores nothing until `renew` is called.
+    The copy is outdated after a change of a setting. After any other change that matters to the fast path, `invalidate` makes it
+    outdated. An outdated fast path stores nothing until `renew` is called.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class FastPath:
         self._full_checks = partition.full_checks
         self._window = 0
         self.version = _NEVER
-        """The version of these settings. Call `renew` if the settings have a newer version."""
+        """The version of the copied settings. If the broker's settings have a newer version, call `renew`."""
         self.policy = _UNREAD
         """The topic's settings for records at that version."""
         self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
@@ -77,7 +77,7 @@ class FastPath:
         self.version = _NEVER
 
     def renew(self) -> None:
-        """Read the settings again; the fast path stays closed if the partition's batches all need a decision."""
+        """Read the settings again. If no batch of this partition can take the fast path, it stays closed."""
         partition = self._partition
         policy = self.policy = self.read_policy()
         plain = policy.compression == "producer" and not policy.append_time and not policy.compacted

@@ -25,7 +25,7 @@ class Intended(Form):
     key_base64: Annotated[str | None, about("as bytes")] = None
     value: Annotated[str | None, about("as text", examples=["a pound of tea"])] = None
     value_base64: Annotated[str | None, about("as bytes")] = None
-    value_sha256: Annotated[str | None, about("only the value's hash; without all three fields: null")] = None
+    value_sha256: Annotated[str | None, about("only the hash of the value; for a value of null omit all three")] = None
     acknowledged: Annotated[bool | None, about("false: the client reported that sending failed; null: unknown")] = None
     producer: Annotated[str | None, about("the application's name for the sender")] = None
     id: Annotated[str | None, about("rows with the same id are the same record")] = None
@@ -34,7 +34,7 @@ class Intended(Form):
 class Question(Form):
     """The topics to audit, and the intended records."""
 
-    topics: Annotated[list[str] | None, about("only these; null: all")] = None
+    topics: Annotated[list[str] | None, about("only these topics; null: all topics")] = None
     intended: Annotated[list[Intended] | None, about("all records that the application meant to send; null: unknown")] = None
 
 
@@ -60,13 +60,13 @@ class Counts(Form):
 
     partitions: int
     batches: int
-    records: Annotated[int, about("that a read_committed consumer receives")]
+    records: Annotated[int, about("the number of records that a read_committed consumer receives")]
     producers: int
-    committed: Annotated[int, about("transactions, on each partition")]
-    aborted: Annotated[int, about("transactions, on each partition")]
-    open: Annotated[int, about("transactions, on each partition")]
-    recognised: Annotated[int, about("retries that were recognised and not stored again, as far back as the trace goes")]
-    rejected: Annotated[int, about("batches, as far back as the trace goes")]
+    committed: Annotated[int, about("the number of committed transactions, counted once on each partition")]
+    aborted: Annotated[int, about("the number of aborted transactions, counted once on each partition")]
+    open: Annotated[int, about("the number of open transactions, counted once on each partition")]
+    recognised: Annotated[int, about("the number of retries that the trace has and that were not stored again")]
+    rejected: Annotated[int, about("the number of rejected batches that the trace has")]
 
 
 class Audit(Form):
@@ -76,9 +76,9 @@ class Audit(Form):
     findings: list[Found]
     intended: Annotated[int | None, about("the number of intended records")]
     lost: Annotated[int, about("the number of intended records that are not stored")]
-    doubled: Annotated[int, about("the number of records that are stored once too often")]
+    doubled: Annotated[int, about("the number of extra copies of records")]
     topics: Annotated[dict[str, Counts], about("by name")]
-    notices: Annotated[list[str], about("records with the same content, which the audit cannot tell apart")]
+    notices: Annotated[list[str], about("sentences about records with equal contents, which the audit cannot tell apart")]
 
 
 async def audit(controlled: ControlledBroker, body: Question) -> Audit:
@@ -90,7 +90,7 @@ async def audit(controlled: ControlledBroker, body: Question) -> Audit:
     rows = None if body.intended is None else intended_rows([msgspec.structs.asdict(each) for each in body.intended])
     report = await asyncio.to_thread(
         AuditReport, partitions, arrivals=arrivals, intended=rows, topics=body.topics
-    )  # in a thread, so that the broker serves its clients
+    )  # in a thread, so that the broker serves its clients meanwhile
     summary = report.summary()
     return Audit(
         exactly_once=all(each.severity == "info" for each in report.findings),

@@ -59,7 +59,7 @@ class Move(Form):
 class Election(Form):
     """The options of an election."""
 
-    unclean: Annotated[bool, about("without a leader, elect any live replica; false: only the preferred replica")] = False
+    unclean: Annotated[bool, about("true: without a leader, elect any live replica; false: only the preferred replica")] = False
 
 
 class Elected(Form):
@@ -73,16 +73,16 @@ class Elected(Form):
 class Replica(Form):
     """A follower."""
 
-    node_id: Annotated[int, about("the broker that has the replica")]
+    node_id: Annotated[int, about("the node id of the broker that has the replica")]
 
 
 class Upgrade(Form):
     """The release to which brokers are upgraded."""
 
     to: Annotated[str, about("the profile of the release", examples=["kafka-4.4"])]
-    node_id: Annotated[int | None, about("only this broker; null: all, one after the other")] = None
+    node_id: Annotated[int | None, about("upgrade only this broker; null: all brokers, one after the other")] = None
     finalize: Annotated[bool, about("raise the levels of features when all brokers run the release")] = True
-    pause: Annotated[float, about("each broker is down for this time in seconds of the clock", ge=0, le=LONGEST_CHANGE_S)] = 0
+    pause: Annotated[float, about("each broker is down for this many seconds of the clock", ge=0, le=LONGEST_CHANGE_S)] = 0
 
 
 def brokers(controlled: ControlledBroker) -> Brokers:
@@ -109,7 +109,7 @@ async def start(controlled: ControlledBroker, node_id: int) -> Brokers:
 async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
     """Upgrade the brokers to another release of Kafka, one after the other: each stops and starts with all its data.
 
-    The response comes when the upgrade is complete. An earlier release is possible while the levels of features allow it.
+    The response is sent when the upgrade is complete. A downgrade is possible if the levels of features allow it.
     """
     if body.to not in PROFILES:
         raise Problem(422, f"there is no profile {body.to!r}{nearest(body.to, PROFILES)}", "to")
@@ -121,7 +121,7 @@ async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
 
 
 async def _settled(controlled: ControlledBroker) -> Brokers:
-    """Returns the brokers after all partitions have got new leaders."""
+    """Wait until all elections are done. Returns the brokers."""
     await controlled.until(lambda: not controlled.engine.controller.busy, LONGEST_CHANGE_S)
     return brokers(controlled)
 
@@ -134,12 +134,12 @@ def leaders(controlled: ControlledBroker, query: OfTopic) -> Leaders:
 
 
 def move_leader(controlled: ControlledBroker, topic: str, partition: int, body: Move) -> Leader:
-    """Move the leadership to another replica that is in sync. Nothing is lost."""
+    """Make another in-sync replica the leader. No record is lost."""
     return _change_replica(controlled, topic, partition, body.to, controlled.engine.controller.move_leader)
 
 
 def elect_leader(controlled: ControlledBroker, topic: str, partition: int, body: Election) -> Elected:
-    """Elect the preferred leader; or, with `unclean` and no leader, any live replica."""
+    """Elect the preferred leader. With `unclean`, elect any live replica if the partition has no leader."""
     _leader(controlled, topic, partition)
     code = controlled.engine.controller.elect_leader(topic, partition, controlled.now, unclean=body.unclean)
     controlled.changed()
@@ -147,12 +147,12 @@ def elect_leader(controlled: ControlledBroker, topic: str, partition: int, body:
 
 
 def freeze_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
-    """Make a follower stop fetching. After replica.lag.time.max.ms it is out of sync."""
+    """Make a follower stop fetching. After replica.lag.time.max.ms the follower is out of sync."""
     return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.freeze_replica)
 
 
 def thaw_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
-    """Make a follower fetch again: it catches up and gets in sync."""
+    """Make a follower fetch again: it catches up and becomes in-sync."""
     return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.thaw_replica)
 
 

@@ -20,7 +20,7 @@ from wirebroker.trace.broker import STORED
 from wirebroker.trace.levels import Level
 
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
-"""Kafka 4.0 dropped earlier versions (KIP-896)."""
+"""The lowest version of each API. Kafka 4.0 dropped lower versions (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
 """The first event, which tells a reader how to read the rows."""
 PAUSE_S = 0.2
@@ -28,9 +28,9 @@ PAUSE_S = 0.2
 MOST = 1000
 """The largest number of rows in one message."""
 BETWEEN_S = 0.05
-"""The time in seconds between two full messages. The pause gives the broker time for its clients."""
+"""The pause in seconds after a full message. During the pause the broker serves its clients."""
 SIGN_OF_LIFE_S = 15
-"""The time in seconds after which a comment shows that the stream is still open."""
+"""The time in seconds without an event after which a comment line shows that the stream is still open."""
 
 
 class From(Form):
@@ -75,14 +75,14 @@ def read_filter(controlled: Readable, query: Text) -> Read:
 
 
 async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
-    """Returns the rows of the trace as server-sent events, from `after` on, and later rows as they are made.
+    """Returns the rows of the trace as server-sent events: the rows after the number `after`, then each new row.
 
     The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`, with the lowest
-    version of each API in Kafka 4. Events without a name contain rows. A row is an array: its first value is its event, and
-    `columns` names the other values. An event's id is the number of its last row. `stored` stands for an accepted `produce`;
-    `accepted` has the sentence for each rule. `problem` has a sentence about a broker that a proxy cannot reach, "" if it can.
-    `missed` counts the rows that were forgotten before they could be sent. After a reset another `run` begins, and numbers
-    begin again. `/trace.jsonl` has the rows as objects.
+    version of each API in Kafka 4. Events without a name contain rows. Each row is an array: the first value is the kind of row,
+    and `columns` names the other values. The id of an event is the number of its last row. A row `stored` is short for a
+    `produce` that was accepted; `accepted` has the reason for each rule. The event `problem` says which broker a proxy cannot
+    reach, or "" if it reaches all. The event `missed` has the number of rows that were dropped before they could be sent. After
+    a reset another `run` begins, and rows are numbered from 1 again. `/trace.jsonl` has the rows as objects.
     """
     run, number, idle, problem = "", 0, 0.0, ""
     with closing(controlled) as ended, controlled.reading():

@@ -29,7 +29,7 @@ class FieldAt(Form):
     name: str
     depth: Annotated[int, about("the depth at which the field is nested")]
     value: str
-    start: Annotated[int, about("the position of the field's first byte in the frame, which begins after its size")]
+    start: Annotated[int, about("the position of the field's first byte in the frame; the four bytes of the size do not count")]
     end: Annotated[int, about("the position after the field's last byte")]
 
 
@@ -40,7 +40,7 @@ class Frame(Form):
     lines: Annotated[list[str], about("the frame's fields as text, with its records")]
     fields: Annotated[list[FieldAt], about("the frame's fields with their positions")]
     hex: Annotated[str, about("the frame's first 16 KiB")]
-    damage: Annotated[str, about("the reason, if the rest cannot be read")]
+    damage: Annotated[str, about("the reason why a part of the frame cannot be read; empty if all can be read")]
 
 
 class ShownExchange(Form):
@@ -51,16 +51,16 @@ class ShownExchange(Form):
 
 
 class OfRun(Form):
-    """The run in which the row has the number."""
+    """The run to which the row's number belongs."""
 
-    run: Annotated[str, about("the run's name in the first event of /events; null: the present run")] = ""
+    run: Annotated[str, about("the run's name, as in the first event of /events; by default the present run")] = ""
 
 
 def exchange(controlled: Readable, number: int, query: OfRun) -> ShownExchange:
     """Returns the bytes of the exchange whose `reply` row has this number, field by field.
 
-    The control keeps the bytes while a client reads /events, and with `--capture` always, up to 64 MiB. `*` replaces
-    credentials. Of a saved capture all bytes are there.
+    The control keeps the latest 64 MiB while a client reads /events, and always with `--capture`. A saved capture has all
+    bytes. Credentials are replaced by `*`.
     """
     kept = kept_exchange(controlled, number, query.run)
     if kept is None:
@@ -79,7 +79,7 @@ def kept_exchange(controlled: Readable, number: int, run: str) -> KeptExchange |
 
 
 def _without_secrets(kept: KeptExchange) -> tuple[bytes, bytes]:
-    """Returns request and response, without their sizes."""
+    """Returns the bytes of the request and the response, without their four bytes of size."""
     request, response = SIZE.pack(len(kept.request)) + kept.request, kept.response
     if kept.about.api_key in SECRET_APIS:
         request, response = redacted_request(request), redacted_response(response, kept.about.api_key, kept.about.version)

@@ -25,7 +25,7 @@ class Remarked(Form):
 class Chosen(OfRun, kw_only=True):
     """Exchanges of one run."""
 
-    exchanges: Annotated[list[Remarked], about("in the order of their numbers")]
+    exchanges: Annotated[list[Remarked], about("the exchanges, in the order of their numbers")]
 
 
 class Rows(Form):

@@ -21,7 +21,7 @@ class RuleWords(dict[str, Any]):
 class Fault(Form):
     """A loaded rule."""
 
-    id: Annotated[int, about("the rule's number, which no other rule gets")]
+    id: Annotated[int, about("the rule's number; no other rule ever gets this number")]
     rule: Annotated[dict[str, Any], about("the rule in the words of a fault file")]
     description: Annotated[str, about("the rule on one line")]
     seen: Annotated[int, about("the number of requests, or batches of a Produce, that the rule matched")]
@@ -29,7 +29,7 @@ class Fault(Form):
 
 
 class Faults(Form):
-    """Rules, in the order in which they act."""
+    """Rules, in the order in which they are applied."""
 
     seed: Annotated[int, about("the seed of the rules' probabilities")]
     faults: Annotated[list[Fault], about("the rules")]
@@ -47,7 +47,7 @@ def listed(controlled: Controlled) -> Faults:
 
 
 def add(controlled: Controlled, body: RuleWords) -> Fault:
-    """Load a rule, from the next request on."""
+    """Load a rule. It applies from the next request on."""
     try:
         rule = controlled.machine.plan.add(read_rule(body))
     except FaultError as wrong:
@@ -56,7 +56,7 @@ def add(controlled: Controlled, body: RuleWords) -> Fault:
 
 
 def clear(controlled: Controlled) -> None:
-    """Unload all rules. Requests that they hold back continue."""
+    """Unload all rules. Requests that the rules hold back continue."""
     controlled.machine.plan.clear()
     controlled.changed()
 
@@ -67,7 +67,7 @@ def as_file(controlled: Controlled) -> str:
 
 
 def add_file(controlled: Controlled, text: str) -> Faults:
-    """Load every rule of the fault file in the body. The file's seed holds from now on. If a rule is wrong, no rule is
+    """Load every rule of the fault file in the body, and use the file's seed from now on. If a rule is wrong, no rule is
     loaded."""
     try:
         rules = controlled.machine.plan.load(loads(text, "the file"))
@@ -77,7 +77,7 @@ def add_file(controlled: Controlled, text: str) -> Faults:
 
 
 def assert_fired(controlled: Controlled) -> Faults:
-    """Check that every loaded rule has fired. 409 names the first rule that has not."""
+    """Check that every loaded rule has fired. If not, 409 names the first rule that has not fired."""
     for rule in controlled.machine.plan.rules:
         _assert_fired(rule, None)
     return listed(controlled)
@@ -89,13 +89,13 @@ def one(controlled: Controlled, fault: int) -> Fault:
 
 
 def remove(controlled: Controlled, fault: int) -> None:
-    """Unload a rule. Requests that it holds back continue."""
+    """Unload a rule. Requests that the rule holds back continue."""
     controlled.machine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Check that this rule has fired, or has fired exactly `times` times. If not, 409 gives its counts."""
+    """Check that a rule has fired, or has fired exactly `times` times. If not, 409 says how often it matched and fired."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 

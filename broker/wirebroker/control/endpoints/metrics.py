@@ -9,18 +9,18 @@ from wirebroker.common.exposition import Family, Sample, exposition
 from wirebroker.control.controlled import Controlled
 
 MOST_GROUPS = 1_000
-"""The number of groups that have metrics."""
+"""The largest number of groups that have metrics."""
 LONGEST = 249
-"""Characters of a group's id in a label, as many as a topic's name may have."""
+"""The largest number of characters of a group's id in a label. A topic's name may have as many."""
 
 
 def metrics(controlled: Controlled) -> str:
     """Returns metrics for Prometheus.
 
-    A proxy counts requests, errors and times by API, client id and principal from the first call on, until 10 minutes after
-    the last one. Meanwhile it decodes every request and response, as the trace's level `exchanges` does. The time of a Fetch
-    includes the time for which it asked the broker to wait. Clients beyond the first 2,000 combinations are `(others)`. A
-    broker has connections, open transactions and the lag of groups.
+    A broker and a proxy report connections, open transactions and the lag of groups. A proxy also reports requests, errors and
+    times by API, client id and principal. The proxy begins to count at the first scrape, and stops 10 minutes after the last
+    scrape. As long as it counts, it decodes every request and response, as it does for the trace's level `exchanges`. The time
+    of a Fetch includes its wait at the broker. After 2,000 combinations, further clients are counted as `(others)`.
     """
     families = [
         Family("wirebroker_connections", "gauge", "Connections of clients.", [Sample({}, controlled.connections)]),

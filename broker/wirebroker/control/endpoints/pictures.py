@@ -16,16 +16,16 @@ from wirebroker.pictures.marks import NARROWEST, WIDEST, Mark, Picture, svg
 class Wanted(Form):
     """The rows and the size of a picture."""
 
-    first: Annotated[int, about("the number of the first row, as in /events; 0: the first that is kept", ge=0)] = 0
+    first: Annotated[int, about("the number of the first row, as in /events; 0: the first row that is kept", ge=0)] = 0
     last: Annotated[int, about("the number of the last row; 0: the latest", ge=0)] = 0
-    latest: Annotated[int, about("the number of the latest rows, in place of `first` and `last`", ge=0)] = 0
+    latest: Annotated[int, about("draw this many of the latest rows, in place of `first` and `last`", ge=0)] = 0
     width: Annotated[int, about("the width in px", ge=NARROWEST, le=WIDEST)] = 1000
     lines: Annotated[int, about("the largest number of lines of a sequence diagram", ge=5, le=MOST_LINES)] = 60
-    of: Annotated[str, about("the partition, group or producer; by default the one with the most rows")] = ""
+    of: Annotated[str, about("the partition, group or producer to draw; by default the one with the most rows")] = ""
 
 
 class Drawn(Form):
-    """A picture as marks. A mark has a tag, attributes, a text, and inner marks."""
+    """A picture as a tree of marks. A mark has a tag, attributes, a text, and inner marks."""
 
     run: Annotated[str, about("the run, as in the first event of /events")]
     title: str
@@ -41,14 +41,14 @@ class Drawn(Form):
 async def picture(controlled: Readable, kind: str, query: Wanted) -> str:
     """Returns a picture of the trace or of the file as an SVG file.
 
-    From the first picture on the control keeps the latest 200,000 rows of the run, as long as at least one picture is drawn in
-    10,000 rows.
+    After the first picture the control keeps up to 200,000 rows of the run. It reads new rows when a picture is drawn: if more
+    than 10,000 rows are traced between two pictures, it misses some.
     """
     return svg(await _drawn(controlled, kind, query))
 
 
 async def marks(controlled: Readable, kind: str, query: Wanted) -> Drawn:
-    """Returns a picture as marks, which a page turns into elements. Names in it are text and never markup."""
+    """Returns a picture as a tree of marks, from which a page makes elements. Names in the picture are text, never markup."""
     made = await _drawn(controlled, kind, query)
     return Drawn(
         controlled.run, made.title, made.width, made.height, made.first, made.last, list(made.choices), made.choice,

@@ -14,7 +14,7 @@ Limit = float | None
 
 
 class Whose(Form):
-    """The entity of the quota; `<default>` stands for all entities without a quota of their own."""
+    """The entity of the quota. `<default>` means all entities that have no quota of their own."""
 
     user: Annotated[str | None, about("a user's name")] = None
     client_id: Annotated[str | None, about("a client id")] = None
@@ -24,11 +24,11 @@ class Whose(Form):
 class NewQuota(Whose):
     """The limits of a user, of a client id, of both together, or of an address."""
 
-    producer_byte_rate: Annotated[Limit, about("bytes a second that clients may produce")] = None
-    consumer_byte_rate: Annotated[Limit, about("bytes a second that clients may fetch")] = None
-    request_percentage: Annotated[Limit, about("percent of a thread's time that their requests may take")] = None
-    controller_mutation_rate: Annotated[Limit, about("partitions a second that they may create and delete")] = None
-    connection_creation_rate: Annotated[Limit, about("connections a second from the address")] = None
+    producer_byte_rate: Annotated[Limit, about("the bytes per second that clients may produce")] = None
+    consumer_byte_rate: Annotated[Limit, about("the bytes per second that clients may fetch")] = None
+    request_percentage: Annotated[Limit, about("the percentage of a thread's time that the clients' requests may take")] = None
+    controller_mutation_rate: Annotated[Limit, about("the partitions per second that clients may create and delete")] = None
+    connection_creation_rate: Annotated[Limit, about("the connections per second that may come from the address")] = None
 
 
 class Quotas(Form):
@@ -43,7 +43,7 @@ def listed(controlled: ControlledBroker) -> Quotas:
 
 
 def put(controlled: ControlledBroker, body: NewQuota) -> Quotas:
-    """Set limits of a user, a client id, both together, or an address. Other limits do not change."""
+    """Set limits of a user, a client id, both together, or an address. Limits that are not given do not change."""
     named = {each: getattr(body, each) for each in NewQuota.__struct_fields__ if each not in Whose.__struct_fields__}
     limits = {key: value for key, value in named.items() if value is not None}
     operations.set_quota(controlled.engine, _entity(body), limits, controlled.now)

@@ -23,7 +23,7 @@ from wirebroker.testing.goals import RecordsExpected, RecordsStored
 from wirebroker.testing.operations import StoredRecord
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""The size in bytes of keys and values at which a page ends."""
+"""A page ends when its keys and values have this many bytes."""
 MOST_PER_PAGE = 10_000
 MOST_PER_REQUEST = 10_000
 MOST_EXPECTED = 1000
@@ -31,14 +31,14 @@ LONGEST_WAIT_S = 300
 
 
 class Data(Form):
-    """Bytes, as text if they are UTF-8, and always as base64. A request needs only one field."""
+    """Bytes: as base64 and, if they are UTF-8, also as text. A request gives only one of the fields."""
 
-    text: Annotated[str | None, about("null if they are not UTF-8")] = None
+    text: Annotated[str | None, about("null if the bytes are not UTF-8")] = None
     base64: Annotated[str | None, about("always present in a response")] = None
 
 
 class NewData(Data):
-    """Bytes to store, in one field."""
+    """Bytes to store. Only one field may be given."""
 
     json: Annotated[Any, about("stored as JSON")] = UNSET
 
@@ -53,15 +53,15 @@ class Header(Form):
 class NewRecord(Form):
     """A record to store. Keys and values are texts, bytes in base64, or JSON."""
 
-    key: Annotated[str | NewData | None, about("null for none", examples=["customer-7"])] = None
-    value: Annotated[str | NewData | None, about("null for a tombstone", examples=["a pound of tea"])] = None
+    key: Annotated[str | NewData | None, about("null: a record without a key", examples=["customer-7"])] = None
+    value: Annotated[str | NewData | None, about("null: a tombstone", examples=["a pound of tea"])] = None
     headers: Annotated[list[Header], about("in this order")] = []
-    partition: Annotated[int, about("the partition that stores it", ge=0)] = 0
+    partition: Annotated[int, about("the partition that stores the record", ge=0)] = 0
     timestamp: Annotated[Natural | None, about("the timestamp in ms since the epoch; null: now")] = None
 
 
 class NewRecords(Form):
-    """Records to store, in this order. Each is stored in its own batch, without a producer."""
+    """Records to store, in this order. Each record is stored in its own batch, without a producer id."""
 
     records: list[NewRecord]
 
@@ -104,7 +104,7 @@ class Record(Form):
 
 
 class Records(Form):
-    """A page of records, by partition and offset."""
+    """A page of records, sorted by partition and offset."""
 
     records: list[Record]
     next: Annotated[str | None, about("the path of the next page; null on the last page")]
@@ -118,7 +118,7 @@ class Which(Form):
 
     partition: Annotated[int | None, about("only this partition")] = None
     from_partition: Annotated[int, about("the page begins with this partition")] = 0
-    offset: Annotated[int, about("the page begins with this offset of the first partition")] = 0
+    offset: Annotated[int, about("the page begins at this offset in the first partition")] = 0
     limit: Annotated[int, about("at most this many records; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
     committed: Annotated[bool, about(COMMITTED)] = False
 
@@ -132,13 +132,13 @@ class HowMany(Form):
 
 
 class Wanted(Form):
-    """The expected key, value or header, in one field."""
+    """An expected key, value or header. Exactly one field must be given."""
 
     text: Annotated[str | None, about("this text")] = None
     base64: Annotated[str | None, about("these bytes")] = None
     json: Annotated[Any, about("equal to this JSON")] = UNSET
     json_subset: Annotated[Any, about("JSON with at least these fields, at any depth")] = UNSET
-    regex: Annotated[str | None, about("a text in which this regular expression (RE2) is found")] = None
+    regex: Annotated[str | None, about("any text in which this regular expression (RE2) matches")] = None
 
 
 class ExpectedRecord(Form):
@@ -161,7 +161,7 @@ class Expectation(Form):
 
 
 class Compared(Form):
-    """The records are as expected."""
+    """The result if the records are as expected."""
 
     records: Annotated[int, about("the number of records")]
 
@@ -202,9 +202,9 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
 
 
 async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Records:
-    """Wait until a topic stores `count` records; the response is their first page. The topic may not exist yet.
+    """Wait until a topic stores `count` records. Returns their first page. The topic need not exist yet.
 
-    409: too few records were stored within the timeout; `detail` gives their number.
+    If too few records are stored within the timeout, 409 gives their number in `detail`.
     """
     await controlled.reach(RecordsStored(topic, query.count, committed=query.committed), query.timeout)
     return page(controlled, topic, Which(committed=query.committed))
@@ -225,7 +225,7 @@ async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -
 
 
 class _Regex:
-    """Makes a client's regular expression usable for `expectations`."""
+    """Compiles the regular expression of a request with RE2, and gives it the method `search` that `expectations` calls."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -268,9 +268,9 @@ def _wanted(given: str | Wanted | UnsetType | None, where: str) -> Any:
 
 
 def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
-    """Store records without a client. Creates a topic that does not exist.
+    """Store records without a client. If the topic does not exist, the broker creates it.
 
-    If the broker refuses a record, the response names it, and the records before it are stored.
+    If the broker refuses a record, the response names this record, and the records before it are stored.
     """
     if len(body.records) > MOST_PER_REQUEST:
         raise Problem(422, f"a request stores at most {MOST_PER_REQUEST} records, not {len(body.records)}", "records")
@@ -297,7 +297,7 @@ def _wire(record: NewRecord, where: str) -> WireRecord:
 
 
 def _bytes(given: str | NewData | None, where: str) -> bytes | None:
-    """Returns the bytes of a text, or of NewData. Raises Misfit."""
+    """Returns the bytes that a request gives, as a text or as NewData. Raises Misfit."""
     if given is None or isinstance(given, str):
         return None if given is None else given.encode()
     if given.json is not UNSET:

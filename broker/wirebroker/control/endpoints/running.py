@@ -24,12 +24,12 @@ FURTHEST_MS = 366 * MS["days"]
 class Health(Form):
     """The state of the broker or the proxy, and the addresses for clients."""
 
-    status: Annotated[Literal["ok", "unreachable"], about("unreachable: the proxy runs, but a broker does not serve it")]
-    problem: Annotated[str, about('which broker cannot be reached, and why; "" if all is well')]
+    status: Annotated[Literal["ok", "unreachable"], about("unreachable: the proxy runs, but cannot reach a broker")]
+    problem: Annotated[str, about('which broker the proxy cannot reach, and why; "" if it reaches all')]
     version: Annotated[str, about("the version of wirebroker")]
     bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
     connections: Annotated[int, about("the number of connected clients")]
-    now: Annotated[int, about("the time by its clock, in ms since the epoch")]
+    now: Annotated[int, about("the time of the broker's or proxy's clock, in ms since the epoch")]
 
 
 class ClockState(Form):
@@ -53,7 +53,7 @@ class Step(Form):
 class Restart(Form):
     """The options of a restart of the brokers."""
 
-    mode: Annotated[Literal["clean", "kill"], about("clean: after a shutdown; kill: after kill −9")] = "clean"
+    mode: Annotated[Literal["clean", "kill"], about("clean: with a clean shutdown; kill: as after kill −9")] = "clean"
 
 
 class Reset(Form):
@@ -91,7 +91,7 @@ def clock(controlled: ControlledBroker) -> ClockState:
 async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
     """Move the clock forward and run every due timer, in order.
 
-    The timers inside clients do not move.
+    The clients' own timers do not follow this clock.
     """
     asked = sum(getattr(body, name) * MS[name] for name in body.__struct_fields__)
     if asked > FURTHEST_MS:
@@ -101,48 +101,48 @@ async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
 
 
 async def wait_until_quiet(controlled: ControlledBroker, query: Calm) -> Health:
-    """Wait until no record was stored, no offset was committed, and no group or transaction changed for some time. 409 if the
-    changes do not end."""
+    """Wait until the broker has been quiet for some time: no record stored, no offset committed, and no group or transaction
+    changed. 409 if the changes do not end before the timeout."""
     await controlled.reach(Quiet(query.seconds, time.monotonic), query.timeout)
     return health(controlled)
 
 
 def restart(controlled: ControlledBroker, body: Restart) -> Health:
-    """Restart the brokers: "clean" after a shutdown, or "kill" as with kill −9. The brokers' addresses stay the same."""
+    """Restart the brokers: "clean" with a clean shutdown, or "kill" as with kill −9. The brokers' addresses stay the same."""
     controlled.host.restart(body.mode)
     controlled.changed()
     return health(controlled)
 
 
 def warm(controlled: ControlledBroker) -> Health:
-    """Let all coordinators respond at once: create their topics and load them. A reset without `soft` deletes these topics
-    again."""
+    """Create the coordinators' internal topics and load all coordinators, so that they respond without delay. A reset without
+    `soft` deletes these topics again."""
     controlled.change(partial(operations.warm, controlled.engine))
     return health(controlled)
 
 
 def reset(controlled: ControlledBroker, body: Reset) -> Health:
-    """Reset the broker to its start: to the topics, settings and faults with which it was started. Closes all connections.
+    """Reset the broker to the topics, settings and faults with which it was started. Closes all connections.
 
     With `soft`, clients continue: connections, topics and groups with their members stay. The logs become empty, committed
-    offsets move to their ends, and faults, trace and clock go back to the start.
+    offsets move to the ends of the logs, and faults, trace and clock are as at the start.
     """
     controlled.reset(soft=body.soft)
     return health(controlled)
 
 
 def take_snapshot(controlled: ControlledBroker) -> Kept:
-    """Take a snapshot of all that the broker has stored, and of its time. Clients go on.
+    """Take a snapshot of all that the broker has stored, and of its time. Clients stay connected.
 
-    The broker keeps at most 16 snapshots. The broker takes no snapshot with a data directory, while a broker is down, or
-    while a replica does not follow or moves.
+    The broker keeps at most 16 snapshots. It refuses a snapshot if it has a data directory, and as long as a broker is down, a
+    follower does not fetch, or a replica moves.
     """
     number, made = controlled.take_snapshot()
     return Kept(number, made.now)
 
 
 def restore(controlled: ControlledBroker, snapshot: int) -> Health:
-    """Go back to a snapshot, as often as you like. Closes all connections; faults and trace are as after a reset."""
+    """Go back to a snapshot, which is kept for further use. Closes all connections, and resets faults and trace."""
     controlled.restore(snapshot)
     return health(controlled)
 

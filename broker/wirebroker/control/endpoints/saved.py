@@ -1,4 +1,4 @@
-"""A saved file for the live page: windows of its rows, its progress and exports."""
+"""A saved file for the live page: windows of the file's rows, the progress of indexing, and exports."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from wirebroker.trace.scenario import scenario_of
 
 LARGEST_WINDOW = 100_000
 MOST_EXPORTED = 20_000
-"""The largest number of exchanges in a capture, and of rows in a scenario."""
+"""The largest number of exchanges in an exported capture, and of rows in an exported scenario."""
 PAUSE_S = 0.1
-"""The time in seconds between two looks at a file that is being indexed."""
+"""The time in seconds between two checks for new rows in a file that is still being indexed."""
 TOLD_EVERY_S = 0.5
-"""The time in seconds between two reports of the progress."""
+"""The time in seconds between two reports of the progress of indexing."""
 
 
 class Window(Form):
@@ -31,7 +31,7 @@ class Window(Form):
 
     run: Annotated[str, about("ignored")] = ""
     after: Annotated[Natural, about("rows after this number")] = 0
-    before: Annotated[Natural, about("the number of rows by which to begin earlier")] = 0
+    before: Annotated[Natural, about("begin this many rows earlier")] = 0
     time: Annotated[
         int, about("rows from this time on, in ms since the epoch, instead of `after`; −1: rows from `after` on")
     ] = -1
@@ -40,7 +40,7 @@ class Window(Form):
 
 
 class Exchange(Form):
-    """An exchange, as a row names it."""
+    """The fields of a row that identify its exchange."""
 
     node: Annotated[int, about("the row's `node`")]
     connection: Annotated[int, about("the row's `connection`")]
@@ -67,10 +67,10 @@ def health(controlled: SavedFile) -> Health:
 
 
 def events(controlled: SavedFile, query: Window) -> AsyncIterator[bytes]:
-    """Returns a window of the rows as server-sent events, and the progress of the index.
+    """Returns a window of the rows as server-sent events, and the progress of indexing.
 
-    The first event is `run`, as for a running broker, with `"of": "file"` and `after`, the number before the window. `numbered`
-    has rows and their numbers: `{"numbers": […], "rows": […]}`. `index` has the progress.
+    The first event is `run`, as for a running broker, with `"of": "file"`; its `after` is the number of the row before the
+    window. An event `numbered` has rows and their numbers: `{"numbers": […], "rows": […]}`. An event `index` has the progress.
     """
     search = controlled.search(query.where)  # a wrong filter is refused before the first event
     return _events(controlled, query, _start(controlled, search, query))
@@ -109,7 +109,7 @@ async def _events(controlled: SavedFile, query: Window, reached: int) -> AsyncIt
 
 
 def _start(controlled: SavedFile, search: Any, query: Window) -> int:
-    """The number before the window."""
+    """Returns the number of the row before the window."""
     after = query.after if query.time < 0 else controlled.rows.number_at(query.time)
     if not query.before:
         return after
@@ -117,7 +117,7 @@ def _start(controlled: SavedFile, search: Any, query: Window) -> int:
 
 
 def related(controlled: SavedFile, number: int, query: Exchange) -> dict[str, Any]:
-    """Returns the rows of a row's exchange, as far as they are near in the file."""
+    """Returns the other rows of a row's exchange, if they are near this row in the file."""
     found = controlled.related(number, query.node, query.connection, query.correlation_id)
     return {"numbers": [each for each, _ in found], "rows": [brief(row) for _, row in found]}
 
@@ -147,7 +147,7 @@ async def capture(controlled: SavedFile, query: Filtered) -> bytes:
 
 
 def _add_exchange(controlled: SavedFile, number: int, row: Row, found: dict[int, tuple[KeptExchange, list[str]]]) -> None:
-    """Note the exchange of a row, with a remark about its verdict or fault."""
+    """Add the exchange of a row to `found`, with a remark about the row's verdict or fault."""
     if getattr(row, "correlation_id", -1) < 0:
         return
     if not isinstance(row, ReplyRow):
@@ -171,7 +171,7 @@ async def scenario(controlled: SavedFile, query: Filtered) -> str:
 
 
 async def _chosen(controlled: SavedFile, where: str) -> AsyncIterator[list[Numbered]]:
-    """The rows that meet a filter, as far as the file is indexed."""
+    """Yields the rows that meet a filter, from the part of the file that has been indexed."""
     reached = -1
     after = 0
     while reached != after:

@@ -20,7 +20,7 @@ from wirebroker.testing.goals import GroupReady
 from wirebroker.testing.states import Group, PartitionState, Transaction
 
 MOST_LAG = 1000
-"""A lag is counted up to this many records. Counting takes time, for which the broker's clients wait."""
+"""A lag is counted only up to this many records, because the broker's clients wait while it is counted."""
 
 
 class Batch(Form):
@@ -37,15 +37,15 @@ class Producer(Form):
     """The state of a producer on a partition; −1 stands for "none"."""
 
     partition: int
-    producer_id: Annotated[int, about("−1 where producers are known by their names")]
-    name: Annotated[str | None, about("under the profile pulsar; null otherwise")]
+    producer_id: Annotated[int, about("−1 if producers are identified by name, as under the profile pulsar")]
+    name: Annotated[str | None, about("the producer's name under the profile pulsar; null under other profiles")]
     producer_epoch: int
     last_sequence: int
     last_timestamp: Annotated[int, about("ms since the epoch")]
     coordinator_epoch: int
     current_txn_start_offset: Annotated[int, about("the offset at which the producer's open transaction begins")]
-    poisoned: Annotated[bool, about("whether the producer is refused until it has a new id")]
-    batches: Annotated[list[Batch], about("the window, oldest first")]
+    poisoned: Annotated[bool, about("true if all batches of the producer are refused until it has a new id")]
+    batches: Annotated[list[Batch], about("the batches that the validator remembers, oldest first")]
 
 
 class Producers(Form):
@@ -55,23 +55,23 @@ class Producers(Form):
 
 
 class ProducerAt(Producer):
-    """The state of a producer on a partition of some topic."""
+    """The state of a producer on a partition, with the partition's topic."""
 
     topic: str
-    whole: Annotated[bool, about("false in a proxy that has not seen all batches of the window")]
+    whole: Annotated[bool, about("false in a proxy that has not seen all batches that the leader remembers")]
 
 
 class AllProducers(Form):
-    """Producers on any partition."""
+    """The producers on all partitions."""
 
     producers: list[ProducerAt]
-    more: Annotated[int, about("the number of producers that are left out")]
+    more: Annotated[int, about("the number of producers beyond the limit, which are left out")]
 
 
 class Limited(Form):
-    """The topic, and the largest number of producers."""
+    """The topic, and the largest number of producers to list."""
 
-    topic: Annotated[str | None, about("on this topic")] = None
+    topic: Annotated[str | None, about("only producers on this topic")] = None
     limit: Annotated[int, about("the largest number of producers", ge=1, le=10_000)] = 1000
 
 
@@ -102,10 +102,9 @@ class CommittedOffset(Form):
 
 
 class Awaited(Form):
-    """The conditions to wait for. The goal of a wait for a group. Without any of the first three fields, the wait is for a
-    stable group."""
+    """The conditions that a group must meet. Without `members`, `committed` and `lag`, the group must be stable."""
 
-    members: Annotated[Natural | None, about("stable, with this number of members")] = None
+    members: Annotated[Natural | None, about("the group is stable and has this number of members")] = None
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
     lag: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_LAG)] | None,
@@ -122,34 +121,35 @@ class Where(Form):
 
 
 class Expired(Form):
-    """The number of partitions that forgot the producer."""
+    """The result of expiring a producer."""
 
-    partitions: Annotated[int, about("the number of partitions that knew the producer")]
+    partitions: Annotated[int, about("the number of partitions that had a state of the producer and forgot it")]
 
 
 class Cut(Form):
     """The offset at which a log is cut off."""
 
-    offset: Annotated[int, about("records from the batch of this offset on are lost", ge=0)]
+    offset: Annotated[int, about("the batch with this offset and all later batches are lost", ge=0)]
 
 
 def producers(controlled: ControlledBroker, topic: str, query: OfPartition) -> Producers:
-    """Returns the validator's state of each producer of a topic, by partition."""
+    """Returns the validator's state of each producer on the partitions of a topic."""
     found = operations.topic_named(controlled.engine, topic)
     held = found.partitions if query.partition is None else [operations.partition_of(found, query.partition)]
     return Producers([_producer(each.index, *entry) for each in held for entry in operations.producers(each).items()])
 
 
 def all_producers(controlled: Controlled, query: Limited) -> AllProducers:
-    """Returns the validator's state of each producer on each partition. A proxy knows the state only from the batches that
-    have passed."""
+    """Returns the validator's state of each producer on each partition. A proxy derives the state from the batches that it has
+    forwarded."""
     found = [each for each in controlled.producers() if query.topic in (None, each[0])]
     shown = [_producer_at(*each) for each in found[-query.limit :]]
     return AllProducers(shown, len(found) - len(shown))
 
 
 def transactions(controlled: Controlled) -> Transactions:
-    """Returns every transactional id, with the state of its transaction. A proxy knows only ids whose requests have passed."""
+    """Returns every transactional id, with the state of its transaction. A proxy knows only the ids in requests that it has
+    forwarded."""
     return Transactions(list(controlled.transactions().values()))
 
 
@@ -163,7 +163,8 @@ def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
 
 
 def groups(controlled: Controlled) -> Groups:
-    """Returns every group, with its members and committed offsets. A proxy knows only groups whose requests have passed."""
+    """Returns every group, with its members and committed offsets. A proxy knows only the groups in requests that it has
+    forwarded."""
     return Groups(list(controlled.groups().values()))
 
 
@@ -176,25 +177,25 @@ def group(controlled: Controlled, group_id: str) -> Group:
 
 
 async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
-    """Wait until a group is stable, has this number of members, has committed these offsets, or has no lag.
+    """Wait until a group is stable, has this number of members, has committed these offsets, or has at most this lag.
 
-    With `committed` or `lag`, the group's state does not matter, unless `members` are given as well. 409 names the missing
-    parts.
+    The group must meet all given conditions. With `committed` or `lag` it need not be stable, unless `members` is given too.
+    After the timeout, 409 names the conditions that are not met.
     """
     committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}
     return await controlled.reach(GroupReady(group_id, body.members, committed or None, body.lag), body.timeout)
 
 
 def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
-    """Let partitions forget a producer as after producer.id.expiration.ms. A partition with an open transaction of the
-    producer does not forget the producer."""
+    """Make partitions forget a producer, as they do after producer.id.expiration.ms. A partition on which the producer has an
+    open transaction does not forget the producer."""
     count = operations.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)
 
 
 def expire_transaction(controlled: ControlledBroker, transactional_id: str) -> None:
-    """Let the coordinator forget a transactional id as after transactional.id.expiration.ms."""
+    """Make the coordinator forget a transactional id, as it does after transactional.id.expiration.ms."""
     transaction(controlled, transactional_id)
     controlled.change(partial(controlled.engine.fault_broker.expire_transactional_id, transactional_id))
 

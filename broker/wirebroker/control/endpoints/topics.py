@@ -13,14 +13,14 @@ from wirebroker.testing import operations, states
 from wirebroker.testing.states import TopicState
 
 MOST_PARTITIONS = 10_000
-"""The largest number of partitions, which is Kafka's limit for one request."""
+"""The largest number of partitions of a new topic; Kafka has the same limit for one request."""
 Setting = str | int | float | bool
 
 
 class NewTopic(Form):
     """A topic to create."""
 
-    name: Annotated[str, about("as Kafka allows it: letters, digits, '.', '_' and '-'", examples=["orders"])]
+    name: Annotated[str, about("as Kafka allows: letters, digits, '.', '_' and '-'", examples=["orders"])]
     partitions: Annotated[Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] | None, about("null: num.partitions")] = None
     replication_factor: Annotated[Positive | None, about("null: default.replication.factor")] = None
     configs: Annotated[dict[str, Setting], about("Kafka's topic settings by Kafka's names")] = {}

@@ -1,4 +1,4 @@
-"""The validator's verdict on each batch, with its reason; and the trace as it grows."""
+"""The validator's verdict on each batch, with the reason; and the rows of the trace, also those that are still to come."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wirebroker.trace.recorder import RING
 from wirebroker.trace.rows import ProduceRow, Row
 
 BEHIND = 10_000
-"""The largest number of rows that wait for a slow reader of a stream. If there are more, the stream ends and gives the number
-of missed rows."""
+"""The largest number of rows that wait for a slow reader of a stream. If there are more, the stream ends with the number of
+missed rows."""
 
 
 class Which(Form):
@@ -28,7 +28,7 @@ class Which(Form):
     verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, about("with this result")] = None
 
     def fits(self, row: Row) -> bool:
-        """Tells whether the row is one of these verdicts."""
+        """Tells whether the row is a verdict that meets these conditions."""
         if not isinstance(row, ProduceRow):
             return False
         asked = (self.topic, self.partition, self.producer_id, self.verdict)
@@ -37,7 +37,7 @@ class Which(Form):
 
 
 class Latest(Which):
-    """The verdicts to list, and their number."""
+    """The verdicts to list, and how many of the latest to list."""
 
     limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
 
@@ -70,8 +70,7 @@ class Verdicts(Form):
 
 
 class Tail:
-    """Collects the rows that are made from now on. As a context manager, the object is a sink of the trace until the context
-    ends."""
+    """Collects new rows of the trace, until the context of this context manager ends."""
 
     name = "a reader of the control"
 
@@ -104,7 +103,7 @@ class Tail:
         self._rows.put_nowait(None)
 
     async def next(self) -> Row | None:
-        """Returns the next row, or None after the last row, because the broker stops or rows were missed."""
+        """Returns the next row. Returns None if there is no next row, because the broker stops or because rows were missed."""
         return await self._rows.get()
 
 
@@ -114,9 +113,9 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait until there are `count` such verdicts, including earlier verdicts. The response lists them all.
+    """Wait until there are `count` verdicts that meet the conditions. Returns all of them. Earlier verdicts count too.
 
-    409 gives their number within the timeout.
+    If there are fewer within the timeout, 409 gives their number.
     """
     with Tail(controlled, query.fits) as tail:
         found = _past(controlled, query)
