@@ -383,7 +383,8 @@ def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) ->
 
 
 _INHERITED = {"streams.assignor.name": "group.streams.assignors"}
-"""The broker setting that gives the default of a group setting, if its name is not `group.` and the name of the group setting."""
+"""The broker settings with the defaults of group settings, where the broker setting is not named `group.` plus the group
+setting's name."""
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:

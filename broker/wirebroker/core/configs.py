@@ -2,8 +2,8 @@
 
 A broker setting takes its value from the first of these sources that has one: the dynamic settings of one broker, the dynamic
 settings of all brokers, the static settings, the defaults (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own
-value, or else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a dynamic setting
-of one broker takes effect for all brokers. DescribeConfigs shows it only for this broker.
+value, or else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a dynamic
+setting of one broker takes effect for all brokers. DescribeConfigs shows it only for this broker.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class BrokerConfigs(Configs):
     def _merged(
         self, dynamic: Mapping[int | None, Mapping[str, str]], static: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Merges the settings of all layers. As in Kafka, a setting in a later layer also hides its synonyms in earlier layers."""
+        """Merges the settings of all layers. As in Kafka, a setting in a later layer hides its synonyms in earlier layers."""
         props = dict(self.static if static is None else static)
         for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
             for name, raw in dynamic[node].items():
@@ -277,7 +277,7 @@ class BrokerConfigs(Configs):
         self.replace(layer, broker)
 
     def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
-        """Replace the whole dynamic settings of one broker or, if `broker` is None, of all brokers. Raises ConfigError as `alter`
+        """Replace all dynamic settings of one broker or, if `broker` is None, of all brokers. Raises ConfigError as `alter`
         does."""
         check_dynamic(layer, self.definitions, per_broker=broker is not None)
         before = self._props
@@ -307,8 +307,8 @@ class BrokerConfigs(Configs):
         self.restore({**cleaned, None: whole})
 
     def without_eligible_replicas(self, whole: Mapping[str, str]) -> None:
-        """Remove min.insync.replicas from the dynamic settings of all brokers, unless the cluster has eligible leader replicas or
-        `whole` has the setting."""
+        """Remove min.insync.replicas from the dynamic settings of all brokers, unless the cluster has eligible leader replicas
+        or `whole` has the setting."""
         if not self.features[ELIGIBLE_REPLICAS] and MIN_IN_SYNC not in whole:
             self.alter({MIN_IN_SYNC: None})
 

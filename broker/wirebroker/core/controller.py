@@ -1,7 +1,7 @@
 """The controller starts and stops brokers, moves leaders, and lets followers lag (Kafka's ReplicationControlManager).
 
-Kafka's controller notices a dead broker when the broker's session ends. Here the controller notices it immediately, so that tests
-need not wait.
+Kafka's controller notices a dead broker when the broker's session ends. Here the controller notices it immediately, so that
+tests need not wait.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Controller:
             self._fence(node_id, now)
 
     def unregister(self, node_id: int, now: int) -> None:
-        """Remove a broker from the cluster. If the broker is running, its process continues, but the broker takes no part in the
-        cluster until it is restarted."""
+        """Remove a broker from the cluster. A running broker continues to run, but takes no part in the cluster until it is
+        restarted."""
         self.finish()
         broker = self._broker(node_id)
         broker.registered = False
@@ -119,8 +119,8 @@ class Controller:
         return partition.leader not in (leader, NO_LEADER)
 
     def elect_leader(self, topic: str, index: int, now: int, *, unclean: bool = False) -> ErrorCode:
-        """Elect the preferred replica, which is the first of the replicas. With `unclean`, elect any live replica if there is no
-        leader."""
+        """Elect the preferred replica, which is the first of the replicas. With `unclean`, elect any live replica if there is
+        no leader."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -134,8 +134,8 @@ class Controller:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     def recover(self, now: int) -> None:
-        """Repair the cluster without pauses for requests: start all brokers that are down, make frozen replicas follow again, and
-        make the preferred replicas the leaders."""
+        """Repair the cluster without pauses for requests: start all brokers that are down, make frozen replicas follow again,
+        and make the preferred replicas the leaders."""
         self.slow_until = 0
         for node_id in self._cluster.brokers:
             self.broker_up(node_id, now)
@@ -196,8 +196,8 @@ class Controller:
             self._thaw(partition, node, now)
 
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
-        """Undo a reassignment in progress: keep the former replicas. Returns False if that needs an unclean election, and unclean
-        elections are disabled."""
+        """Undo a reassignment in progress: keep the former replicas. Returns False if that needs an unclean election, and
+        unclean elections are disabled."""
         reverted = []
         self._change([partition], lambda each: reverted.append(each.replication.revert(self._cluster.alive, now)), now)
         return all(reverted)
@@ -235,8 +235,8 @@ class Controller:
         self._make(partitions, change, now)
 
     def _change_all(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """Like `_change`, in slices, with the coordinators' partitions first. Each slice is written to the metadata log by itself
-        before the next slice."""
+        """Like `_change`, in slices, with the coordinators' partitions first. Each slice is written to the metadata log by
+        itself before the next slice."""
         decisions = self._cluster.decisions
 
         def slices() -> Iterator[None]:

@@ -52,8 +52,8 @@ class FastPartition(Protocol):
 class FastPath:
     """The fast path of one partition, with a copy of the settings for records. `Partition.append` reads this copy, too.
 
-    The copy is outdated after a change of a setting. After any other change that matters to the fast path, `invalidate` makes it
-    outdated. An outdated fast path stores nothing until `renew` is called.
+    The copy is outdated after a change of a setting. After any other change that matters to the fast path, `invalidate` makes
+    it outdated. An outdated fast path stores nothing until `renew` is called.
     """
 
     __slots__ = (

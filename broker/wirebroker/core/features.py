@@ -16,7 +16,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 NAMES = (METADATA, KRAFT, TRANSACTION, GROUP, ELIGIBLE_REPLICAS, SHARE, STREAMS)
-"""The features whose levels change what a broker does. A release without a feature is at its level 0."""
+"""The features whose levels change what a broker does. For a release that lacks a feature, the level of the feature is 0."""
 REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
     GROUP: ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"),
     SHARE: (
@@ -37,18 +37,18 @@ class Update(NamedTuple):
 
 
 def new_levels(features: Mapping[str, Feature]) -> dict[str, int]:
-    """Returns the levels of a new cluster of a release with these features."""
+    """Returns the levels of a new cluster that runs a release with these features."""
     return dict.fromkeys(NAMES, 0) | {name: feature.level for name, feature in features.items()}
 
 
 def finalized_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -> dict[str, int]:
-    """Returns the levels that an upgrade to a release with these features raises, as `kafka-features upgrade
-    --release-version` does."""
+    """Returns the levels that rise in an upgrade to a release with these features, as with `kafka-features upgrade
+    --release-version`."""
     return {name: feature.level for name, feature in features.items() if feature.level > levels.get(name, 0)}
 
 
 def unsupported(features: Mapping[str, Feature], levels: Mapping[str, int]) -> str:
-    """Returns, in words, the first level that a broker with these features cannot serve; empty without such a level."""
+    """Returns a sentence about the first level that a broker with these features does not support, or "" if it supports all."""
     for name, level in levels.items():
         feature = features.get(name)
         if level and (feature is None or not feature.oldest <= level <= feature.newest):
@@ -60,9 +60,9 @@ def unsupported(features: Mapping[str, Feature], levels: Mapping[str, int]) -> s
 def refusal(
     updates: Sequence[Update], supported: Mapping[int, Mapping[str, Feature]], levels: Mapping[str, int], controller: int
 ) -> str:
-    """Returns the first reason, in Kafka's words, why Kafka refuses these updates; empty if Kafka accepts them.
+    """Returns the first reason why Kafka refuses these updates, in Kafka's words, or "" if Kafka accepts them.
 
-    `supported` are the features of each broker that is up, by its id. The controller looks at its own first.
+    `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """
     for update in {each.feature: each for each in updates}.values():
         for node_id in sorted(supported, key=lambda node_id: node_id != controller):

@@ -1,8 +1,8 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, and its responses name only partitions
-with news.
+"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, and its responses contain only partitions
+that have changed.
 
-A session belongs to the broker, not to a connection. `open` chooses the partitions of a request. `FetchContext.response`
-chooses the partitions in the response.
+A session belongs to the broker, not to a connection. `FetchSessions.open` returns the partitions that a request fetches.
+`FetchContext.response` chooses the partitions in the response.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from wirebroker.common.slices import sliced
 SLOTS = 1000
 """The largest number of sessions that a broker keeps, by default (max.incremental.fetch.session.cache.slots)."""
 KEPT_MS = 120_000
-"""The time in ms after a session's last use until another session may evict it (min.incremental.fetch.session.eviction.ms).
+"""A session may be evicted for a new one if it was not used for this time in ms (min.incremental.fetch.session.eviction.ms).
 
-A session with more partitions may also evict an equally old session that is still in use.
+A new session with more partitions may also evict a session that is in use, if that session has existed for this time.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
@@ -35,7 +35,7 @@ Requested = dict[PartitionKey, FetchPartition]
 
 @dataclass(slots=True)
 class Cached:
-    """One partition of a session: its fields in the last request and in the last response."""
+    """One partition of a session, with the fields of its last request and of its last response."""
 
     requested: FetchPartition
     high_watermark: int = -1
@@ -44,7 +44,7 @@ class Cached:
 
 @dataclass(slots=True)
 class Session:
-    """A remembered fetch. `epoch` is the session epoch that the next request must carry."""
+    """A fetch session. `epoch` is the session epoch that the next request must have."""
 
     session_id: int
     by_topic_id: bool
@@ -56,7 +56,7 @@ class Session:
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
 
     def hold(self, named: Iterable[Named]) -> None:
-        """Fetch these partitions from now on, or fetch them with other fields."""
+        """Add these partitions to the session, or update the fields with which they are fetched."""
         for key, partition in named:
             cached = self.partitions.get(key)
             if cached is None:
@@ -65,7 +65,7 @@ class Session:
                 cached.requested = partition
 
     def drop(self, keys: Iterable[PartitionKey]) -> None:
-        """Stop fetching these partitions."""
+        """Remove these partitions from the session."""
         for key in keys:
             self.partitions.pop(key, None)
 
@@ -80,7 +80,7 @@ class FetchContext:
     error: ErrorCode = ErrorCode.NONE
 
     def response(self, results: Results) -> Results:
-        """Returns the results that the response names: all results in a full fetch, and only changed results in an
+        """Returns the results that the response contains: all results of a full fetch, but only the changed results of an
         incremental fetch."""
         if self.session is None:
             return results
@@ -101,7 +101,7 @@ class FetchContext:
             cached.log_start_offset = data.log_start_offset
             if changed or not self.incremental:
                 named.append((key, data))
-            if data.records and self.incremental and key in self.session.partitions:  # now last in the session
+            if data.records and self.incremental and key in self.session.partitions:  # move the partition to the end
                 self.session.partitions[key] = self.session.partitions.pop(key)
         return named
 
@@ -128,7 +128,7 @@ class FetchSessions:
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
     def restore(self, context: FetchContext, kept: dict[PartitionKey, tuple[Cached, int, int]], node_id: int) -> None:
-        """Undo a request whose response was not sent: restore the session, or remove it if the request began it."""
+        """Undo a request whose response was not sent: restore the session, or remove it if this request created it."""
         session = context.session
         if session is None:
             return
@@ -147,7 +147,8 @@ class FetchSessions:
         return [key for key in session.partitions if key not in forgotten]
 
     def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> FetchContext:
-        """Find the request's partitions; `error` is set if its session cannot continue. `now` is in ms since the epoch."""
+        """Find the partitions that a request fetches. The result has an `error` if the session cannot continue. `now` is in ms
+        since the epoch."""
         requested = dict(_named(request, version))
         context = self._find(request, requested, version, node_id, now)
         if context.session is not None:
@@ -160,7 +161,7 @@ class FetchSessions:
         return context
 
     def open_in_slices(self, request: FetchRequest, version: int, node_id: int, now: int) -> Generator[None, Any, FetchContext]:
-        """Opens a session in slices. No other request can use the session between slices, because the session already has its
+        """Like `open`, in slices. No other request can use the session between slices, because the session already expects the
         next epoch."""
         requested: Requested = {}
         yield from sliced(requested.update, _named(request, version))
@@ -173,7 +174,7 @@ class FetchSessions:
         return context
 
     def _find(self, request: FetchRequest, requested: Requested, version: int, node_id: int, now: int) -> FetchContext:
-        """Returns the request's session. The session does not hold the requested partitions yet."""
+        """Finds or creates the session of a request. The requested partitions are not added to the session yet."""
         if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if request.session_id:
                 self._sessions.pop((node_id, request.session_id), None)
@@ -193,7 +194,7 @@ class FetchSessions:
         return FetchContext(list(requested.items()), session, incremental=True)
 
     def _create(self, size: int, node_id: int, by_topic_id: bool, now: int) -> Session | None:
-        """Returns a new session, or None if there is no room. Without a session, the client's fetches are full."""
+        """Returns a new session, or None if the broker has no room for it: then each fetch of the client is a full fetch."""
         if not self._has_room(size, node_id, now):
             return None
         session_id = 0
@@ -204,8 +205,8 @@ class FetchSessions:
         return session
 
     def _has_room(self, size: int, node_id: int, now: int) -> bool:
-        """Makes room at this broker for a session of this many partitions, by evicting another session if necessary. Returns
-        whether there is room."""
+        """Tells whether this broker has room for a session of `size` partitions. Evicts another session if necessary and
+        allowed."""
         if len(self._sessions) < self._slots:
             return True
         held = [(key, session) for key, session in self._sessions.items() if key[0] == node_id]
@@ -223,15 +224,15 @@ class FetchSessions:
         return True
 
     def _resume(self, context: FetchContext, session: Session, node_id: int) -> None:
-        """Let an incremental request fetch all partitions of its session."""
+        """Make an incremental request fetch all partitions of its session."""
         place = (node_id, session.session_id)
         known = self._sessions.pop(place, None)
         if not session.partitions:
-            # without a session, although the request has just removed a partition that it names
+            # An empty session ends: the request fetches only the partitions that it names, even if it also removes them.
             context.session, context.incremental = None, False
             return
         if known is not None:
-            self._sessions[place] = known  # used last
+            self._sessions[place] = known  # to the end: the dict is in the order of the last use
         context.partitions = [(key, cached.requested) for key, cached in session.partitions.items()]
 
 

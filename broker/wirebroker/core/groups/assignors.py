@@ -1,7 +1,7 @@
-"""The coordinator's own assignors, "uniform" and "range". The assignors run in slices.
+"""The server-side assignors, "uniform" and "range". The assignors run in slices.
 
-With the same history, the assignors compute the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. The
-assignors follow the order of Java's hash tables where Kafka's result depends on that order.
+From the same former assignment, they compute the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. Where
+Kafka's result depends on the order of Java's hash tables, the assignors use the same order.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash
 from wirebroker.core.groups.uniform_mixed import Backwards, MixedAssignment, backwards, forwards, give
 
 Partitions = Mapping[bytes, tuple[int, ...]]
-"""Topic id to partitions, in the order of Java's HashSet."""
+"""The partitions by topic id, in the order of Java's HashSet."""
 NOTHING: Partitions = {}
 Targets = dict[str, Partitions]
-"""The partitions of each member."""
+"""The assigned partitions by member id."""
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it: the ids of the topics it subscribes to, and its last assignment."""
+    """What an assignor knows of a member: the ids of the subscribed topics, and the member's last assignment."""
 
     instance_id: str | None
     topics: Sequence[bytes]
@@ -32,7 +32,8 @@ class Subscriber(NamedTuple):
 class Group(NamedTuple):
     """An assignor's input: members in the order of Kafka's hash table, and the number of partitions of each topic.
 
-    `same` says that all members subscribe to the same topics. `taken` are the partitions of the last assignment, by topic id.
+    `same` tells whether all members subscribe to the same topics. `taken` are the partitions of the last assignment, by topic
+    id.
     """
 
     members: Mapping[str, Subscriber]
@@ -42,7 +43,9 @@ class Group(NamedTuple):
 
 
 def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Generator[None, Any, Partitions]:
-    """Returns an assignment as Kafka reads it back from its log: without empty topics, in the order of the hash tables."""
+    """Returns an assignment in the form in which Kafka reads it from its log: without empty topics, in the order of Java's hash
+    tables.
+    """
     pause = pauses(TOPICS)
     made: dict[bytes, tuple[int, ...]] = {}
     for topic in hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given))):
@@ -63,7 +66,7 @@ def _as_assignments(made: Mapping[str, Backwards]) -> Generator[None, Any, Targe
 
 
 def uniform(group: Group) -> Generator[None, Any, Targets]:
-    """Give all members the same number of partitions, or one more, and move as few as possible."""
+    """Balance the partitions, so that the members' numbers of partitions differ by at most one, and move as few as possible."""
     if not group.members:
         return {}
     if group.same:
@@ -102,7 +105,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
             yield
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
-            quota -= 1  # another member may take the extra partition, as long as there are enough of them
+            quota -= 1  # a later member may take the extra partition, if there are enough later members
             may_have_extra = False
         if quota > 0:
             unfilled.append((member_id, quota))
@@ -121,9 +124,10 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
-    """Returns the partitions that a member may keep, the partitions that it loses, and how many more it may get.
+    """Returns the partitions that a member keeps, the partitions that it loses, and how many more it may get.
 
-    None means that the member keeps all its partitions: that saves a copy for most members of a large group.
+    None in place of the kept partitions means that the member keeps all of them. This saves a copy for most members of a large
+    group.
     """
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):
@@ -152,7 +156,7 @@ def by_range(group: Group) -> Generator[None, Any, Targets]:
     subscribers: dict[bytes, list[str]] = {}
     pause = weighted_pauses()
     for member_id in in_turn:
-        # As in Kafka, if all members subscribe to the same topics, the topics of the first member are used.
+        # As in Kafka, if all members subscribe to the same topics, the order of the topics is that of the first member.
         for topic in group.members[in_turn[0] if group.same else member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
             if pause(1):

@@ -1,8 +1,8 @@
 """Changes of groups that take several slices.
 
-Kafka's coordinator handles the requests for a group one after the other. Therefore a request or timer that needs a group
-waits until a running change of the group is done. The waiting request drives the change: each slice of the request runs one
-slice of the change. Therefore an abandoned change blocks no other request.
+Kafka's coordinator handles the requests for a group one after the other. So here a request or timer that needs a group waits
+until a running change of the group is done. The waiting request itself runs the rest of the change, one slice at a time, so
+that it need not wait for the request that began the change.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Changes:
         return any(each in self.running for each in group_ids)
 
     def alone(self, group_id: str, slices: Generator[None, Any, T]) -> Generator[None, Any, T]:
-        """Change a group that has no other running change. If the caller drops the change between two slices, the change is
-        closed."""
+        """Change a group that has no other running change. If the caller closes this generator between two slices, the change
+        ends there."""
         try:
             next(slices)
         except StopIteration as last:
@@ -66,7 +66,7 @@ class Changes:
             next(change.slices)
         except StopIteration as last:
             change.result = last.value
-        except Exception as error:  # the failure belongs to the request that began the change
+        except Exception as error:  # raised again in the request that began the change
             change.error = error
         else:
             return
@@ -74,13 +74,13 @@ class Changes:
         del self.running[group_id]
 
     def settled(self, group_ids: Iterable[str]) -> Generator[None, Any, None]:
-        """Runs slices of the changes of these groups until no such change is left."""
+        """Runs the changes of these groups, slice by slice, until none of the groups has a running change."""
         for group_id in group_ids:
             while (change := self.running.get(group_id)) is not None:
                 self._go_on(group_id, change)
                 yield None
 
     def finish(self) -> None:
-        """Finish all changes at once."""
+        """Finish all changes without pauses for other requests."""
         for _ in self.settled(list(self.running)):
             pass

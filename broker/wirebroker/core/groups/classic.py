@@ -1,9 +1,10 @@
 """One classic group: its members, its generation, and the protocol by which they agree on an assignment.
 
-A rebalance has two phases. First all members join: a JoinGroup request waits until every known member has sent its own, or
-until the rebalance timeout is over. The leader's response names all members. Then the leader sends the assignment in its
-SyncGroup, and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their
-session timeout, are removed. The rules come from ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
+A rebalance has two phases. First all members join: the coordinator responds to a JoinGroup when every known member has sent
+one, or when the rebalance timeout is over. Only the leader's response names all members. Then all members send a SyncGroup, the
+leader with the assignment of all members. The coordinator responds to the others when it has the assignment. A member that
+misses a phase, or sends nothing during its session timeout, is removed. The rules come from ClassicGroup and
+GroupMetadataManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CONSUMER = "consumer"
 """The protocol type of consumers, whose metadata the coordinator can read."""
 RECORD_VERSION = 3
 NEW_MEMBER_TIMEOUT_MS = 300_000
-"""The time that a new member may wait in its first JoinGroup before it is removed."""
+"""A new member is removed if its first JoinGroup has waited for this time in ms."""
 
 Protocols = Sequence[tuple[str, bytes]]
 
@@ -47,10 +48,10 @@ class JoinRequest(NamedTuple):
     rebalance_timeout: int
     session_timeout: int
     needs_known_id: bool
-    """Tells whether a new member first gets its id, and must join again with this id (KIP-394)."""
+    """Tells whether a new member first gets a member id, with which it must join again (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
-    """Tells whether a regular expression may match a topic for this client. A client with None may match all topics."""
+    """Tells whether the client may see a topic, so that its regular expression can match the topic. None: it may see all."""
 
 
 class Joined(NamedTuple):
@@ -114,7 +115,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:
-        """Returns the group's state in a record."""
+        """Returns the state of the group that a record has."""
         members = [
             Member(
                 each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,
@@ -128,8 +129,8 @@ class Snapshot:
 class Group(AnyGroup):
     """A classic group. `now` is in ms since the epoch.
 
-    `written` is called to write the group down, and returns the clients' error if that fails. `entered` is called when the
-    group has entered a state.
+    `written` is called to write the group to the log, and returns the error for clients if that fails. `entered` is called
+    when the group has entered another state.
     """
 
     kind = "classic"
@@ -142,13 +143,13 @@ class Group(AnyGroup):
         self.state = ClassicGroupState.EMPTY
         self.state_since = now
         self.previous = ClassicGroupState.EMPTY
-        """The previous state. In the state EMPTY, the first members are joining."""
+        """The previous state. It is EMPTY while the first members join."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
         self.subscribed: set[str] | None = None
-        """The topics of the generation's consumers; None if unknown."""
+        """The topics to which the members of this generation subscribe; None if unknown."""
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.is_strict = True
@@ -156,7 +157,7 @@ class Group(AnyGroup):
         self._votes: Counter[str] = Counter()
         """The number of members that support each protocol."""
         self.pending: dict[str, Timer] = {}
-        """The issued member ids with which no member has joined yet."""
+        """The member ids that were issued, but with which no member has joined yet."""
         self.snapshot = Snapshot(0, None, None, None)
         self._timers = timers
         self._initial_delay = initial_delay
@@ -166,7 +167,7 @@ class Group(AnyGroup):
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
 
-    # Questions of the coordinator
+    # Queries
 
     @property
     def state_name(self) -> str:
@@ -184,11 +185,12 @@ class Group(AnyGroup):
         return self.state is ClassicGroupState.EMPTY
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether members subscribe to the topic. A consumer with unreadable metadata counts as a subscriber."""
+        """Tells whether members subscribe to the topic. A consumer whose metadata cannot be read counts as a subscriber."""
         return self.protocol_type == CONSUMER and (self.subscribed is None or topic in self.subscribed)
 
     def deletion_error(self) -> ErrorCode:
-        """Returns NON_EMPTY_GROUP if the coordinator cannot read the subscription of a member."""
+        """Returns NON_EMPTY_GROUP if offsets must not be deleted, because the group has members whose subscriptions the
+        coordinator cannot read; else NONE."""
         unreadable = not self.is_empty and self.protocol_type != CONSUMER
         return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
 
@@ -231,7 +233,7 @@ class Group(AnyGroup):
     # Records
 
     def record(self) -> CoordinatorRecord:
-        """Returns the record for a group that became stable or empty."""
+        """Returns the record that is written when the group becomes stable or empty."""
         members = [
             MemberMetadata(
                 member_id=each.member_id, group_instance_id=each.instance_id, client_id=each.client_id,
@@ -262,7 +264,7 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Returns NONE if a member has this id and, if the client sends it, this group.instance.id; else the error."""
+        """Returns NONE if the group has a member with this id and, if it is given, this group.instance.id; else the error."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
@@ -272,16 +274,17 @@ class Group(AnyGroup):
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Tells whether a client that supports these protocols can be a member."""
+        """Tells whether a client with these protocols can join: one of them must be supported by all members."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)
         return self.protocol_type == protocol_type and any(self._votes[name] == everybody for name, _ in protocols)
 
     def accepts(self, member_id: str, largest: int) -> bool:
-        """Tells whether there is room for this member; `largest` is group.max.size.
+        """Tells whether the group has room for this member. `largest` is group.max.size.
 
-        During a rebalance only joined members count, so the last members to join are refused.
+        In the join phase only the members that have joined count. So if the group is too large, the last members to join are
+        refused.
         """
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return True
@@ -314,7 +317,7 @@ class Group(AnyGroup):
         self.pending[member_id] = self._timers.at(now + session_timeout, expire)
 
     def drop_pending(self, member_id: str) -> None:
-        """Forget an issued id that a member now uses or has given back."""
+        """Forget an issued member id, because a member has joined with it or has left."""
         self.pending.pop(member_id).cancel()
 
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
@@ -333,7 +336,7 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int], joiner: Joiner, now: int) -> None:
-        """Let a member join again, perhaps with other protocols or (rebalance, session) timeouts."""
+        """Handle a JoinGroup of a member that joins again, perhaps with other protocols or (rebalance, session) timeouts."""
         self._votes.subtract(name for name, _ in member.protocols)
         self._votes.update(name for name, _ in protocols)
         member.protocols = protocols
@@ -342,16 +345,16 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def replace_static(self, requested: Member, joiner: Joiner, skips: bool, now: int) -> None:
-        """Gives a returned static member (`requested`) its new id, and fences a client that still uses the old id.
+        """Replace a static member by its new incarnation (`requested`), and fence a client that still uses the old member id.
 
-        While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether the response may
-        let a returning leader skip the assignment (JoinGroup 9).
+        If the group is stable and its protocol stays the same, no rebalance follows. `skips` tells whether a returning leader
+        can be told to skip the assignment (JoinGroup 9).
         """
         assert requested.instance_id is not None
         former_leader = self.leader
         old = self._dismiss(self.static_members[requested.instance_id])
         self._fence(old)
-        # As in Kafka, the member keeps its first client id and host.
+        # As in Kafka, the member keeps the client id and the host of its first incarnation.
         member = replace(requested, client_id=old.client_id, client_host=old.client_host, assignment=old.assignment)
         member.is_new = False
         member.joiner = joiner
@@ -377,7 +380,7 @@ class Group(AnyGroup):
             )
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
-        """Gives the static member its old id back, because the new id cannot be written down."""
+        """Undo the replacement of a static member, because it could not be written to the log."""
         if new.heartbeat is not None:
             new.heartbeat.cancel()
         new.joiner = None
@@ -397,7 +400,7 @@ class Group(AnyGroup):
             member.heartbeat.cancel()
 
     def joined(self, member: Member) -> Joined:
-        """Returns the response with the current generation for a member."""
+        """Returns the JoinGroup response for a member, with the current generation."""
         members: Sequence[tuple[str, str | None, bytes]] = ()
         if member.member_id == self.leader:
             members = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
@@ -428,7 +431,7 @@ class Group(AnyGroup):
             self._complete_join(now)
 
     def _wait_for_first_members(self, delay: int, left: int, now: int) -> None:
-        """Wait for more members of a group that was empty (group.initial.rebalance.delay.ms)."""
+        """Wait for more members to join a group that was empty (group.initial.rebalance.delay.ms)."""
         if delay <= 0:
             self._complete_join(now)
             return
@@ -443,8 +446,8 @@ class Group(AnyGroup):
         self._phase = self._timers.at(now + delay, over)
 
     def complete_join_if_all_joined(self, now: int) -> None:
-        """End the join phase if all members have joined. The first members of an empty group always wait for the whole
-        delay."""
+        """End the join phase if all members have joined. If the group was empty, the join phase always lasts for the whole
+        initial delay."""
         if self.previous is not ClassicGroupState.EMPTY:
             self._complete_join_after_loss(now)
 
@@ -465,7 +468,7 @@ class Group(AnyGroup):
             if member.joiner is None and member.instance_id is None:
                 self._forget(member)
         here = [member for member in self.members.values() if member.joiner is not None]
-        if self.members and not here:  # only static members, none of which has returned yet
+        if self.members and not here:  # all members are static, and none has joined again yet
             self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
             return
         if here and (self.leader is None or self.members[self.leader].joiner is None):
@@ -490,10 +493,10 @@ class Group(AnyGroup):
         self.transition(ClassicGroupState.EMPTY, now)
         self.protocol = None
         self._read_subscriptions()
-        self._persist(now)  # Kafka continues without the record: a restart finds the last generation, and its members time out
+        self._persist(now)  # as in Kafka, a failed write does not matter: after a restart the old members time out
 
     def _read_subscriptions(self) -> None:
-        """Remember the members' subscriptions in this generation."""
+        """Read the subscriptions of this generation's members into `subscribed`."""
         if self.protocol_type != CONSUMER:
             self.subscribed = None
             return
@@ -508,7 +511,7 @@ class Group(AnyGroup):
         return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
 
     def _sync_expired(self, now: int) -> None:
-        """Remove members without a SyncGroup in time."""
+        """Remove the members that sent no SyncGroup in time, and begin another rebalance."""
         self._phase = None
         for member_id in list(self._unsynced):
             if (member := self.members.get(member_id)) is not None:
@@ -518,7 +521,7 @@ class Group(AnyGroup):
     # Syncing
 
     def sync(self, member: Member, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int) -> None:
-        """A member asks for its assignment; the leader sends the assignment of all."""
+        """Handle a member's SyncGroup: the member requests its assignment, and the leader sends the assignments of all."""
         member.syncer = syncer
         self.has_synced(member)
         if member.member_id == self.leader:
@@ -533,7 +536,7 @@ class Group(AnyGroup):
             self._respond_to_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
-        """Note that the member has sent its SyncGroup. After the last member's SyncGroup the timeout stops."""
+        """Note that the member has sent its SyncGroup. When all members have done so, the timeout of the phase is cancelled."""
         self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self._cancel_phase()
@@ -548,7 +551,7 @@ class Group(AnyGroup):
                 self.alive(member, now)
 
     def synced(self, member: Member, code: int = 0) -> Synced:
-        """Returns the response with a member's assignment."""
+        """Returns the SyncGroup response for a member, with its assignment or an error."""
         if code:
             return Synced(code)
         return Synced(0, member.assignment, self.protocol_type, self.protocol)
@@ -569,9 +572,9 @@ class Group(AnyGroup):
         member.heartbeat = self._timers.at(now + timeout, expire)
 
     def session_ends(self, member: Member, now: int) -> bool:
-        """Remove the member: its session timeout is over. Returns False if the member stays.
+        """Remove a member whose session timeout is over. Returns False if the member stays.
 
-        A member that waits for the others keeps its session, unless this is its first JoinGroup.
+        A member stays while its JoinGroup or SyncGroup waits for other members, unless this is its first JoinGroup.
         """
         waiting = member.joiner is not None or member.syncer is not None
         if self.members.get(member.member_id) is not member or (waiting and not member.is_new):
@@ -584,7 +587,7 @@ class Group(AnyGroup):
         return True
 
     def remove(self, member: Member) -> None:
-        """The member leaves or is removed; the caller starts the rebalance."""
+        """Remove a member that leaves or is removed. The caller must start the rebalance."""
         if member.joiner is not None:
             member.joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID))
         self._forget(member)
@@ -608,7 +611,7 @@ class Group(AnyGroup):
     # Changing the protocol
 
     def ask_to_rejoin(self) -> None:
-        """Respond REBALANCE_IN_PROGRESS to waiting requests, because the group may change its protocol."""
+        """Respond REBALANCE_IN_PROGRESS to waiting requests, because the group may change to another protocol."""
         self._respond_to_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _respond_to_waiting(self, code: ErrorCode) -> None:
@@ -621,7 +624,8 @@ class Group(AnyGroup):
                 syncer(Synced(code))
 
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
-        """Become a stable classic group of members of another protocol; `assignment` returns each member's partitions."""
+        """Become a stable classic group whose members come from a group of another protocol. `assignment` encodes a member's
+        partitions."""
         self.state = self.previous = ClassicGroupState.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
         for member in members:
@@ -641,7 +645,7 @@ class Group(AnyGroup):
         return error
 
     def is_written(self) -> None:
-        """Remember the group's present state, which was written down, as the state that a restart restores."""
+        """Note that the group's present state is in the log, so that a restart restores this state."""
         self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values()))
 
     def unload(self) -> None:
@@ -651,7 +655,7 @@ class Group(AnyGroup):
         self._cancel_timers()
 
     def restart(self, now: int) -> None:
-        """Restore the last written state, as a broker does that loads the group."""
+        """Restore the last state that was written to the log, as if a broker loaded the group."""
         kept = self.snapshot
         self.state = self.previous = ClassicGroupState.STABLE if kept.members else ClassicGroupState.EMPTY
         self.state_since = now
@@ -684,8 +688,8 @@ class Group(AnyGroup):
 
 
 def _place_in_hash_table(name: str) -> int:
-    """Returns the position of the name in Kafka's HashMap of votes. The position decides between protocols with equal
-    votes."""
+    """Returns the position of the name in Kafka's HashMap of votes. If two protocols have equal votes, the lower position
+    wins."""
     code = java_hash(name)
     return (code ^ code >> 16) & 15
 

@@ -29,7 +29,7 @@ class ClassicGroups:
     # Joining
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """Let a client join the group. `joiner` gets the response now or when the join phase is over."""
+        """Handle a JoinGroup. `joiner` is called with the response, now or at the end of the join phase."""
         group = self._registry.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             steps = self._members.join(group, requested, now)
@@ -85,7 +85,7 @@ class ClassicGroups:
         if requested.member_id in group.pending:
             if requested.instance_id is None:
                 group.add(_member(requested.member_id, requested), requested.protocol_type, joiner, now)
-            else:  # Kafka treats this as an internal error, because pending members cannot be static
+            else:  # a pending member cannot be static, so Kafka's code fails here with an internal error
                 joiner(Joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         if error := group.member_error(requested.member_id, requested.instance_id):
@@ -110,7 +110,7 @@ class ClassicGroups:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
         protocol: str | None, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int,
     ) -> None:  # fmt: skip
-        """A member asks for its assignment, or the leader sends the assignment of all."""
+        """Handle a SyncGroup: a member requests its assignment, or the leader sends the assignments of all members."""
         modern = self._registry.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             self._members.sync(modern, member_id, instance_id, generation, protocol_type, protocol, syncer, now)
@@ -158,10 +158,10 @@ class ClassicGroups:
         return group, error
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Remove members (id, instance id), each with its own error. The instance id alone may name a static member.
+        """Remove members, given by (member id, instance id). Returns an error for each member, or one error for all if the
+        removal cannot be written to the log. For a static member the instance id alone suffices.
 
-        All members get the same error if the removal cannot be written down. A rebalance begins once all these members have
-        left.
+        The rebalance begins after all these members have been removed.
         """
         group = self._registry.groups.get(group_id)
         if group is None:

@@ -30,7 +30,8 @@ class ClassicMembers:
     # Joining
 
     def join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Generator[None, Any, Joined]:
-        """Let a member join, or join again to learn its assignment. The response is sent at once."""
+        """Handle the JoinGroup of a new member, or of a member that joins again for its new assignment. Returns the response
+        without waiting for other members."""
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = requested.member_id or self._groups.new_member_id()
@@ -109,7 +110,7 @@ class ClassicMembers:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
 
     def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
-        """Tells whether all other members use the classic protocol, and the group may become a classic group."""
+        """Tells whether all other members use the classic protocol, and the group is allowed to become a classic group."""
         others = len(group.members) - 1
         if static.classic is not None or group.classic_members != others:
             return False
@@ -127,7 +128,7 @@ class ClassicMembers:
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
         protocol: str | None, syncer: Syncer, now: int,
     ) -> None:  # fmt: skip
-        """Respond at once to a member that asks for its assignment."""
+        """Handle a SyncGroup: respond with the member's assignment, without waiting for other members."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refusal):
             syncer(Synced(member.code))
@@ -148,7 +149,7 @@ class ClassicMembers:
         syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Handle a member's heartbeat. Returns REBALANCE_IN_PROGRESS if the member should join again to get or give up
+        """Handle a member's heartbeat. Returns REBALANCE_IN_PROGRESS if the member must join again, to get or give up
         partitions."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refusal):
@@ -173,7 +174,7 @@ class ClassicMembers:
     def _classic_member(
         group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ConsumerMember | Refusal:
-        """Returns the classic member with this id, if its generation is right, else the error."""
+        """Returns the classic member with this id, or the error if there is none or if its generation is wrong."""
         if instance_id is None:
             member = group.members.get(member_id)
         else:
@@ -189,8 +190,8 @@ class ClassicMembers:
     # Leaving
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Remove members (id, instance id) of either protocol, each with its own error. All get the same error if the removal
-        cannot be written down.
+        """Remove members of either protocol, given by (member id, instance id). Returns an error for each member, or one error
+        for all if the removal cannot be written to the log.
         """
         codes = []
         gone: dict[str, ConsumerMember] = {}

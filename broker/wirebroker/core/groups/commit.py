@@ -1,4 +1,4 @@
-"""A commit of offsets in preparation: the offsets to remember, and the batch of their records."""
+"""A commit of offsets that is being prepared: the offsets, and the batch of records to write."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from wirebroker.core.groups.log import offset_record, records_batch
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 
 LEAST_OVERHEAD = 40
-"""The minimum size of a record besides its names and metadata, in bytes."""
+"""The least size of an offset record in bytes, without its names and its metadata."""
 
 
 class Commit:
-    """The offsets of one request for one group. With `producer` (id, epoch), the offsets are valid once the producer
-    commits."""
+    """The offsets that one request commits for one group. With `producer` (id, epoch), the offsets take effect when the
+    producer commits its transaction."""
 
     def __init__(self, group_id: str, cluster: Cluster, now: int, limit: int, producer: tuple[int, int] | None = None) -> None:
-        """The batch may have `limit` bytes, which is the max.message.bytes of __consumer_offsets."""
+        """The batch may have at most `limit` bytes: the max.message.bytes of __consumer_offsets."""
         self.group_id = group_id
         self._limit = limit
         self.producer = producer
@@ -28,16 +28,16 @@ class Commit:
         self._size = 0
 
     def add(self, where: TopicPartition, committed: Committed) -> None:
-        """Add an offset. The new offset replaces an offset that was added earlier for the partition."""
+        """Add an offset. It replaces an offset that was added earlier for the same partition."""
         self._records[where] = offset_record(self.group_id, where, committed, self._cluster)
         self.offsets[where] = committed
         self._size += len(self.group_id) + len(where[0]) + len(committed.metadata) + LEAST_OVERHEAD
 
     def batch(self) -> bytes | None:
-        """Returns the batch to write down. Returns None if the batch is larger than the log allows, or an id is longer than a
-        record can hold.
+        """Returns the batch to write. Returns None if the batch is larger than `limit`, or an id is longer than a record can
+        hold.
 
-        The method is a pure function. Encoding many offsets takes long.
+        The method changes nothing. It takes long if there are many offsets.
         """
         if self._size > self._limit:
             return None

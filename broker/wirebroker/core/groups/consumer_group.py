@@ -25,7 +25,8 @@ CONSUMER = "consumer"
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression matched at `time` (ms since the epoch), when `created` topics had been created."""
+    """The topics that a regular expression matched at `time` (ms since the epoch). `created` is the number of topics that had
+    been created until then."""
 
     topics: frozenset[str]
     created: int
@@ -33,15 +34,16 @@ class Resolved(NamedTuple):
 
 
 class Subscriptions(NamedTuple):
-    """Topic names and regular expressions, each with the number of members that subscribe to it."""
+    """The subscriptions of a group. `names` and `regexes` have the number of members that subscribe to each topic name and each
+    regular expression."""
 
     names: Counter[str]
     by_regex: Counter[str]
-    """Topics that regular expressions matched, each with the number of expressions."""
+    """For each topic, the number of regular expressions that match it."""
     regexes: Counter[str]
 
     def topics(self) -> set[str]:
-        """Returns all topics that a member subscribes to."""
+        """Returns all topics to which at least one member subscribes."""
         return {*self.names, *self.by_regex}
 
     def same(self, members: int) -> bool:
@@ -65,7 +67,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         super().__init__(group_id, changes)
         self.static_members: dict[str, str] = {}
         self.facts_version: int | None = None
-        """The version of the cluster's metadata at which `facts` were last compared with it."""
+        """The version of the cluster's metadata with which `facts` were last compared."""
         self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
         self.same = True
         """Tells whether all members subscribed to the same topics after the last change of a member."""
@@ -83,8 +85,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return instance_id in self.static_members
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Returns the member with this group.instance.id. A member that takes another instance remains under the first
-        instance, too."""
+        """Returns the member with this group.instance.id. A member that changed its group.instance.id is also found under the
+        old one."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
 
@@ -93,7 +95,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return most_wanted(self.assignors, self._assignor_order.of(self.assignors))
 
     def target_of(self, member: ConsumerMember) -> Partitions:
-        """Returns the target of a member; a static member is found by its instance, because its id may be new."""
+        """Returns the target assignment of a member. A static member is found by its group.instance.id, because its member id
+        may be new."""
         by_instance = member.instance_id is not None
         member_id = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
         return self.targets.get(member_id, NOTHING)
@@ -115,7 +118,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return member.topics | matched.topics if matched is not None else member.topics
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Tells whether another member still owns a partition of this member's target."""
+        """Tells whether another member still owns a partition of this member's target assignment."""
         return any(
             index not in member.assigned.get(topic, {}) and self.owner_epoch(topic, index) != NOT_OWNED
             for topic, indexes in self.targets.get(member.member_id, NOTHING).items()
@@ -127,17 +130,17 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return topic in self.subscriptions.names or topic in self.subscriptions.by_regex
 
     def has_since(self, member: ConsumerMember, where: Where) -> int | None:
-        """Returns the epoch at which the member got the partition, or None if the member does not have it."""
+        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""
         return member.assignment_epoch(where.topic_id, where.partition)
 
     # The group after a change of a member
 
     def subscriptions_with(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """Returns the subscriptions if `new` replaced `old`."""
+        """Returns what the subscriptions would be after `new` replaces `old`."""
         return self.subscriptions_without([] if old is None else [old], new)
 
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
-        """Returns the subscriptions without some members, and with another member; unused topics are removed."""
+        """Returns what the subscriptions would be after the members `leaving` are removed and `joining` is added."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
             _count(names, member.topics, -1)
@@ -151,20 +154,20 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return Subscriptions(names, by_regex, +regexes)
 
     def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
-        """Returns the regular expressions if `new` replaced `old`."""
+        """Returns what the counts of regular expressions would be after `new` replaces `old`."""
         regexes = self.subscriptions.regexes.copy()
         _count(regexes, [old.regex] if old.regex else [], -1)
         _count(regexes, [new.regex] if new.regex else [], 1)
         return +regexes
 
     def assignor_with(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
-        """Returns the assignor that most members would ask for if `new` replaced `old`."""
+        """Returns the assignor that most members would request after `new` replaces `old`, or None."""
         wanted = self.assignors.copy()
         in_order = self._assignor_order.of(self.assignors)
         _count(wanted, [old.assignor] if old.assignor else [], -1)
         if new.assignor is not None:
             if not wanted[new.assignor]:
-                # "uniform" and "range" share a bucket of Kafka's table, and HashMap.compute puts new entries in front.
+                # "uniform" and "range" are in the same bucket of Kafka's table; HashMap.compute puts new entries in front.
                 in_order = [new.assignor, *(name for name in in_order if name != new.assignor)]
             _count(wanted, [new.assignor], 1)
         return most_wanted(wanted, [name for name in in_order if wanted[name]])
@@ -181,7 +184,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         self.same = self.subscriptions.same(len(self.members))
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, its assignment and its target."""
+        """Remove a member with its assignment and its target assignment."""
         old = self.members[member_id]
         super().remove(member_id)
         self._recount(old, None)
@@ -190,7 +193,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         self.same = self.subscriptions.same(len(self.members))
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        """Update the counts over all members."""
+        """Update the counts and the owners of partitions, because `new` replaces `old`."""
         names, _, regexes = self.subscriptions
         for member, step in ((old, -1), (new, 1)):
             if member is None:
@@ -233,7 +236,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
             _count(by_regex, resolved.topics, 1)
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, as the clock was moved."""
+        """Move all stored times by `ms`, because the clock was moved by `ms`."""
         super().move_time(ms)
         for regex, resolved in list(self.resolved.items()):
             self.resolve(regex, resolved._replace(time=resolved.time + ms))
@@ -274,7 +277,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
 
 def most_wanted(counts: Counter[str], in_order: Iterable[str]) -> str | None:
-    """Returns the name with the highest count, or None without names. The first of several names with equal counts wins."""
+    """Returns the name with the highest count, or None if there are no names. If counts are equal, the first name wins."""
     return max(in_order, key=lambda name: counts[name], default=None)
 
 

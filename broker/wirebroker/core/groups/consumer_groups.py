@@ -1,7 +1,7 @@
 """The requests of KIP-848 groups: ConsumerGroupHeartbeat, and the removal of members.
 
-The rules come from GroupMetadataManager in Kafka 4.3.1. A heartbeat's result is computed first and written down only at
-the end, so a refused request changes nothing. Requests about many topics run in slices.
+The rules come from GroupMetadataManager in Kafka 4.3.1. The result of a heartbeat is computed first, and written to the log
+only at the end, so a refused request changes nothing. Requests about many topics run in slices.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 from wirebroker.core.refusals import Refusal
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""The time after which regular expressions are matched with the topics again, in ms."""
+"""The least time in ms after which regular expressions are matched with the topics again."""
 REGEX = "regex"
 STEPS_AT_ONCE = 500_000
-"""The steps of matching with regular expressions in one slice; see `Pattern.learn`."""
+"""The number of steps of a regular expression in one slice; see `Pattern.learn`."""
 
 
 class GroupHeartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat. A field that is None (−1 for the timeout, in ms) has not changed."""
+    """A ConsumerGroupHeartbeat. A field that is None has not changed; neither has a rebalance timeout (in ms) of −1."""
 
     group_id: str
     member_id: str
@@ -54,10 +54,10 @@ class GroupHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     sees: Callable[[str], bool] | None = None
-    """Tells whether a regular expression may match a topic for this client. A client with None may match all topics."""
+    """Tells whether the client may see a topic, so that its regular expression can match the topic. None: it may see all."""
 
     def changes_no_field_of(self, member: ConsumerMember) -> bool:
-        """Tells whether the member stays as it is, as in nearly all heartbeats."""
+        """Tells whether the heartbeat changes nothing of the member, as nearly all heartbeats."""
         sent = (self.instance_id, self.rack_id, self.rebalance_timeout, self.topics, self.regex, self.assignor)
         client = (member.client_id, member.client_host, member.classic)
         return sent == (None, None, -1, None, None, None) and (self.client_id, self.client_host, None) == client
@@ -65,10 +65,10 @@ class GroupHeartbeat(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Change(Step[ConsumerGroup, ConsumerMember]):
-    """A step of a consumer group."""
+    """A computed change of a consumer group, before it is written."""
 
     same: bool
-    """Tells whether all members subscribe to the same topics."""
+    """Tells whether all members subscribe to the same topics after the change."""
     forgotten_regex: str | None = None
 
 
@@ -84,7 +84,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return [str(name) for name in names] if isinstance(names, list) else []
 
     def default_assignor(self) -> str:
-        """Returns the assignor of a group without requests for an assignor."""
+        """Returns the assignor of a group in which no member requests one."""
         return self._known_assignors()[0]
 
     # Heartbeats
@@ -117,7 +117,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return None
 
     def find_or_upgrade(self, requested: GroupHeartbeat) -> Generator[None, Any, ConsumerGroup | Refusal]:
-        """Returns the group of a heartbeat, or the refusal. The group may be new, with the members of a classic group."""
+        """Returns the group of a heartbeat, or the refusal. A classic group is converted, if that is allowed: then the returned
+        group is new and has the members of the classic group."""
         held = self.registry.groups.get(requested.group_id)
         if requested.epoch == 0 and isinstance(held, ClassicGroup) and not held.is_empty:
             if refused := migration.upgrade_error(held, self._cluster):
@@ -155,7 +156,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return HeartbeatResult(member_id, change.new.epoch, interval, change.new.assigned if included else None)
 
     def new_member_id(self) -> str:
-        """Returns an id for a member without id: Kafka's Uuid in base64. An id that begins with a dash is replaced."""
+        """Returns a new member id: Kafka's Uuid in base64, but never one that begins with a dash."""
         made = "-"
         while made.startswith("-"):
             made = self._base64_id()
@@ -200,7 +201,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def change(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
     ) -> Generator[None, Any, Change | Refusal]:
-        """Returns the group after `old` becomes `new`. Returns a refusal if a new regular expression does not compile."""
+        """Computes the change of the group in which `new` replaces `old`. Returns a refusal if a new regular expression does
+        not compile."""
         bumps = not group.epoch or old.topics != new.topics or self._chooses_otherwise(group, old, new)
         forgotten = None
         if old.regex != new.regex:
@@ -212,7 +214,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
                 except PatternError as error:
                     message = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {error}."
                     return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
-            # An unresolved expression makes the epoch rise when it is resolved.
+            # A new expression that has no matches yet raises the epoch later, when it is matched.
             bumps = bumps or not new.regex or new.regex in group.resolved
         if not bumps and not self._facts_are_old(group):
             return Change(
@@ -235,14 +237,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         )  # fmt: skip
 
     def _chooses_otherwise(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Tells whether the members choose another assignor."""
+        """Tells whether the group's assignor changes when `new` replaces `old`."""
         if new.speaks_classic or not self.behaviour.follows_assignors:
             return False
         default = self.default_assignor()
         return (group.assignor_with(old, old) or default) != (group.assignor_with(old, new) or default)
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
-        """Returns whether the group's topics have changed since the last comparison, or were never compared."""
+        """Tells whether the topics to which the group subscribes have changed since they were last compared with `facts`."""
         version = self._cluster.version
         if group.facts_version == version:
             return False
@@ -295,7 +297,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def reconcile(
         self, change: Change, epoch: int, target: Partitions, changed: bool, claimed: Claimed | None
     ) -> Generator[None, Any, None]:
-        """Move the member one step towards its target."""
+        """Move the member one step towards its target assignment."""
         group, member = change.group, change.new
         if not changed and member.reconciled_to(epoch):
             return
@@ -324,12 +326,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def write(
         self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
-        """Write records down and register the group. The members of a former classic group are written first."""
+        """Write records to the log and register the group. If the group was converted from a classic group, the records of its
+        members are written first."""
         new = group.members and self.registry.groups.get(group.group_id) is not group
         return (yield from super().write(group, chain(group.all_records() if new else (), records), now))
 
     def _entered(self, group: ConsumerGroup, now: int) -> None:
-        """Start the session timers of the members of a former classic group, so that silent members are removed."""
+        """Start the session timers of the members that come from a classic group, so that a member that sends nothing is
+        removed."""
         for member in group.members.values():
             if member.classic is not None:
                 self.await_heartbeat(group, member.member_id, now, member.classic.session_timeout)
@@ -337,7 +341,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     # Regular expressions
 
     def regexes_due(self, change: Change, now: int) -> bool:
-        """Tells whether the group's regular expressions must be matched with the topics once the change is written down."""
+        """Tells whether the group's regular expressions must be matched with the topics after this change."""
         group = change.group
         if not group.subscriptions.regexes and not change.new.regex:
             return False
@@ -359,10 +363,10 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def match_regexes(
         self, group: ConsumerGroup, due: bool, sees: Callable[[str], bool] | None, now: int
     ) -> Generator[None, Any, None]:
-        """If the matching is due, match the group's regular expressions with the topics that the requesting client may see.
+        """If `due`, match the group's regular expressions with the topics that the requesting client may see.
 
-        Kafka matches in the background, right after the heartbeat: a member learns the matches of its expression from a later
-        heartbeat. Timers continue long work. The matches then hold for all members, as in Kafka's TopicRegexResolver.
+        As in Kafka's TopicRegexResolver, the matches are used for all members, and the matching comes after the heartbeat: a
+        member learns the matches of its expression from a later heartbeat. If the matching takes long, a timer continues it.
         """
         if not due:
             return
@@ -436,20 +440,20 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     # Loading
 
     def loaded(self, group: ConsumerGroup, now: int) -> None:
-        """Prepare a group that was loaded from its records, and start its timers."""
+        """Prepare a group that was loaded from the log, and start its timers."""
         for regex, resolved in list(group.resolved.items()):
             group.resolve(regex, resolved._replace(created=self._cluster.topics_created))
         group.facts = self.facts(group.subscriptions.topics())
         self.restart(group, now)
 
     def restart(self, group: ConsumerGroup, now: int) -> None:
-        """Continue from the records."""
+        """Continue with the group as it is in the log."""
         group.facts_version = None
         super().restart(group, now)
 
 
 def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:
-    """Returns the member with the data of this request."""
+    """Returns the member with the fields of this request."""
     if requested.changes_no_field_of(member):
         return member
     return replace(
@@ -467,7 +471,8 @@ def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMembe
 
 
 def instance_gone(group: ConsumerGroup, instance_id: str) -> Refusal | None:
-    """Returns the refusal if the instance still points to a departed member that changed its instance before it left."""
+    """Returns a refusal if this group.instance.id belongs to a member that has left. This is so if the member changed its
+    group.instance.id before it left."""
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
@@ -487,7 +492,7 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
 def _records_of(
     group: ConsumerGroup, matches: Mapping[str, Resolved], bumps: bool
 ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-    """Yields the records of regular expressions' matches, and of the group's next epoch if it rises."""
+    """Yields a record for the matches of each regular expression and, if `bumps`, the record of the group's next epoch."""
     for regex, resolved in matches.items():
         yield from group.regex_records(regex, resolved)
     if bumps:
@@ -499,7 +504,7 @@ def _has_regexes(group: ConsumerGroup) -> bool:
 
 
 def _compiled(regexes: Iterable[str]) -> dict[str, Pattern]:
-    """Returns the compiled patterns. Leaves out an expression from a data directory that does not compile, as Kafka does."""
+    """Returns the compiled patterns. As in Kafka, an expression from the log that does not compile is left out."""
     found = {}
     for regex in regexes:
         with suppress(PatternError):

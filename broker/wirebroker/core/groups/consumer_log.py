@@ -60,7 +60,8 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         return self.epoch(group_id, group_metadata.ConsumerGroupMetadataValue(epoch=epoch))
 
     def regex(self, group_id: str, regex: str, topics: Iterable[str], version: int, time: int) -> CoordinatorRecord:
-        """Returns the topics that a regular expression matched at `time`, when `version` topics had been created."""
+        """Returns the record of the topics that a regular expression matched at `time`. `version` is the number of topics that
+        had been created until then."""
         key = self.regex_key(group_id=group_id, regular_expression=regex)
         value = regular_expression.ConsumerGroupRegularExpressionValue(
             topics=sorted(topics), version=version, timestamp=time
@@ -72,7 +73,7 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         return [CoordinatorRecord(self.regex_key(group_id=group_id, regular_expression=each), None) for each in regexes]
 
     def with_metadata(self, member: ConsumerMember, value: metadata.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """Returns the member with the fields that it has sent."""
+        """Adds the fields that the member has sent, as a record has them."""
         side = value.classic_member_metadata
         return replace(
             member, instance_id=value.instance_id, rack_id=value.rack_id, rebalance_timeout=value.rebalance_timeout_ms,
@@ -102,7 +103,7 @@ def _owned(owned: Owned) -> list[current.TopicPartitions]:
 
 
 def _read(partitions: Sequence[current.TopicPartitions], epoch: int) -> Mapping[bytes, Mapping[int, int]]:
-    """Returns the partitions with the epochs at which they were assigned. A record without epochs means the member's epoch."""
+    """Returns the epoch at which each partition was assigned. If the record has no such epochs, it is the member's epoch."""
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs or [epoch] * len(each.partitions), strict=True))
         for each in partitions

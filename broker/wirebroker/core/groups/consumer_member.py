@@ -1,7 +1,7 @@
 """A member of a consumer group, and the steps from its assigned partitions to its target (KIP-848).
 
-`reconcile` is Kafka's CurrentAssignmentBuilder. A member first gives up the partitions that are not in its target, then
-moves to the epoch of the target assignment, and gets the other partitions as soon as no member owns them.
+`reconcile` is Kafka's CurrentAssignmentBuilder. A member first gives up the partitions that are not in its target assignment.
+Then it moves to the epoch of the target assignment. It gets each further partition as soon as no other member owns it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Claimed = Sequence[tuple[bytes, Sequence[int]]]
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """The classic protocol's data of a member of a consumer group. The timeout is in ms."""
+    """The classic protocol's data about a consumer group's member that uses this protocol. The timeout is in ms."""
 
     session_timeout: int
     protocols: Sequence[tuple[str, bytes]]
@@ -35,13 +35,13 @@ class ConsumerMember(ModernMember):
     instance_id: str | None = None
     topics: frozenset[str] = frozenset()
     regex: str = ""
-    """A regular expression of topic names, or an empty string."""
+    """The regular expression for topic names to which the member subscribes, or an empty string."""
     assignor: str | None = None
     assigned: Owned = field(default_factory=dict)
     revoking: Owned = field(default_factory=dict)
     """The partitions that the member must give up."""
     classic: ClassicSide | None = None
-    """The data of the classic protocol, while the member uses it."""
+    """The data of the classic protocol; None if the member does not use this protocol."""
 
     @property
     def speaks_classic(self) -> bool:
@@ -65,7 +65,7 @@ class ConsumerMember(ModernMember):
 
 
 class Target(NamedTuple):
-    """A member's target at an epoch, and the ids of the topics it subscribes to."""
+    """A member's target assignment with its epoch, and the ids of the topics to which the member subscribes."""
 
     epoch: int
     partitions: Mapping[bytes, Collection[int]]
@@ -77,10 +77,10 @@ def reconcile(
     member: ConsumerMember, target: Target, changed: bool, owner_epoch: Callable[[bytes, int], int],
     claimed: Claimed | None,
 ) -> ConsumerMember:  # fmt: skip
-    """Returns the member one step closer to its target.
+    """Returns the member after one step towards its target assignment.
 
-    `changed` says that the member's subscription has just changed. `owner_epoch` returns the epoch of a partition's owner, or
-    NOT_OWNED. `claimed` are the partitions that the member claims, if its request names them.
+    `changed` tells whether the member's subscription has just changed. `owner_epoch` returns the epoch of a partition's owner,
+    or NOT_OWNED. `claimed` are the partitions that the member says it owns; None if its request does not say so.
     """
     if not changed and member.reconciled_to(target.epoch):
         return member
@@ -94,7 +94,7 @@ def reconcile(
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Tells whether the member may still own some of the partitions, by its own claim."""
+    """Tells whether the member may still own one of these partitions: it claims one, or its request makes no claim."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)
@@ -133,7 +133,7 @@ def _next(
         for index in indexes:
             if index in member.assigned.get(topic, {}):
                 continue
-            # The partitions that the member gives up are free: no other member can own them.
+            # A partition that this member gives up is free, because no other member can own it.
             if owner_epoch(topic, index) != NOT_OWNED and index not in member.revoking.get(topic, {}):
                 waits = True
             else:

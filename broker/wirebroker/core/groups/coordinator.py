@@ -1,4 +1,4 @@
-"""The group coordinator finds a request's group, checks that this broker coordinates it, and hands the request on.
+"""The group coordinator: finds the group of a request, checks that this broker coordinates the group, and hands the request on.
 
 All brokers of the process share the coordinator. A broker that does not coordinate the group responds with NOT_COORDINATOR.
 `classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` handle the requests, and `offset_manager` handles
@@ -30,7 +30,7 @@ from wirebroker.core.groups.streams_groups import StreamsGroups
 from wirebroker.core.share.coordinator import ShareCoordinator
 
 GROUPS = 16
-"""How many groups one slice handles."""
+"""The number of groups that one slice handles."""
 
 
 class GroupCoordinator:
@@ -44,9 +44,10 @@ class GroupCoordinator:
         self.commits = OffsetManager(self._registry)
         self.offsets = self.commits.offsets
         self.zookeeper_offsets: dict[tuple[str, str, int], int] = {}
-        """The offsets that version 0 of OffsetCommit keeps elsewhere, by group, topic and partition."""
+        """The offsets that were committed with version 0 of OffsetCommit, by group, topic and partition. Kafka keeps them in
+        ZooKeeper."""
         self._gone_topics: dict[str, bytes] = {}
-        """Deleted topics that groups still remember, and their ids."""
+        """The names and ids of deleted topics whose offsets the groups have not forgotten yet."""
         self._forgets = False
         """Tells whether `_forget_topics` is running."""
         self.share_state = ShareCoordinator(cluster)
@@ -56,7 +57,7 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self._registry, ClassicMembers(self.consumers))
         modern: list[ModernGroups[Any, Any, Any]] = [self.consumers, self.shares, self.streams]
         self._modern = {each.type: each for each in modern}
-        """The handler of requests for each type of group except the classic type."""
+        """The object that handles the requests of each type of group, except the classic type."""
         self._set_timers(now)
 
     def _set_timers(self, now: int) -> None:
@@ -67,7 +68,7 @@ class GroupCoordinator:
     # Loading
 
     def restart(self, now: int) -> None:
-        """Continue with the state in the records: committed offsets, and the members of stable groups."""
+        """Continue with the state in the log: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
             self._restart(group, now)
         self._set_timers(now)
@@ -99,7 +100,8 @@ class GroupCoordinator:
         self.offsets.clear()
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining waiting times stay the same."""
+        """Move all stored times by `ms`, because the clock was moved by `ms`, perhaps back. So the remaining waiting times stay
+        the same."""
         self.changes.finish()
         for group in self.groups.values():
             group.move_time(ms)
@@ -126,7 +128,7 @@ class GroupCoordinator:
     # Finding the coordinator
 
     def home(self, group_id: str) -> int:
-        """Returns the partition of __consumer_offsets with the group's records."""
+        """Returns the index of the partition of __consumer_offsets that has the group's records."""
         return self._registry.home(group_id)
 
     def coordinator_error(self, group_id: str, node_id: int) -> ErrorCode:
@@ -134,13 +136,13 @@ class GroupCoordinator:
         return self._cluster.coordinator_error("group", group_id, node_id)
 
     def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
-        """Returns NONE if the group may have members and this broker coordinates it, else the error."""
+        """Returns NONE if this broker coordinates the group and the group id is not empty, else the error."""
         return self.coordinator_error(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     # Classic membership
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """Let a client join the group. `joiner` gets the response now or when the join phase is over."""
+        """Handle a JoinGroup. `joiner` is called with the response, now or at the end of the join phase."""
         if not requested.group_id:
             joiner(Joined(ErrorCode.INVALID_GROUP_ID, requested.member_id))
         elif error := self.classic.session_error(requested):
@@ -151,7 +153,7 @@ class GroupCoordinator:
             yield from self.classic.join(requested, joiner, now)
 
     def expire_member(self, group_id: str, member_id: str, now: int) -> bool:
-        """Let the session of a member end. Returns whether the group had such a member."""
+        """Remove a member as if its session timeout were over. Returns False if the member stays or does not exist."""
         self.changes.finish()
         group = self.groups.get(group_id)
         if group is None:
@@ -165,17 +167,16 @@ class GroupCoordinator:
     # Deleting
 
     def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:
-        """Note that a topic is deleted. `forget_topics` follows once for all topics that are deleted together, as in
-        Kafka."""
+        """Note that a topic was deleted. As in Kafka, `forget_topics` is called once for topics that are deleted together."""
         self._gone_topics[topic] = topic_id
 
     def forget_topics(self, now: int) -> None:
-        """Forget, at once or in slices, the committed offsets of deleted topics and share groups' state for them."""
+        """Forget the committed offsets of deleted topics, and the share groups' state for them, in slices."""
         if self._gone_topics and not self._forgets:
             self._cluster.timers.work(self._forgetting_topics(now))
 
     def _forgetting_topics(self, now: int) -> Iterator[None]:
-        """Visit all groups, and visit them again for topics deleted in the meantime."""
+        """Forget the deleted topics in all groups. Repeat this for topics that are deleted in the meantime."""
         self._forgets = True
         pause = pauses()
         try:
@@ -204,7 +205,7 @@ class GroupCoordinator:
             self._forgets = False
 
     def offsets_deleted(self, group_id: str, now: int) -> None:
-        """Delete an empty group that has lost its last offset, in releases that do not wait for the expiration of offsets."""
+        """In releases before 4.0, delete an empty group whose last offset was deleted."""
         group = self.groups.get(group_id)
         if group is not None and not self._cluster.configs.release.behaviour.keeps_emptied_groups and self._is_over(group):
             self._forget(group, now)
@@ -214,7 +215,7 @@ class GroupCoordinator:
         return group.expires and group.is_empty and not held
 
     def delete_group(self, group_id: str, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete a group that has no members. If share partitions have a state, the deletion runs in slices."""
+        """Delete a group that has no members. For a share group, its share partitions' state is deleted first, in slices."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,6 +1,6 @@
 """The messages that classic consumers send each other through the coordinator: subscriptions and assignments.
 
-The coordinator reads the messages when it needs a group's subscriptions, and when a group changes its protocol.
+The coordinator reads the messages when it needs a group's subscriptions, and when it converts a group to another protocol.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEWEST = 3
 
 
 def version_of(raw: bytes) -> int:
-    """Returns the version at the head of such a message. Raises ProtocolError if the bytes cannot be read."""
+    """Returns the version with which a message begins. Raises ProtocolError if the bytes cannot be read."""
     version = int.from_bytes(raw[:2], "big", signed=True)
     if len(raw) < 2 or version < 0:
         raise ProtocolError("its version cannot be read")

@@ -12,7 +12,7 @@ from wirebroker.core.groups.offsets import Committed
 
 
 class Committer(NamedTuple):
-    """The member that a commit of offsets names. A client without a group sends the generation −1 and no ids."""
+    """The member that an OffsetCommit names. A client that is not a member sends the generation −1 and no ids."""
 
     member_id: str
     instance_id: str | None
@@ -42,7 +42,7 @@ class AnyGroup(ABC):
     """Tells whether the group is deleted when it has no members and loses its last offset."""
     group_id: str
     protocol_type: str | None
-    """The members' protocol type; None if a classic group never had a member."""
+    """The members' protocol type; None for a classic group that never had a member."""
     members: Mapping[str, Any]
     """The members by their ids."""
 
@@ -54,7 +54,7 @@ class AnyGroup(ABC):
     @property
     @abstractmethod
     def generation_or_epoch(self) -> int:
-        """The number of the group's latest change of members or subscriptions."""
+        """The generation of a classic group, or the epoch of another group. It rises when members or subscriptions change."""
 
     @property
     def is_empty(self) -> bool:
@@ -72,14 +72,15 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def unload(self) -> None:
-        """Stop the group's timers and waiting requests, because the broker no longer coordinates the group."""
+        """Stop the group's timers and answer its waiting requests, because the broker no longer coordinates the group."""
 
     @abstractmethod
     def die(self, now: int) -> None:
         """Stop the group's timers, because the group is deleted or replaced."""
 
     def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, which move by themselves
-        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining waiting times stay the same."""
+        """Move all stored times by `ms`, because the clock was moved by `ms`, perhaps back. So the remaining waiting times stay
+        the same."""
 
     @abstractmethod
     def subscribes(self, topic: str) -> bool:
