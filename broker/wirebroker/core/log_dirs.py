@@ -1,6 +1,6 @@
 """The log directories of each broker, and the directories of its replicas (Kafka's LogManager).
 
-Without a data directory, the directories are only names from `log.dirs` or `log.dir`, the same for all brokers.
+Without a data directory, the log directories are only the names in `log.dirs` or `log.dir`, which are the same for all brokers.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ if TYPE_CHECKING:
 CORDONED = "cordoned.log.dirs"
 ALL = "*"
 _BUCKETS, _FULL = 16, 0.75
-"""The number of buckets of a new HashMap of Java, and the share of them that may be in use before it grows."""
+"""The initial number of buckets of Java's HashMap, and the ratio of entries to buckets at which it grows."""
 
 Where = tuple[str, int]
 Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The directories by broker. A replica on a broker with a single directory has no entry."""
+    """The log directories of each broker, and in which of them its replicas are. If a broker has only one directory, its replicas
+    have no entries."""
 
     def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
-        """`stored` are the directories of the brokers whose data is on disk. Raises ConfigError."""
+        """`stored` are the directories of each broker, if the data is on disk. Raises ConfigError."""
         self._configs = configs
         self._stored = stored or {}
         names = _listed(configs.text("log.dirs") or configs.text("log.dir"))
         self._named = tuple(dict.fromkeys(map(_absolute, names)))
         self._held: Counter[tuple[int, str]] = Counter()
-        """The number of replicas in each directory of a broker."""
+        """The number of replicas by broker and directory."""
         self._preferred: dict[tuple[int, Where], str] = {}
         """The directories that AlterReplicaLogDirs chose for replicas that do not exist yet. A restart forgets these
         directories."""
         self.moves: dict[tuple[Partition, int], str] = {}
-        """The unfinished moves: for each replica, the directory to which it moves."""
+        """The unfinished moves: for each replica that is being moved, its new directory."""
         self.mover: Move | None = None
-        """Moves the files of a replica. Replicas in memory have no files, and move at once."""
+        """The function that moves the files of a replica. None if logs are in memory: then a move is done immediately."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 
@@ -62,7 +63,8 @@ class LogDirs:
     # Cordoned directories
 
     def cordoned(self, node_id: int) -> Collection[str]:
-        """Returns the directories of this broker that accept no new replicas. Before Kafka 4.3 all of them do (KIP-1066)."""
+        """Returns the cordoned directories of this broker, which accept no new replicas. Before Kafka 4.3 there are none
+        (KIP-1066)."""
         if self._configs.definitions.broker[CORDONED].absent:
             return ()
         given = self._configs.dynamic.get(node_id, {}).get(CORDONED)
@@ -70,12 +72,12 @@ class LogDirs:
         return self.paths(node_id) if ALL in names else names
 
     def takes_replicas(self, node_id: int) -> bool:
-        """Tells whether a directory of this broker is not cordoned."""
+        """Tells whether at least one directory of this broker accepts new replicas, because it is not cordoned."""
         cordoned = self.cordoned(node_id)
         return not cordoned or any(path not in cordoned for path in self.paths(node_id))
 
     def check_cordoned(self, value: str, node_id: int) -> None:
-        """Raise ConfigError unless this broker has these directories (KafkaConfig.validateCordonedLogDirs)."""
+        """Raise ConfigError unless this broker has all directories that the setting names (KafkaConfig.validateCordonedLogDirs)."""
         self._check_cordoned(value, self.paths(node_id))
 
     def _check_cordoned(self, value: str, paths: Collection[str]) -> None:
@@ -93,8 +95,8 @@ class LogDirs:
         """Returns the directories of new partitions, by index and by broker. The first replica of each partition will be its
         leader.
 
-        A broker first makes the logs that it leads, in the order of Java's HashMap. The broker puts each log into the
-        directory with the fewest logs.
+        As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. It puts each
+        log into the directory that has the fewest logs.
         """
         if all(len(self.paths(node_id)) == 1 for nodes in replicas.values() for node_id in nodes):
             return {index: {node_id: self.paths(node_id)[0] for node_id in nodes} for index, nodes in replicas.items()}
@@ -121,12 +123,12 @@ class LogDirs:
         return min(free, key=free.__getitem__) if free else next(iter(held))
 
     def prefer(self, node_id: int, topic: str, index: int, path: str) -> None:
-        """Remember that the replica, which does not exist yet, will be made in this directory."""
+        """Remember in which directory a replica is to be made that does not exist yet."""
         if len(self.paths(node_id)) > 1:
             self._preferred[node_id, (topic, index)] = path
 
     def restarted(self) -> None:
-        """Forget the wanted directories, as restarted brokers do."""
+        """Forget the directories that were chosen for future replicas, as a broker does at a restart."""
         self._preferred.clear()
 
     # Replicas that exist
@@ -141,12 +143,12 @@ class LogDirs:
                 self._held[node_id, path] += 1
 
     def follow(self, partition: Partition) -> None:
-        """Give the new replicas a directory, after the replicas have moved to other brokers."""
+        """Choose directories for new replicas, after a reassignment changed the partition's replicas."""
         planned = self.planned(partition.topic, {partition.index: partition.replicas})[partition.index]
         self.enter(partition, planned | {node: path for node, path in partition.log_dirs.items() if node in planned})
 
     def forget(self, partition: Partition) -> None:
-        """Forget the replicas of the partition."""
+        """Forget in which directories the partition's replicas are."""
         for node_id, path in partition.log_dirs.items():
             self._held[node_id, path] -= 1
         partition.log_dirs.clear()
@@ -168,7 +170,8 @@ def _listed(value: str) -> list[str]:
 
 
 def _absolute(name: str) -> str:
-    """Returns the path like Java's `File.getAbsolutePath`. A path that begins with a slash is absolute on every system."""
+    """Returns the absolute path, like Java's `File.getAbsolutePath`. Even on Windows a path that begins with a slash counts as
+    absolute."""
     return name if name.startswith("/") else os.path.join(os.getcwd(), name)
 
 

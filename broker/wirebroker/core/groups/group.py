@@ -88,8 +88,8 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns the error if `by` must not commit offsets of these partitions, or NONE. `version` is the version of the
-        OffsetCommit request, or None for a transactional commit.
+        """Returns the error if the client `by` must not commit offsets of these partitions, or NONE. `version` is the version
+        of the OffsetCommit request, or None for a transactional commit.
         """
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
@@ -97,11 +97,11 @@ class AnyGroup(ABC):
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:
-        """Returns the error if no offset of the group may be deleted, or NONE. The coordinator must be able to read the
-        members' subscriptions."""
+        """Returns the error if offsets of the group must not be deleted, or NONE. The coordinator must be able to read the
+        members' subscriptions, because it must not delete the offsets of a subscribed topic."""
         return ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """Returns the time at which an offset's retention starts, in ms since the epoch, or None while the offset does not
-        expire."""
+        """Returns the time at which the retention of an offset began, in ms since the epoch. Returns None if the offset does
+        not expire now."""
         return committed.time

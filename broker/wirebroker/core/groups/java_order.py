@@ -1,7 +1,7 @@
 """The iteration order of Java's hash tables.
 
-Kafka's assignors iterate over hash tables, so their assignments depend on that order. This module computes the order of
-java.util.HashMap, whose tables only grow, and of Kafka's own TimelineHashMap.
+Kafka's assignors iterate over hash tables, so their assignments depend on this order. This module computes the order of
+java.util.HashMap, whose tables only grow, and the order of Kafka's own TimelineHashMap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Topic(Protocol):
 
 
 SMALLEST = 16
-"""The number of buckets of a HashMap before it grows."""
+"""The initial number of buckets of a HashMap."""
 FIBONACCI = -7046029254386353131
 LONG = 0xFFFFFFFFFFFFFFFF
 
@@ -83,7 +83,8 @@ def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 class TimelineOrder:
-    """The order of a TimelineHashMap's keys. Report every put, because the table grows with them and never shrinks."""
+    """The order of the keys of a TimelineHashMap. Call `put` for every put, because puts make the table grow; it never
+    shrinks."""
 
     __slots__ = ("_buckets",)
 
@@ -91,12 +92,12 @@ class TimelineOrder:
         self._buckets = 2
 
     def put(self, size: int) -> None:
-        """Report that a new or known key is put into the table, which has `size` keys."""
+        """Note that a key was put into the table, new or not. Before, the table had `size` keys."""
         if (size + 1) * 3 > self._buckets * 4:
             self._buckets *= 2
 
     def of(self, keys: Iterable[str]) -> list[str]:
-        """Returns the keys in the order of the table; `keys` are in the order in which they were first put."""
+        """Returns the keys in the order of the table. `keys` are in the order in which they were first put into it."""
         shift = 65 - self._buckets.bit_length()
 
         def slot(key: str) -> int:
@@ -105,12 +106,13 @@ class TimelineOrder:
             return (signed * FIBONACCI & LONG) >> shift
 
         backwards = list(keys)
-        backwards.reverse()  # keys in the same slot come from the last to the first
+        backwards.reverse()  # of the keys in one slot, the last that was put comes first
         return sorted(backwards, key=slot)
 
 
 class JavaHeap(Generic[K]):
-    """The order of java.util.PriorityQueue. Among equal smallest elements, it chooses another element than Python's heapq."""
+    """A priority queue with the order of java.util.PriorityQueue. Of equal elements, it returns another one first than Python's
+    heapq does."""
 
     __slots__ = ("_heap", "_key")
 

@@ -23,21 +23,21 @@ MODERN: tuple[type[AnyModern], ...] = (ConsumerGroup, ShareGroup, StreamsGroup)
 _KIND_OF = {
     key: kind for kind in MODERN for key in (*kind.log.member_keys, *kind.log.group_keys, *kind.log.other_keys)
 }  # fmt: skip
-"""The type of group for each type of record."""
+"""The type of group to which each type of record belongs."""
 
 
 class GroupLog:
-    """Reads the groups of one partition of __consumer_offsets, batch by batch, and puts offsets into the given store."""
+    """Reads the groups from one partition of __consumer_offsets, batch by batch. Puts committed offsets into `offsets`."""
 
     def __init__(self, home: int, offsets: OffsetStore, changes: Changes) -> None:
         self._home = home
         self._offsets = offsets
         self._changes = changes
         self.classic: dict[str, Snapshot] = {}
-        """The classic groups as their latest records describe them."""
+        """The classic groups, each as its latest record describes it."""
         self.modern: dict[str, AnyModern] = {}
         self.with_offsets: set[str] = set()
-        """Groups that had an offset at some time."""
+        """The groups for which the log has an offset, even if that was deleted later."""
 
     def read(self, batch: memoryview) -> None:
         """Apply the next batch. Raises ProtocolError."""

@@ -18,13 +18,13 @@ def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tupl
     """Returns one batch of these records. `producer` is the id and epoch of the producer whose transaction contains the
     records. Raises EncodeError.
 
-    Kafka's CoordinatorRuntime gives every batch the sequence 0, even if the producer has written others.
+    As in Kafka's CoordinatorRuntime, the batch has the sequence 0, even if it is not the producer's first batch.
     """
     return encoded_batch([record.encode() for record in records], now, producer)
 
 
 def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, producer: tuple[int, int] | None = None) -> bytes:
-    """Returns one batch of records (key and value) that are already encoded."""
+    """Returns one batch of records, given as their encoded keys and values."""
     producer_id, producer_epoch = producer or (-1, -1)
     return build_batch(
         [Record(i, 0, key, value) for i, (key, value) in enumerate(records)], base_timestamp=now,
@@ -33,7 +33,8 @@ def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, produ
 
 
 def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> CoordinatorRecord:
-    """Returns a committed offset. An offset with its own expiration time needs the record version that has this field."""
+    """Returns the record of a committed offset. If the offset has its own expiration time, the record has an old version,
+    because only that version has this field."""
     topic = cluster.topics.get(where[0])
     value = OffsetCommitValue(
         offset=committed.offset,

@@ -1,8 +1,8 @@
-"""The change of a group's protocol while it has members (group.consumer.migration.policy, KIP-848).
+"""Converts a group with members to another protocol (group.consumer.migration.policy, KIP-848).
 
-A classic group of consumers becomes a consumer group when its first member of the new protocol joins; the other members
-continue with JoinGroup and SyncGroup (`classic_members`). When the last member of the new protocol leaves, the group becomes
-classic again.
+A classic group of consumers becomes a consumer group when the first member joins that uses the new protocol. The other members
+continue to send JoinGroup and SyncGroup (`classic_members`). When the last member leaves that uses the new protocol, the group
+becomes a classic group again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def policy(cluster: Cluster) -> str:
 
 
 def upgrade_error(group: Group, cluster: Cluster) -> Refusal | None:
-    """Returns the refusal if a classic group with members cannot become a consumer group, or None."""
+    """Returns a refusal if this classic group, which has members, cannot become a consumer group, else None."""
     reason = None
     if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
         reason = "online upgrade is disabled"
@@ -53,14 +53,14 @@ def _cannot_upgrade(group: Group, reason: str) -> Refusal:
 
 
 def upgraded(group: Group, registry: Registry) -> Generator[None, Any, ConsumerGroup | Refusal]:
-    """Returns a consumer group with the members of a classic group, which must join again. The classic group stays
-    unchanged."""
+    """Returns a consumer group with the members of a classic group, and asks these members to join again. The members and the
+    state of the classic group do not change."""
     topics = registry.cluster.topics
     group.ask_to_rejoin()
-    members, protocol = list(group.members.values()), group.protocol  # its own timers may change it between two slices
+    members, protocol = list(group.members.values()), group.protocol  # the group's timers may change it between two slices
     speak = [{name for name, _ in member.protocols} for member in members]
     if protocol is None or any(protocol not in names for names in speak):
-        # Kafka fails if the group had no generation yet, or if a newly joined member does not support the group's protocol.
+        # Kafka's code fails if the group had no generation yet, or if a new member does not support the group's protocol.
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     made = ConsumerGroup(group.group_id, registry.changes)
     made.epoch = made.assignment_epoch = group.generation
@@ -92,8 +92,8 @@ def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription,
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster) -> bool:
-    """Tells whether the group may become classic: after these members have left, only members of the classic protocol
-    remain."""
+    """Tells whether the group may become a classic group when these members leave, because all other members use the classic
+    protocol."""
     left = len(group.members) - len(leaving)
     if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
         return False
@@ -104,12 +104,12 @@ def make_classic(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, rebalance: bool,
     registry: Registry, now: int,
 ) -> ErrorCode:  # fmt: skip
-    """Replace the group, without some members and with another member, by a classic group. Returns the client's error if that
-    fails."""
+    """Convert a consumer group to a classic group, without the members `leaving` and with the member `joining`. Returns the
+    error for the client if that fails."""
     made = registry.new_classic(group.group_id, now)
     try:
         downgraded(group, leaving, joining, made, registry.cluster)
-    except ProtocolError:  # a classic member's subscription, in the protocol that all support
+    except ProtocolError:  # the subscription of a member cannot be read
         return ErrorCode.GROUP_ID_NOT_FOUND
     if error := registry.log(group.group_id, [*group.tombstones(), made.record()], now):
         return error
@@ -125,8 +125,8 @@ def make_classic(
 def downgraded(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, made: Group, cluster: Cluster
 ) -> None:
-    """Fill a new classic group with the classic members of a consumer group. `joining` replaces the member with the same
-    instance."""
+    """Fill a new classic group with the members of a consumer group, except those in `leaving`. `joining` replaces the member
+    with the same group.instance.id."""
     gone = {member.member_id for member in leaving}
     stay = [group.members[member_id] for member_id in group.in_order() if member_id not in gone]
     if joining is not None:

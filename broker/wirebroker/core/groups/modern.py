@@ -1,7 +1,7 @@
 """The common part of consumer, share and streams groups (Kafka's ModernGroup).
 
-The coordinator computes the target of each member. Heartbeat responses tell a member which partitions to take and to give up.
-`modern_groups` handles the heartbeats, `modern_log` has the records.
+The coordinator computes the target assignment of each member. The heartbeat responses tell a member which partitions to take
+and which to give up. `modern_groups` handles the heartbeats, and `modern_log` has the records.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from wirebroker.core.purgatory import Action, Timer
 
 FIRST_EPOCH = 1
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
-"""The states of a group, as clients see them. The state follows from the group's epochs and members."""
+"""The states of a group, as clients see them. A group's state is derived from its epochs and its members' epochs."""
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
-"""The timers of a member."""
+"""The kinds of a member's timers."""
 TopicFacts = Mapping[str, tuple[bytes, int]]
-"""The ids and numbers of partitions of the existing topics that a group needs."""
+"""For each subscribed topic that exists: the topic id and the number of partitions."""
 
 
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
-    """Returns the facts about the topics that exist."""
+    """Returns the id and the number of partitions of each topic that exists."""
     return {name: (topics[name].topic_id, len(topics[name].partitions)) for name in names if name in topics}
 
 
 M = TypeVar("M", bound=ModernMember)
 T = TypeVar("T")
-"""The target of a member."""
+"""The target assignment of a member."""
 
 
 class ModernGroup(AnyGroup, Generic[M, T]):
-    """A group with members of KIP-848, KIP-932 or KIP-1071."""
+    """A consumer group (KIP-848), share group (KIP-932) or streams group (KIP-1071)."""
 
     log: ClassVar[ModernRecords[Any, Any]]
     member_class: ClassVar[type[Any]]
@@ -59,7 +59,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.members: dict[str, M] = {}
         self.targets: dict[str, T] = {}
         self.facts: TopicFacts = {}
-        """The facts about the topics when the epoch last rose (Kafka keeps a hash of them)."""
+        """The subscribed topics as they were when the group's epoch last rose. Kafka keeps a hash of them instead."""
         self._changes = changes
         self._timers: dict[tuple[str, str], Timer] = {}
         self._member_order = TimelineOrder()
@@ -91,11 +91,11 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return False
 
     def in_order(self) -> list[str]:
-        """Returns the ids of the members in the order of Kafka's hash table."""
+        """Returns the member ids in the order of Kafka's hash table."""
         return self._member_order.of(self.members)
 
     def target_of(self, member: M) -> T:
-        """Returns the target of a member."""
+        """Returns the target assignment of a member."""
         nothing: T = self.nothing
         return self.targets.get(member.member_id, nothing)
 
@@ -105,14 +105,14 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return one == other
 
     def changed(self, made: Mapping[str, T], held: Mapping[str, T]) -> dict[str, T]:
-        """Returns the targets that differ from the targets in `held`. A target that stays the same keeps its order."""
+        """Returns the target assignments in `made` that differ from those in `held`, apart from the order of partitions."""
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
         """Returns the error if a member must not commit offsets of these partitions, or NONE.
 
-        An old epoch is accepted for partitions that the member has had since then, because the response with the new epoch
-        may be in flight.
+        A commit with an old epoch is accepted for partitions that the member has owned since that epoch, because the response
+        with the new epoch may still be in flight.
         """
         transactional, epoch = version is None, by.generation
         if transactional and epoch == -1 and by.anonymous:
@@ -133,14 +133,14 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return _stale(member)
 
     def has_since(self, member: M, where: Where) -> int | None:
-        """Returns the epoch at which the member got the partition, or None if the member does not have it."""
+        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""
         return None
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Returns the error if a client must not see the group's offsets, or NONE. A client without a member id may see
         them."""
         if member_id is None:
-            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up null and fails
+            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's code fails on the null id
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -152,15 +152,15 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         """Add a member, or replace a member that has changed."""
         self._member_order.put(len(self.members))
         self.members[member.member_id] = member
-        self._member_order.put(len(self.members))  # Kafka writes the member's own data first, then its assignment
+        self._member_order.put(len(self.members))  # Kafka puts a member twice: after each of its two records
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, its assignment and its target."""
+        """Remove a member with its assignment and its target assignment."""
         del self.members[member_id]
         self.targets.pop(member_id, None)
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, as the clock was moved."""
+        """Move all stored times by `ms`, because the clock was moved by `ms`."""
         if self.assigned_at:
             self.assigned_at += ms
 
@@ -171,7 +171,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return [*self.log.member_tombstones(self.group_id, self.members), *self.log.group_tombstones(self.group_id)]
 
     def replay(self, key: Message, value: Any) -> None:
-        """Apply a record that was written earlier."""
+        """Apply a record from the log."""
         log = self.log
         if isinstance(key, log.member_keys):
             self._replay_member(key, key.member_id, value)
@@ -204,8 +204,8 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     # Timers
 
     def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` (ms since the epoch), or after a running change of the group. The new timer replaces an
-        earlier timer of this kind and member.
+        """Run the action at `when` (ms since the epoch). If a change of the group is running then, the action waits for its
+        end. The timer replaces the member's earlier timer of this kind.
         """
         self.cancel_timer(kind, member_id)
         timers = self._changes.timers
@@ -214,7 +214,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     def _run(self, kind: str, member_id: str, timer: Timer, action: Action, now: int) -> Iterator[None]:
         yield from self._changes.settled([self.group_id])
-        if self._timers.get((kind, member_id)) is timer:  # the running change has not cancelled the timer
+        if self._timers.get((kind, member_id)) is timer:  # unless the change has cancelled the timer
             action(now)
 
     def has_timer(self, kind: str, member_id: str) -> bool:

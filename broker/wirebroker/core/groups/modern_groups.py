@@ -1,7 +1,7 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
-The rules come from GroupMetadataManager in Kafka 4.3.1. A handler first computes a heartbeat's result (`Step`), then writes it,
-then applies it. A refused request therefore changes nothing. Requests about many topics run in slices.
+The rules come from GroupMetadataManager in Kafka 4.3.1. The result of a heartbeat (`Step`) is first computed, then written to
+the log, then applied to the group. So a refused request changes nothing. Requests about many topics run in slices.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Beat(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The member's epoch, or 0 if the member joins, LEAVES or LEAVES_FOR_A_WHILE if it leaves."""
+        """The member's epoch; 0 if the member joins; LEAVES or LEAVES_FOR_A_WHILE if it leaves."""
 
 
 class HeartbeatResult(NamedTuple):
@@ -58,18 +58,18 @@ B = TypeVar("B", bound=Beat)
 
 @dataclass(slots=True, kw_only=True)
 class Step(Generic[G, M]):
-    """A member that joins or changes, and the next state of its group, before it is written down."""
+    """The computed change of a group by a member's heartbeat, before it is written to the log."""
 
     group: G
     old: M
-    """The member before the step. If it replaces a static member, this is the static member under the new id."""
+    """The member before the step. If the member replaces a static member, this is the static member with the new member id."""
     new: M
     epoch: int
     facts: TopicFacts
     replaces: str | None = None
-    """The id of the static member that the member replaces."""
+    """The member id of the static member that the member replaces, or None."""
     targets: Mapping[str, Any] | None = None
-    """The new targets of all members, if they were computed again."""
+    """The new target assignments of all members; None if they were not computed again."""
     moved: bool = False
     """Tells whether the step changed the member's assignment or epoch."""
 
@@ -80,12 +80,12 @@ class Step(Generic[G, M]):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the member and the group are unchanged, so that no record is written."""
+        """Tells whether the step changes neither the member nor the group, so that no record is written."""
         known = self.group.members.get(self.new.member_id)
         return known is self.new and self.replaces is None and self.targets is None and not self.rose
 
     def changed_targets(self) -> dict[str, Any]:
-        """Returns the targets that have changed."""
+        """Returns the target assignments that the step changes."""
         group, member_id = self.group, self.new.member_id
         held = group.targets
         if self.replaces not in (None, member_id):
@@ -100,7 +100,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     kind: ClassVar[type[Any]]
     """The class of the groups."""
     result: ClassVar[type[Any]] = HeartbeatResult
-    """The response to a heartbeat."""
+    """The class of the response to a heartbeat."""
     replaces_classic: ClassVar[bool] = True
     """Tells whether a new group may replace a classic group without members."""
 
@@ -119,7 +119,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return self._cluster.configs.release.behaviour
 
     def setting(self, group_id: str, name: str) -> int:
-        """Returns a group's own setting, else the broker's."""
+        """Returns the group's own value of a setting, else the broker's value."""
         configs = self._cluster.configs
         return group_number(configs.groups.get(group_id, {}), f"{self.type}.{name}", configs)
 
@@ -132,7 +132,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Finding
 
     def find(self, group_id: str, *, create: bool = False) -> Any:
-        """Returns the group with this id, or the refusal. With `create`, the group may be new and not registered yet."""
+        """Returns the group with this id, or a refusal if there is none. With `create`, returns a new group instead, which is
+        not registered yet."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group
@@ -146,7 +147,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
     def is_full(self, group: G, member_id: str, instance_id: str | None) -> Refusal | None:
-        """Returns the refusal of a new member if the group is full, else None. A static member may come back."""
+        """Returns a refusal if a new member would make the group too large, else None. A returning static member is not new."""
         if member_id in group.members or (self.behaviour.readmits_static_members and group.has_static(instance_id)):
             return None
         largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
@@ -156,8 +157,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def epoch_error(self, member: M, epoch: int, owns_all: bool) -> Refusal | None:
-        """Returns the refusal of a wrong member epoch, else None. The present epoch is right, and after a lost response the
-        previous epoch. `owns_all` says whether the member has everything that it claims.
+        """Returns a refusal if the member epoch in a request is wrong, else None. The previous epoch is accepted, too, because
+        the last response may be lost. But then the member must own everything that it claims (`owns_all`).
         """
         if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None
@@ -194,19 +195,19 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(error) if error else self.result(requested.member_id, requested.epoch)
 
     def facts(self, names: Iterable[str]) -> dict[str, tuple[bytes, int]]:
-        """Returns the facts about the topics that exist."""
+        """Returns the id and the number of partitions of each topic that exists."""
         return topic_facts(names, self._cluster.topics)
 
     def too_soon(self, group: G, now: int) -> bool:
-        """Tells whether the group's last assignment is more recent than its assignment interval."""
+        """Tells whether less than the assignment interval has passed since the group's last assignment."""
         if self._cluster.configs.definitions.broker[f"group.{self.type}.assignment.interval.ms"].absent:
             return False
         interval = self.setting(group.group_id, "assignment.interval.ms")
         return bool(group.assigned_at and interval and now < group.assigned_at + interval)
 
     def compute_target(self, step: Step[G, M], now: int) -> Generator[None, Any, tuple[int, Any]]:
-        """Returns the target epoch and the member's target. Computes the targets again if the group's epoch has risen, but at
-        most once in the assignment interval.
+        """Returns the epoch of the target assignment, and the member's target assignment. If the group's epoch has risen, all
+        target assignments are computed again, but at most once in the assignment interval.
         """
         group = step.group
         if group.assignment_epoch >= step.epoch or self.too_soon(group, now):
@@ -216,14 +217,14 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     @abstractmethod
     def _assign(self, step: Any) -> Generator[None, Any, Mapping[str, Any]]:
-        """Returns the targets of all members."""
+        """Returns the target assignments of all members."""
 
-    # Writing down
+    # Writing
 
     def write_down(self, step: Step[G, M], now: int) -> Generator[None, Any, ErrorCode]:
-        """Write the step down and apply the step. If the write fails, change nothing and return the client's error.
+        """Write the step to the log, and apply it. If the write fails, changes nothing and returns the error for the client.
 
-        A timer limits the time for giving up partitions or tasks.
+        If the member must give up partitions or tasks, a timer limits the time for that.
         """
         group = step.group
         if step.changes_nothing and self.registry.groups.get(group.group_id) is group:
@@ -247,7 +248,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def write(
         self, group: G, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
-        """Write records down and register the group. The tombstones of a replaced group come first."""
+        """Write records to the log and register the group. If the group replaces another group, that group's tombstones are
+        written first."""
         before = self.registry.groups.get(group.group_id)
         prelude = before.tombstones() if before not in (None, group) else ()
         error = yield from self.registry.log_in_slices(group.group_id, chain(prelude, records), now)
@@ -256,12 +258,12 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return error
 
     def _entered(self, group: G, now: int) -> None:
-        """Prepare a new group after its registration."""
+        """Called when a new group has been registered."""
 
     def _records(
         self, step: Step[G, M], targets: Mapping[str, Any], now: int
     ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-        """Yields the records of all changes, in Kafka's order, with None where a slice ends."""
+        """Yields the records of the step in Kafka's order, with None where a slice ends."""
         group, group_id, new, log = step.group, step.group.group_id, step.new, step.group.log
         known = group.members.get(new.member_id)
         if step.replaces not in (None, new.member_id):
@@ -310,17 +312,18 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Timers
 
     def await_heartbeat(self, group: G, member_id: str, now: int, timeout: int | None = None) -> None:
-        """Remove the member if it sends nothing within the group's session timeout, or within `timeout` (ms)."""
+        """Start the session timer: remove the member if it sends nothing within `timeout` ms, by default the group's session
+        timeout."""
         silent = self.setting(group.group_id, "session.timeout.ms") if timeout is None else timeout
         self.fence_at(group, SESSION, member_id, now + silent)
 
     def _await_revocation(self, group: G, member: M, now: int) -> None:
-        """Remove the member unless it gives up its revoked partitions or tasks and leaves its epoch in time."""
+        """Start the rebalance timer: remove the member if it does not give up its revoked partitions or tasks in time."""
         self.fence_at(group, REBALANCE, member.member_id, now + member.rebalance_timeout, member.epoch)
 
     def fence_at(self, group: G, kind: str, member_id: str, when: int, epoch: int | None = None) -> None:
-        """Remove a member at `when` (ms since the epoch) if it is still a member, and still at `epoch` if given. If the
-        removal cannot be written down, try again later.
+        """Remove a member at `when` (ms since the epoch), if it is still a member and, if `epoch` is given, still at this
+        epoch. If the removal cannot be written to the log, try again later.
         """
 
         def expire(now: int) -> None:
@@ -333,9 +336,9 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Leaving
 
     def fence(self, group: G, leaving: Sequence[M], now: int) -> ErrorCode:
-        """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target.
+        """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target assignment.
 
-        Removes no member, and returns the client's error, if the records cannot be written.
+        If the records cannot be written, removes no member and returns the error for the client.
         """
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
@@ -359,17 +362,17 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return ErrorCode.NONE
 
     def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
-        """Returns the group's facts without these members, and the tombstones of other state that is removed with them."""
+        """Returns the subscribed topics without these members, and the tombstones of other state that is removed with them."""
         return group.facts, []
 
     # Loading and deleting
 
     def loaded(self, group: G, now: int) -> None:
-        """Start the timers of a group that was loaded from its records."""
+        """Start the timers of a group that was loaded from the log."""
         self.restart(group, now)
 
     def restart(self, group: G, now: int) -> None:
-        """Continue with the records, which hold the whole group except its timers and facts."""
+        """Continue with the group as it is in the log. Only its timers and `facts` are not in the log."""
         group.cancel_timers()
         for member in group.members.values():
             self.await_heartbeat(group, member.member_id, now)
@@ -377,22 +380,22 @@ class ModernGroups(ABC, Generic[G, M, B]):
                 self._await_revocation(group, member, now)
 
     def topics_deleted(self, group: G, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
-        """Forget the group's facts about deleted topics."""
+        """Forget what the group knows about deleted topics."""
         yield from ()
 
     def delete_state(self, group: G, now: int) -> Generator[None, Any, ErrorCode]:
-        """Forget the state that other parts keep for a group to be deleted."""
+        """Delete the state outside of the group's records, because the group is about to be deleted."""
         yield from ()
         return ErrorCode.NONE
 
 
 def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
-    """Returns the refusal of an unknown member id."""
+    """Returns the refusal of a request with an unknown member id."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
 def instance_error(member: ModernMember | None, member_id: str, instance_id: str) -> Refusal | None:
-    """Returns the refusal of a client that uses an unknown instance, or another member's instance; else None."""
+    """Returns a refusal if the client's group.instance.id is unknown or belongs to another member, else None."""
     if member is None:
         return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:

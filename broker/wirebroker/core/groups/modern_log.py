@@ -1,7 +1,7 @@
 """The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
 
-Each type of group has the same five kinds of records and some of its own. Kafka adds a hash of the topics to a group's epoch.
-Here the hash stays 0, which means unknown, because the group compares the topics themselves.
+The three types of groups share five kinds of records, and each type has some of its own. In Kafka the record of a group's epoch
+has a hash of the topics. Here the hash is always 0, which means unknown, because the group compares the topics themselves.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ T = TypeVar("T")
 
 
 class ModernRecords(ABC, Generic[M, T]):
-    """Writes and reads the records of a type of group."""
+    """Writes and reads the records of one type of group."""
 
     metadata_key: ClassVar[type[Any]]
     current_key: ClassVar[type[Any]]
     target_key: ClassVar[type[Any]]
     target_value: ClassVar[type[Any]]
     partitions: ClassVar[type[Any]]
-    """The partitions of a topic in a target; streams groups have tasks instead."""
+    """The class of a topic's partitions in a target assignment; streams groups have tasks instead."""
     epoch_key: ClassVar[type[Any]]
     assignment_key: ClassVar[type[Any]]
     assignment_value: ClassVar[type[Any]]
     group_keys: ClassVar[tuple[type[Any], ...]]
-    """The kinds of the records of a group itself, in the order of their tombstones."""
+    """The keys of the records about the group itself, in the order in which their tombstones are written."""
     other_keys: ClassVar[tuple[type[Any], ...]] = ()
-    """The kinds of records with tombstones of their own."""
+    """The keys of further records, whose tombstones are written separately."""
 
     @property
     def member_keys(self) -> tuple[type[Any], ...]:
-        """The kinds of the records of a member, in the order of their tombstones."""
+        """The keys of the records about a member, in the order in which their tombstones are written."""
         return self.current_key, self.target_key, self.metadata_key
 
     @property
     def last_key(self) -> type[Any]:
-        """The kind of the last tombstone of a group that is deleted."""
+        """The key of the last tombstone that is written when a group is deleted."""
         return self.group_keys[-1]
 
     # Writing
@@ -52,11 +52,11 @@ class ModernRecords(ABC, Generic[M, T]):
         return CoordinatorRecord(self.metadata_key(group_id=group_id, member_id=member.member_id), self._metadata(member))
 
     def current(self, group_id: str, member: M) -> CoordinatorRecord:
-        """Returns a member's epochs and assignment."""
+        """Returns the record of a member's epochs and assignment."""
         return CoordinatorRecord(self.current_key(group_id=group_id, member_id=member.member_id), self._current(member))
 
     def target(self, group_id: str, member_id: str, target: T) -> CoordinatorRecord:
-        """Returns a member's target."""
+        """Returns the record of a member's target assignment."""
         return CoordinatorRecord(self.target_key(group_id=group_id, member_id=member_id), self._target(target))
 
     def assignment(self, group_id: str, epoch: int, now: int) -> CoordinatorRecord:
@@ -102,5 +102,5 @@ class ModernRecords(ABC, Generic[M, T]):
         """Returns the member with its epochs and assignment."""
 
     def read_target(self, value: Any) -> Any:
-        """Returns a member's target."""
+        """Returns the target assignment that a record has."""
         return {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}

@@ -8,25 +8,25 @@ from enum import Enum
 from typing import Any, Self
 
 LEAVES = -1
-"""The epoch of a request by which a member leaves."""
+"""The epoch in a request with which a member leaves."""
 LEAVES_FOR_A_WHILE = -2
-"""The epoch of a static member that left temporarily."""
+"""The epoch of a static member that leaves temporarily."""
 
 
 class MemberState(Enum):
     """The state of a member's reconciliation."""
 
     STABLE = 0
-    """The member has the target of its epoch."""
+    """The member has the target assignment of its epoch."""
     UNREVOKED = 1
-    """The member must give up partitions or tasks, and has not confirmed yet that it did."""
+    """The member must give up partitions or tasks, and has not confirmed yet that it has done so."""
     UNRELEASED = 2
-    """The member waits for partitions or tasks that other members still have."""
+    """The member waits for partitions or tasks that other members still own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """A member of a group. The object of a member never changes; the group replaces the object. Timeouts are in ms."""
+    """A member of a group. The object is immutable: for a change, the group replaces it. Timeouts are in ms."""
 
     member_id: str
     epoch: int = 0
@@ -50,22 +50,22 @@ class ModernMember:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
-        """Returns the member at its next epoch, with another assignment."""
+        """Returns the member with this epoch, state and assignment. Its present epoch becomes the previous epoch."""
         return replace(
             self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
         )  # fmt: skip
 
     def has_metadata_of(self, other: ModernMember) -> bool:
-        """Tells whether the two members' records of sent fields are the same."""
+        """Tells whether both members would have the same record of the fields that the member sends."""
         return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
 
     def has_assignment_of(self, other: ModernMember) -> bool:
-        """Tells whether the records of the two members' epochs and assignments are the same."""
+        """Tells whether both members would have the same record of epochs and assignment."""
         return _same(self, other, ASSIGNMENT)
 
 
 ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""The fields of a member in the record of its assignment. The record of sent fields holds the other fields."""
+"""The fields in the record of a member's epochs and assignment. All other fields are in the record of what the member sends."""
 
 
 def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:

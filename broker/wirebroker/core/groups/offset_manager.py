@@ -1,4 +1,4 @@
-"""The offsets of groups, written down in __consumer_offsets (Kafka's OffsetMetadataManager)."""
+"""The committed offsets of groups, and their records in __consumer_offsets (Kafka's OffsetMetadataManager)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ class OffsetManager:
     # Committing
 
     def log_error(self, group_id: str) -> ErrorCode:
-        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write the group's records, else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if the partition with the group's records cannot be written, because it has no
+        leader or too few in-sync replicas; else NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
 
     def error(
         self, group_id: str, by: Committer, version: int | None, now: int, where: Iterable[tuple[bytes, int]] = ()
     ) -> ErrorCode:
-        """Returns the error if `by` must not commit offsets, or NONE. A commit that names no member may create the group.
+        """Returns the error if the client `by` must not commit offsets, or NONE. A client that is not a member may commit to an
+        unknown group: the commit creates the group.
 
-        `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends
-        on `version`, and TxnOffsetCommit replaces it in old versions. `where` are the partitions (topic id, index). For some
-        partitions, a member may commit with an old epoch.
+        `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends on
+        `version`; old versions of TxnOffsetCommit return another error. `where` are the partitions (topic id, index): whether a
+        member may commit with an old epoch depends on them.
         """
         if by.generation < 0:
             self.begin_early(group_id, now)
@@ -52,27 +54,28 @@ class OffsetManager:
         return group.commit_error(by, version, partitions, now)
 
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Returns the error if a client must not see the offsets of a group, or NONE. Classic groups show their offsets to
-        all clients."""
+        """Returns the error if a client must not see the offsets of a group, or NONE. Every client may see the offsets of a
+        classic group."""
         group = self._registry.groups.get(group_id)
         return group.fetch_error(member_id, epoch) if group is not None else ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
-        """Returns the error if no offset of this group may be deleted, or NONE. The coordinator must be able to read its
+        """Returns the error if offsets of this group must not be deleted, or NONE. The coordinator must be able to read the
         members' subscriptions."""
         group = self._registry.groups.get(group_id)
         return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
 
     def new(self, group_id: str, now: int, producer: tuple[int, int] | None = None) -> Commit:
-        """Returns an empty commit. With `producer` (id and epoch), the offsets are valid once that producer commits."""
+        """Returns an empty commit. With `producer` (id, epoch), the offsets take effect when the producer commits its
+        transaction."""
         log = self._cluster.partition(GROUP_TOPIC, self._registry.home(group_id))
         limit = log.policy.max_message_bytes if log is not None else 0
         return Commit(group_id, self._cluster, now, limit, producer)
 
     def commit(self, commit: Commit, batch: bytes | None, now: int) -> ErrorCode:
-        """Write down and remember offsets that may be committed. Returns the client's error if that fails.
+        """Write the offsets of a commit to the log, and remember them. Returns the error for the client if the write fails.
 
-        `batch` is the commit's. Without offsets the error is UNKNOWN_SERVER_ERROR, as in Kafka.
+        `batch` is the result of `commit.batch()`. If it is None, the error is UNKNOWN_SERVER_ERROR, as in Kafka.
         """
         base, error = self._log_commit(commit, batch, now)
         if error:
@@ -82,8 +85,8 @@ class OffsetManager:
         return ErrorCode.NONE
 
     def commit_in_transaction(self, commit: Commit, batch: bytes | None, verified: bool, now: int) -> ErrorCode:
-        """Write down offsets that are valid once the producer commits. Returns INVALID_PRODUCER_EPOCH if the producer is
-        fenced."""
+        """Write to the log offsets that take effect when the producer commits its transaction. Returns the error for the client
+        if the write fails, such as INVALID_PRODUCER_EPOCH if the producer is fenced."""
         assert commit.producer is not None
         if not commit.offsets:
             return ErrorCode.NONE
@@ -103,7 +106,7 @@ class OffsetManager:
             self._begin(group_id, now)
 
     def _begin(self, group_id: str, now: int) -> None:
-        """Create a group without members for its first written offset."""
+        """Create the group, without members, if this is its first offset."""
         if group_id not in self._registry.groups:
             self._registry.create_classic(group_id, now)
 
@@ -114,7 +117,8 @@ class OffsetManager:
         return self._registry.append(commit.group_id, batch or b"", now, verified)
 
     def follow_logs(self, now: int) -> None:
-        """Move each committed offset to the end of its log, and forget the offsets of open transactions, for a soft reset.
+        """For a soft reset: move each committed offset to the end of the partition's log, and forget the offsets of open
+        transactions.
 
         Raises OSError if the write fails.
         """
@@ -129,7 +133,7 @@ class OffsetManager:
                 raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
 
     def delete(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
-        """Forget committed offsets. If the tombstones cannot be written down, forget none and return the client's error."""
+        """Delete committed offsets. If their tombstones cannot be written, delete none and return the error for the client."""
         gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
         error = self._registry.log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
         for each in gone if not error else ():
@@ -139,7 +143,7 @@ class OffsetManager:
     # Expiring
 
     def expire(self, group: AnyGroup, now: int) -> Iterator[None]:
-        """Forget the expired offsets of one group, unless writing their tombstones fails."""
+        """Delete the expired offsets of one group, in slices. Offsets whose tombstones cannot be written stay."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         held = list(self.offsets.of(group.group_id).items())
         for i in range(0, len(held), SLICE):

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 TopicPartition = tuple[str, int]
 ProducerAt = tuple[int, int]
-"""A partition of __consumer_offsets, and the id of a producer that commits offsets in it."""
+"""The index of a partition of __consumer_offsets, and the id of a producer that commits offsets there."""
 
 
 class Committed(NamedTuple):
     """A committed offset; `leader_epoch` is −1 if the client did not send it.
 
-    `time` is the time of the commit, `expires` the client's own expiration time if it sent one, both in ms since the epoch.
-    `recorded_at` is the offset of the commit's record in __consumer_offsets: the commit with the later record wins.
+    `time` is the time of the commit. `expires` is the expiration time, if the client has sent a retention time. Both are in ms
+    since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: of two commits, the one with the
+    later record is valid.
     """
 
     offset: int
@@ -29,13 +30,13 @@ NOTHING = Committed(-1, -1, "", -1)
 
 
 def expires_at(now: int, keep_ms: int) -> int:
-    """Returns the expiration time of an offset whose client sends a retention. The time may wrap around, as Java's `long`
-    does."""
+    """Returns the expiration time of an offset that the client wants to keep for this many ms. The sum may overflow, as a
+    `long` in Java does."""
     return (now + keep_ms + 2**63) % 2**64 - 2**63
 
 
 class OffsetStore:
-    """The committed offsets by group and partition, and the offsets of open transactions by producer."""
+    """The committed offsets by group and partition, and the pending offsets of open transactions by producer."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Committed]] = {}
@@ -49,7 +50,7 @@ class OffsetStore:
         self._groups.setdefault(group_id, {})[where] = committed
 
     def commit_all(self, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int) -> None:
-        """Remember offsets from one batch of records, whose first record is at `base`."""
+        """Remember the offsets of a commit. Their records are one batch, whose first record has the offset `base`."""
         if offsets:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 
@@ -58,11 +59,11 @@ class OffsetStore:
         return self._groups.get(group_id, {})
 
     def has(self, group_id: str, where: TopicPartition) -> bool:
-        """Tells whether there is an offset to forget, even one of an open transaction."""
+        """Tells whether the group has an offset for this partition, even if only in an open transaction."""
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
-        """Forget an offset, also in open transactions. Returns whether there was such an offset."""
+        """Forget the group's offset for this partition, also in open transactions. Returns whether there was one."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:
@@ -97,17 +98,17 @@ class OffsetStore:
     def commit_in_transaction(
         self, home: int, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int
     ) -> None:
-        """Keep offsets until the producer's transaction ends.
+        """Keep offsets as pending until the producer's transaction ends.
 
-        The offsets' records are one batch, whose first record is at `base`. `home` is the group's partition of
-        __consumer_offsets.
+        The records of the offsets are one batch, whose first record has the offset `base`. `home` is the index of the group's
+        partition of __consumer_offsets.
         """
         producer = (home, producer_id)
         self._pending.setdefault(group_id, {}).setdefault(producer, {}).update(_recorded(offsets, base))
         self._waiting.setdefault(producer, {})[group_id] = None
 
     def end_transaction(self, home: int, producer_id: int, commit: bool) -> None:
-        """Accept or drop the transaction's offsets, because its marker was written."""
+        """The end marker of a producer's transaction was written: commit or drop the pending offsets of the transaction."""
         producer = (home, producer_id)
         for group_id in self._waiting.pop(producer, {}):
             pending = self._pending[group_id].pop(producer)
@@ -119,12 +120,12 @@ class OffsetStore:
                     self.commit(group_id, where, committed)
 
     def waits(self, group_id: str, where: TopicPartition | None = None) -> bool:
-        """Tells whether an open transaction has an offset of the group, or of this partition."""
+        """Tells whether an open transaction has an offset of the group for this partition or, without `where`, for any."""
         pending = self._pending.get(group_id, {}).values()
         return any(pending) if where is None else any(where in offsets for offsets in pending)
 
     def pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Committed]]:
-        """Yields the offsets of a group in open transactions."""
+        """Yields the group's pending offsets, which belong to open transactions."""
         for offsets in self._pending.get(group_id, {}).values():
             yield from offsets.items()
 

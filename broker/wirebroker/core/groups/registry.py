@@ -1,4 +1,4 @@
-"""The groups by their ids, and the log of their records (Kafka's CoordinatorRuntime)."""
+"""The groups by their ids, and the writing of their records to the log (Kafka's CoordinatorRuntime)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Registry:
         self.groups: dict[str, AnyGroup] = {}
 
     def enter(self, group: AnyGroup, now: int) -> bool:
-        """Register a group that was written down, in place of an earlier group with its id. Returns whether the group is
-        new."""
+        """Register a group whose records have been written. It replaces an earlier group with the same id. Returns False if the
+        group was registered already."""
         before = self.groups.get(group.group_id)
         if before is group:
             return False
@@ -41,7 +41,7 @@ class Registry:
         return True
 
     def new_classic(self, group_id: str, now: int) -> Group:
-        """Returns a classic group, which is not registered yet."""
+        """Returns a new classic group without registering it."""
         configs = self.cluster.configs
         group = Group(
             group_id, self.cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
@@ -51,7 +51,7 @@ class Registry:
         return group
 
     def create_classic(self, group_id: str, now: int) -> Group:
-        """Returns a registered classic group."""
+        """Returns a new classic group, and registers it."""
         group = self.groups[group_id] = self.new_classic(group_id, now)
         return group
 
@@ -60,25 +60,24 @@ class Registry:
         change = GroupChange(group.group_id, group.state_name, group.generation_or_epoch, len(group.members))
         self.cluster.report(change)
 
-    # Writing down
+    # Writing
 
     def home(self, group_id: str) -> int:
-        """Returns the partition of __consumer_offsets with the group's records, also before the topic exists."""
+        """Returns the index of the partition of __consumer_offsets that has, or will have, the group's records."""
         index = self.cluster.coordinator_partition("group", group_id)
         return abs_hash(group_id) % self.cluster.configs.integer("offsets.topic.num.partitions") if index is None else index
 
     def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:
-        """Append records to __consumer_offsets, all or none. Returns the client's error.
+        """Append records to __consumer_offsets, all or none. Returns NONE, or the error for the client.
 
-        The error is UNKNOWN_SERVER_ERROR for ids that are longer than a record can hold, as in Kafka.
+        As in Kafka, the error is UNKNOWN_SERVER_ERROR if an id is longer than a record can hold.
         """
         return at_once(self.log_in_slices(group_id, records, now))
 
     def log_in_slices(
         self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Appends records in slices; None among the records ends a slice. Nothing is written before all records are
-        encoded."""
+        """Like `log`, in slices. None among the records ends a slice. All records are encoded before the first is written."""
         pause = weighted_pauses(BYTES)
         encoded = []
         try:
@@ -96,7 +95,7 @@ class Registry:
         return self.append(group_id, batch, now)[1]
 
     def append(self, group_id: str, batch: bytes, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
-        """Append a batch to __consumer_offsets. Returns the batch's base offset, and the client's error."""
+        """Append a batch to __consumer_offsets. Returns the batch's base offset, and NONE or the error for the client."""
         log = self.cluster.partition(GROUP_TOPIC, self.home(group_id))
         if log is None or not batch:
             return -1, ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""One share group: its members, its targets, and the partitions that have a state (Kafka's ShareGroup)."""
+"""One share group: its members, its target assignments, and its share partitions that have a state (Kafka's ShareGroup)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return STABLE if self.members else EMPTY
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, as the clock was moved. The time until an initialization is tried again stays the same."""
+        """Move all stored times by `ms`, because the clock was moved by `ms`. So the time until an initialization is tried
+        again stays the same."""
         super().move_time(ms)
         if self.preparation is not None:
             begun = self.preparation.initializing.items()
@@ -48,15 +49,15 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
             self.preparation = replace(self.preparation, initializing=moved)
 
     def subscriptions(self, changed: ShareMember | None = None, without: Iterable[str] = ()) -> Counter[str]:
-        """Returns the number of subscribers of each topic, counted with a new version of a member, or without some
-        members."""
+        """Returns the number of subscribers of each topic after the member `changed` is replaced, or after the members
+        `without` are removed."""
         members = {member_id: each for member_id, each in self.members.items() if member_id not in without}
         if changed is not None:
             members[changed.member_id] = changed
         return Counter(topic for member in members.values() for topic in member.topics)
 
     def subscribes(self, topic: str) -> bool:
-        """Returns False: share groups have no offsets that a subscription could keep."""
+        """Returns False: a subscription matters only for committed offsets, and share groups have none."""
         return False
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
@@ -72,6 +73,6 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply a record of the partitions that have a state."""
+        """Apply the record about the share partitions that have a state."""
         if isinstance(key, self.log.state_key) and value is not None:
             self.preparation = self.log.read_preparation(value)

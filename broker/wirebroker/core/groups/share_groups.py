@@ -107,7 +107,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
     def _next_epoch(
         self, group: ShareGroup, old: ShareMember, new: ShareMember
     ) -> Generator[None, Any, tuple[int, TopicFacts]]:
-        """Returns the group's epoch and facts after `old` becomes `new`."""
+        """Returns the group's epoch and its subscribed topics after `new` replaces `old`."""
         facts = self.facts(group.subscriptions(new))
         bumps = old.topics != new.topics or facts != group.facts
         yield from after(facts)
@@ -118,7 +118,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
 
     @staticmethod
     def _can_assign_more(group: ShareGroup) -> bool:
-        """Tells whether partitions of subscribed topics have been initialized since the last assignment."""
+        """Tells whether share partitions of subscribed topics have been initialized since the last assignment."""
         if group.preparation is None or not group.members:
             return False
         subscribed = group.subscriptions()
@@ -176,16 +176,16 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
     # Loading and deleting
 
     def restart(self, group: ShareGroup, now: int) -> None:
-        """Continue from the records."""
+        """Continue with the group as it is in the log."""
         group.facts = self.facts(group.subscriptions())
         super().restart(group, now)
 
     def topics_deleted(self, group: ShareGroup, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
-        """Forget the state of the partitions of deleted topics."""
+        """Delete the state of the share partitions of deleted topics."""
         yield from self.states.topics_deleted(group, gone, now)
 
     def delete_state(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
-        """Forget all state of a group that is to be deleted, in slices."""
+        """Delete the state of all share partitions of a group that is about to be deleted, in slices."""
         return (yield from self.states.delete_all(group, now))
 
 

@@ -50,7 +50,7 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
         return self.epoch(group_id, group_metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=0))
 
     def preparation(self, group_id: str, held: Preparation) -> Iterator[CoordinatorRecord | None]:
-        """Yields the record of the partitions that have a state. None before the record ends a slice."""
+        """Yields the record about the share partitions that have a state. Before the record, None ends a slice."""
         initializing = _infos(held.initializing)
         yield from after(initializing)
         initialized = _infos(held.initialized)
@@ -75,7 +75,7 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
 
     @staticmethod
     def read_preparation(value: state.ShareGroupStatePartitionMetadataValue) -> Preparation:
-        """Returns the partitions that have a state, from their record."""
+        """Returns the share partitions that have a state, as a record has them."""
         return Preparation(
             _prepared(value.initializing_topics), _prepared(value.initialized_topics),
             {each.topic_id: each.topic_name for each in value.deleting_topics},

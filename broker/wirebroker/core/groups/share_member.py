@@ -1,4 +1,4 @@
-"""A member of a share group, and the partitions of a group that have a state."""
+"""A member of a share group, and the group's share partitions that have a state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ShareMember(ModernMember):
 
 
 class Prepared(NamedTuple):
-    """The partitions of a topic whose state is or will be initialized, since `time` (ms since the epoch)."""
+    """The partitions of a topic whose state has been or is being initialized. `time` is when that began (ms since the epoch)."""
 
     name: str
     partitions: frozenset[int]
@@ -28,7 +28,7 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The topics of a group by their ids: topics being initialized, topics with a state, topics with a state being deleted."""
+    """The topics of a group by topic id: those whose state is being initialized, is initialized, or is being deleted."""
 
     initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
     initialized: Mapping[bytes, Prepared] = field(default_factory=dict)

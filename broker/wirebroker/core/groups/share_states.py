@@ -1,8 +1,7 @@
-"""The states of a share group's partitions: this module initializes states, alters the offsets at which a group begins, and
-forgets states.
+"""Initializes, alters and deletes the states of a group's share partitions.
 
-The share coordinator (`core.share.coordinator`) keeps the states themselves. The group writes down which partitions have a
-state.
+The share coordinator (`core.share.coordinator`) keeps the states themselves. The group's own records say which share partitions
+have a state.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Deleted = list[tuple[str, bytes, Refusal | None]]
 
 
 class ShareStates:
-    """The states of the partitions of share groups."""
+    """Initializes, alters and deletes the states of share partitions."""
 
     def __init__(self, groups: ModernGroups[ShareGroup, Any, Any], coordinator: ShareCoordinator) -> None:
         self._groups = groups
@@ -34,7 +33,8 @@ class ShareStates:
         self._coordinator = coordinator
 
     def prepare(self, group: ShareGroup, now: int) -> Generator[None, Any, None]:
-        """Initialize the state of subscribed partitions without a state. Kafka initializes states after it has responded."""
+        """Begin to initialize the state of subscribed partitions that have no state. As in Kafka, the response to the heartbeat
+        does not wait for that."""
         yield from after(group.facts)
         held = group.preparation or Preparation()
         retry = self._cluster.configs.integer("group.share.initialize.retry.interval.ms")
@@ -64,8 +64,8 @@ class ShareStates:
     def _initialize(
         self, group: ShareGroup, topics: Mapping[bytes, Prepared], starts: Mapping[tuple[bytes, int], int], now: int
     ) -> Generator[None, Any, Mapping[tuple[bytes, int], Refusal] | Refusal]:
-        """Initialize partitions (topic id, index), each with a start offset, in slices. Returns the refused partitions, or
-        the refusal of all.
+        """Initialize share partitions (topic id, index), each with a start offset, in slices. Returns the refusals by
+        partition, or one refusal for all.
         """
 
         def begin(held: Preparation) -> Preparation:
@@ -88,17 +88,17 @@ class ShareStates:
         return refused
 
     def make_state_topic(self, now: int) -> None:
-        """Create __share_group_state, as the first use of a share group does."""
+        """Create __share_group_state if it does not exist, as the first use of a share group does."""
         if SHARE_TOPIC not in self._cluster.topics:
-            with suppress(OSError, ConfigError):  # the brokers' settings may be invalid for this topic
+            with suppress(OSError, ConfigError):  # the brokers' settings may not allow this topic
                 self._cluster.create_internal_topic(SHARE_TOPIC, now)
             self._cluster.decisions.write_down(now)
 
     def _rewrite(
         self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Change the set of partitions with a state, after other changes of the group, and write the change down. Does
-        nothing if the group was deleted in the meantime.
+        """Change the set of share partitions that have a state, and write the change to the log. Waits until other changes of
+        the group are done. Does nothing if the group was deleted in the meantime.
         """
         yield from self._groups.changes.settled([group.group_id])
         if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:
@@ -116,7 +116,7 @@ class ShareStates:
         return error
 
     def topics_deleted(self, group: ShareGroup, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
-        """Forget the state of the partitions of deleted topics."""
+        """Delete the state of the share partitions of deleted topics."""
 
         def without(held: Preparation) -> Preparation:
             return Preparation(*({each: topics[each] for each in topics if each not in gone} for topics in held.by_state))
@@ -130,8 +130,8 @@ class ShareStates:
     def alter_offsets(
         self, group_id: str, wanted: Mapping[str, Mapping[int, int]], now: int
     ) -> Generator[None, Any, Mapping[tuple[str, int], Refusal] | Refusal]:
-        """Let a group without members begin at other offsets, by topic and partition, in slices. Returns the refused
-        partitions, or the refusal of all.
+        """Set the start offsets of a group that has no members, given by topic and partition, in slices. Returns the refusals
+        by partition, or one refusal for all.
         """
         group = self._groups.find(group_id, create=True)
         if isinstance(group, Refusal):
@@ -161,8 +161,8 @@ class ShareStates:
         return refused | {(names[topic_id], index): why for (topic_id, index), why in made.items()}
 
     def delete_offsets(self, group_id: str, names: Sequence[str], now: int) -> Generator[None, Any, Deleted | Refusal]:
-        """Forget the state of topics, for a group without members, in slices. Returns name, topic id and refusal of each
-        topic."""
+        """Delete the state of these topics for a group that has no members, in slices. Returns each topic's name, its id, and a
+        refusal or None."""
         group = self._groups.find(group_id)
         if isinstance(group, Refusal):
             absent = f"Group {group_id} not found."
@@ -218,7 +218,7 @@ class ShareStates:
         return done
 
     def delete_all(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
-        """Forget all state of a group that is to be deleted, in slices."""
+        """Delete the state of all share partitions of a group that is about to be deleted, in slices."""
         held, pause = group.preparation, pauses(WRITES)
         if held is None:
             return ErrorCode.NONE
@@ -241,7 +241,7 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
-    """Returns the preparation after these partitions were initialized, or after their initialization failed."""
+    """Returns the preparation after the initialization of these topics' partitions has succeeded or failed."""
     left = {}
     for topic_id, each in held.initializing.items():
         rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions

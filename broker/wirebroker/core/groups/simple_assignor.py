@@ -1,8 +1,8 @@
-"""The assignor "simple" of share groups. The assignor gives a partition to several members, and runs in slices (Kafka's
+"""The assignor "simple" of share groups, which assigns a partition to several members. It runs in slices (Kafka's
 SimpleAssignor).
 
-Every partition gets the same number of members, as far as possible, and every member about as many partitions. Members keep
-their partitions where possible. The result equals Kafka's for the same history, so it depends on the order of Java's hash
+As far as possible, each partition gets the same number of members, each member gets the same number of partitions, and members
+keep their partitions. From the same former assignment the result equals Kafka's, so it depends on the order of Java's hash
 tables.
 """
 
@@ -16,12 +16,12 @@ from wirebroker.common.slices import weighted_pauses
 from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, uuid_hash
 
 Partitions = Mapping[bytes, tuple[int, ...]]
-"""Topic id to partitions, in order."""
+"""The sorted partitions by topic id."""
 Place = tuple[bytes, int]
 
 
 class ShareSubscriber(NamedTuple):
-    """A member as the assignor sees it: the ids of the topics it subscribes to, and its last assignment."""
+    """What the assignor knows of a member: the ids of the subscribed topics, and the member's last assignment."""
 
     topics: Sequence[bytes]
     given: Partitions
@@ -31,7 +31,7 @@ def simple(
     members: Mapping[str, ShareSubscriber], assignable: Mapping[bytes, Collection[int]], *, same: bool
 ) -> Generator[None, Any, dict[str, Partitions]]:
     """Returns the assignment of each member. `members` are in the order of Kafka's hash table, and `assignable` are the
-    partitions that may be assigned. `same` says that all members subscribe to the same topics.
+    partitions that may be assigned. `same` tells whether all members subscribe to the same topics.
     """
     subscribers = list(members.values())
     if not any(each.topics for each in subscribers):
@@ -64,7 +64,7 @@ def _give_same(
 def _give_mixed(
     subscribers: Sequence[ShareSubscriber], assignable: Mapping[bytes, Collection[int]]
 ) -> Generator[None, Any, list[list[Place]]]:
-    """Balance each topic separately, among its subscribers and the members that return its partitions."""
+    """Balance each topic separately, among its subscribers and the members that must give up its partitions."""
     given: list[dict[bytes, set[Place]]] = [
         {topic: {(topic, i) for i in indexes} for topic, indexes in each.given.items()} for each in subscribers
     ]
@@ -106,7 +106,8 @@ def _hash_of_place(place: Place) -> int:
 
 
 class _Balance:
-    """Gives partitions to members, by their numbers. Changes `given`, which has each member's partitions."""
+    """Balances the partitions `targets` among `members`, which are positions in `given`. Changes `given`, which has each
+    member's partitions."""
 
     def __init__(
         self, members: Sequence[int], targets: Sequence[Place], given: list[set[Place]], hashed: Callable[[Place], int]
@@ -128,7 +129,8 @@ class _Balance:
         self._pause = weighted_pauses()
 
     def balance(self) -> Generator[None, Any, None]:
-        """Take from members and partitions with too many, then give to members and partitions with too few."""
+        """Take partitions from members that have too many, and members from partitions that have too many. Then assign
+        partitions to the members that have too few."""
         for member, held in enumerate(self._given):
             gone = self._in_order(held, buckets_for(len(held)))[: max(len(held) - self._wanted[member], 0)]
             for place in gone:
@@ -164,7 +166,7 @@ class _Balance:
             self._owners[place].discard(member)
 
     def _give(self) -> Generator[None, Any, None]:
-        """Visit the members with too few partitions in turn."""
+        """Assign partitions that have too few members to the members that have too few partitions, in turn."""
         unfilled = [member for member in self._members if len(self._given[member]) < self._wanted[member]]
         turn, gave = 0, False
         for place in self._in_order(self._owners, self._buckets):

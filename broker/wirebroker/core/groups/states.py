@@ -9,10 +9,10 @@ from enum import Enum
 
 
 class ClassicGroupState(Enum):
-    """A group's state; DescribeGroups and ListGroups show the value."""
+    """The state of a group. Its value is what DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
-    """The group has no members; it may have offsets."""
+    """The group has no members. It may have committed offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
     """The group waits for its members to join."""
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -32,4 +32,4 @@ PREVIOUS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
     ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
-"""For each state, the states that may precede it."""
+"""For each state, the states from which a group may enter it."""

@@ -1,8 +1,8 @@
 """The assignor of streams groups, in slices (Kafka's StickyTaskAssignor).
 
-An active task goes to the member that had it, or else to a member that had its standby task, or else to the process with the
-least load. Standby tasks follow the same order, but never go to a process that already has the task. Quotas keep the members'
-numbers of tasks about equal.
+An active task is assigned to the member that had it, or else to a member that had its standby task, or else to the process with
+the least load. Standby tasks are assigned in the same order, but never to a process that already has the task. Quotas keep the
+members' numbers of tasks about equal.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wirebroker.core.names import java_hash
 
 
 class Assignable(NamedTuple):
-    """A member that may get tasks; `had` is its last target, since Kafka 4.4 its present tasks. `offsets` are the offsets that
-    the member sent.
+    """A member that may get tasks. `had` is its last target assignment; in Kafka 4.4 and later, its present tasks. `offsets`
+    are the offsets that the member sent.
     """
 
     member_id: str
@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 
 class _Process:
-    """The tasks so far of one process's members (ProcessState)."""
+    """The tasks that the members of one process have got so far (ProcessState)."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -46,11 +46,11 @@ class _Process:
 
     @property
     def load(self) -> float:
-        """Tasks for each member."""
+        """The number of tasks divided by the number of members."""
         return self._total / len(self.counts)
 
     def give(self, member_id: str) -> int:
-        """Give a task to a member. Returns the member's number of tasks."""
+        """Assign a task to a member. Returns the member's number of tasks."""
         self._by_load = None
         return self._count(member_id)
 
@@ -60,7 +60,7 @@ class _Process:
         return self.counts[member_id]
 
     def give_to_least_loaded(self) -> tuple[str, int]:
-        """Give a task to a member with the fewest. Returns its id and number of tasks."""
+        """Assign a task to a member that has the fewest tasks. Returns the member's id and number of tasks."""
         if len(self.counts) == 1:
             member_id = next(iter(self.counts))
             return member_id, self._count(member_id)
@@ -74,7 +74,7 @@ class _Process:
 
 
 class _Quota:
-    """The number of tasks that a member may have before other members get tasks."""
+    """The largest number of tasks for each member, if the tasks are spread evenly. It is adjusted as members become full."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -115,12 +115,12 @@ class _Assignment:
                 if task not in had.standby:
                     candidates.setdefault(task, []).append((True, -offset, member_id))
             self.given[member_id] = ({}, {})
-        for task, found in candidates.items():  # first members that had the standby task, then members with the largest offset
+        for task, found in candidates.items():  # first the members that had the standby task, then by the largest offset
             self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
     def _by_load(self) -> JavaHeap[_Process]:
         buckets = 1
-        while len(self._processes) > buckets * 3 // 4 or buckets < len(self._process_of):  # a HashMap of this capacity
+        while len(self._processes) > buckets * 3 // 4 or buckets < len(self._process_of):  # the buckets of Kafka's HashMap
             buckets *= 2
         in_order = hash_order(self._processes, java_hash, buckets)
         return JavaHeap((self._processes[each] for each in in_order), lambda process: process.load)
@@ -133,7 +133,7 @@ class _Assignment:
         self._quota.reached(count)
 
     def _give_back(self, task: TaskId, member_id: str | None, quota: _Quota, *, active: bool) -> bool:
-        """Give the task to a member that had it, if the quota allows."""
+        """Assign the task to a member that had it, if the quota allows that."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= quota.limit:
             return False
         self._give(member_id, task, self._process_of[member_id].give(member_id), active=active)
@@ -169,7 +169,7 @@ class _Assignment:
         return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
-        """Returns a lightly loaded member of these; with `task`, a member of a process without the task."""
+        """Returns one of these members, if possible one with a low load. With `task`, its process must not have this task."""
         if members and task is not None and self._skips_holders:
             members = [each for each in members if task not in self._process_of[each].tasks]
         if not members:
@@ -180,11 +180,11 @@ class _Assignment:
             less = process.load < chosen.load and process.counts[member_id] < chosen.counts[best]
             if less and (task is None or task not in process.tasks):
                 best = member_id
-        # As in Kafka before 4.4: the process of the first member decides, not the process of the chosen member.
+        # Kafka before 4.4 checks here whether the process of the first member has the task, not that of the chosen member.
         return best if task is None or task not in self._process_of[first].tasks else None
 
     def assign_standby(self) -> Generator[None, Any, None]:
-        """Assign the standby tasks, as far as there are processes for them."""
+        """Assign the standby tasks, as long as there is a process that does not have the task yet."""
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:
@@ -211,7 +211,7 @@ class _Assignment:
         return self._give_back(task, was_standby, self._quota, active=False)
 
     def _give_standby(self, heap: JavaHeap[_Process], task: TaskId) -> bool:
-        """Give a standby task to the least loaded process without this task."""
+        """Assign a standby task to the process with the least load of those that do not have the task yet."""
         seen: list[_Process] = []
         found = False
         while len(heap) and not found:
@@ -227,8 +227,9 @@ class _Assignment:
 def sticky(
     members: Sequence[Assignable], work: Sequence[Work], standbys: int, *, skips_holders: bool
 ) -> Generator[None, Any, Mapping[str, Tasks]]:
-    """Returns the target of each member. `members` are in the order of Kafka's hash table, and `work` is in the order of the
-    subtopologies' ids. `skips_holders` says whether a standby task goes to the best member of a process without the task."""
+    """Returns the target assignment of each member. `members` are in the order of Kafka's hash table, and `work` is in the
+    order of the subtopologies' ids. With `skips_holders`, only members whose process does not have a standby task are
+    considered for it."""
     if not members:
         return {}
     made = _Assignment(members, work, standbys, skips_holders)

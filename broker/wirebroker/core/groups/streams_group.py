@@ -18,17 +18,17 @@ from wirebroker.core.groups.streams_topology import Configured, Topology
 
 STREAMS = "streams"
 NOT_READY = "NotReady"
-"""The state of a group whose topology lacks topics."""
+"""The state of a group whose topology needs topics that do not exist."""
 
 
 ASK_AGAIN_MS, ASK_AT_LEAST_MS = 30_000, 3_600_000
-"""The time for which the group waits for a description of its topology before it asks again: at first, and at most."""
+"""The time in ms after which the broker asks again for a description of the topology: the first time, and the longest time."""
 TaskOffsets = tuple[Some, Some]
-"""The offsets of a member's tasks, and the ends of their changelogs."""
+"""The offsets of a member's tasks, and the end offsets of the tasks' changelogs."""
 
 
 class Asked(NamedTuple):
-    """The latest time at which the broker asked a member to describe the topology of this epoch."""
+    """How many times the broker has asked for a description of the topology of this epoch, and when it may ask again."""
 
     epoch: int
     times: int
@@ -50,23 +50,23 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         super().__init__(group_id, changes)
         self.topology: Topology | None = None
         self.configured: Configured | None = None
-        """The topology, configured with the cluster's topics; None after a restart, until a member sends a heartbeat."""
+        """The topology with the numbers from the cluster's topics. None after a restart, until a member sends a heartbeat."""
         self.configured_at = 0
         """The end offset of the group's partition of __consumer_offsets when the topology was configured."""
         self.valid_topology_epoch = 0
-        """The epoch of the topology that was ready when the group's epoch last rose; −1 if no topology was ready."""
+        """The epoch of the topology when the group's epoch last rose; −1 if the topology was not ready then."""
         self.configs: Mapping[str, str] = {}
-        """The settings of the assignor when the epoch last rose."""
+        """The settings of the assignor when the group's epoch last rose."""
         self.endpoints_epoch = 0
-        """A counter that rises when a member with an endpoint gets other tasks."""
+        """A counter that rises when the tasks of a member with an endpoint change."""
         self.shutdown_by: str | None = None
-        """The id of the member that asked for the end of the whole application."""
+        """The id of the member that requested a shutdown of the whole application."""
         self.static_members: dict[str, str] = {}
-        """The ids of the static members, by group.instance.id."""
+        """The member ids of the static members, by group.instance.id."""
         self.offsets: dict[str, TaskOffsets] = {}
-        """The offsets of their tasks that members have sent."""
+        """The task offsets that each member has sent, by member id."""
         self.description: tuple[int, Any] | None = None
-        """The epoch of the topology that a member described, and its description."""
+        """The epoch of the topology that a member has described, and the description."""
         self._asked = NEVER
         self._active: dict[TaskId, str] = {}
         self._others: tuple[dict[TaskId, set[str]], ...] = ({}, {})
@@ -82,24 +82,24 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @staticmethod
     def same_target(one: Tasks, other: Tasks) -> bool:
-        """Tells whether two targets have the same tasks."""
+        """Tells whether two target assignments have the same tasks."""
         return one.same(other)
 
     @property
     def holders(self) -> Holders:
-        """The tasks of each process."""
+        """The processes that have each task."""
         standby, warmup = self._others
         return Holders(self._active.get, lambda task: standby.get(task, ()), lambda task: warmup.get(task, ()))
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether members read the topic."""
+        """Tells whether the group has members and their topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:
-        """Returns the epoch at which the member got the task that reads the partition, or None if the member does not have
-        the task."""
+        """Returns the epoch at which the task that reads the partition was assigned to the member, or None if the member does
+        not have the task."""
         if where.topic is None:
-            return 0  # no task reads a deleted topic
+            return 0  # the topic is deleted, so no task reads it
         reader = self.topology.reader_of.get(where.topic, "") if self.topology is not None else ""
         task = (reader, where.partition)
         return member.assigned.active.get(task, member.revoking.active.get(task))
@@ -113,7 +113,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return self.members.get(self.static_members.get(instance_id, ""))
 
     def target_of(self, member: StreamsMember) -> Tasks:
-        """Returns the target of a member; a static member is found by its instance, because its id may be new."""
+        """Returns the target assignment of a member. A static member is found by its group.instance.id, because its member id
+        may be new."""
         by_instance = member.instance_id is not None
         known = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
         return self.targets.get(known, NOTHING)
@@ -121,10 +122,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # Descriptions of the topology
 
     def wants_description(self, now: int) -> bool:
-        """Tells whether a member is to describe the topology, and counts this as asking.
+        """Tells whether the broker asks the next member for a description of the topology. If it does, the request is counted.
 
-        The broker asks another member after half a minute, a minute and so on, up to an hour. Kafka varies these times by a
-        fifth.
+        After a request the broker waits for half a minute before the next one, then for a minute and so on, up to an hour.
+        Kafka varies these times by a fifth.
         """
         epoch = self.topology.epoch if self.topology is not None else -1
         if epoch < 0 or (self.description is not None and self.description[0] == epoch):
@@ -159,7 +160,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                     processes.setdefault(task, set()).add(member.process_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, its assignment and its target."""
+        """Remove a member with its assignment and its target assignment."""
         gone = self.members[member_id]
         self._disown(gone)
         self.offsets.pop(member_id, None)
@@ -181,7 +182,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                     processes.get(task, set()).discard(member.process_id)
 
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply the record of the topology, or the fields of the epoch's record that only streams groups have."""
+        """Apply the record of the topology, or those fields in the record of the epoch that only streams groups have."""
         if isinstance(key, self.log.topology_key) and value is not None:
             self.topology = Topology(value)
         elif isinstance(key, self.log.epoch_key) and value is not None:

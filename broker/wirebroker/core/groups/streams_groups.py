@@ -25,21 +25,21 @@ from wirebroker.core.refusals import Refusal
 
 DELAY = "delay"
 MOST_ERRORS = 1000
-"""The largest number of remembered topics whose creation failed."""
+"""The largest number of topics for which a failed creation is remembered."""
 STANDBYS, TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
 SET_TAGS = "Configure them via 'client.tag.<tagKey>' in your Streams config."
 Claims = Sequence[TaskIds] | None
 
 
 class StreamsHeartbeat(NamedTuple):
-    """A StreamsGroupHeartbeat that is valid for every group (see `request_error`), and its topology."""
+    """A StreamsGroupHeartbeat that has passed `request_error`, with its topology."""
 
     request: StreamsGroupHeartbeatRequest
     topology: Topology | Misfit | None
     client_id: str
     client_host: str
     newer: bool = False
-    """Whether the request has version 1 or newer."""
+    """Tells whether the version of the request is at least 1."""
 
     @property
     def group_id(self) -> str:
@@ -79,11 +79,11 @@ class StreamsHeartbeatResult(NamedTuple):
     missing: Mapping[str, InternalTopic] = {}
     """The internal topics that the broker is to create."""
     offset_interval: int = 0
-    """The interval in which members send the offsets of their tasks, in ms."""
+    """The interval in ms at which members send the offsets of their tasks."""
     lag: int = -1
-    """The number of records by which a task may lag and still count as caught up."""
+    """A task counts as caught up if it lags by at most this many records."""
     wants_description: bool = False
-    """Whether the member is to send a description of the topology."""
+    """Tells whether the broker asks the member for a description of the topology."""
 
 
 class CreationErrors:
@@ -95,11 +95,11 @@ class CreationErrors:
         self._held: dict[str, tuple[str, int]] = {}
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget all reasons."""
         self._held.clear()
 
     def note(self, group_id: str, topic: str, why: str, now: int) -> None:
-        """A topic that this group needs could not be created."""
+        """Remember why a topic that this group needs could not be created."""
         self._held = {name: held for name, held in self._held.items() if held[1] > now}
         if len(self._held) < MOST_ERRORS:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
@@ -111,7 +111,7 @@ class CreationErrors:
 
 @dataclass(slots=True, kw_only=True)
 class StreamsStep(Step[StreamsGroup, StreamsMember]):
-    """A step of a streams group."""
+    """The computed change of a streams group by a member's heartbeat, before it is written to the log."""
 
     topology: Topology
     configured: Configured
@@ -150,7 +150,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         yield from after(target.active)
         changed = step.old.assigned != step.new.assigned
         shown = request.member_epoch == 0 or changed
-        # Kafka keeps these two values apart from its records, so they hold even if the request is refused.
+        # Kafka keeps `endpoints_epoch` and `shutdown_by` outside of its records, so they change even if the request is refused.
         if full:
             group.endpoints_epoch += step.old.endpoint != step.new.endpoint or (changed and step.new.endpoint is not None)
         else:
@@ -179,7 +179,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _with_offsets(
         self, result: StreamsHeartbeatResult, requested: StreamsHeartbeat, step: StreamsStep, now: int
     ) -> StreamsHeartbeatResult:  # fmt: skip
-        """Returns the result with the fields that Kafka fills in since 4.4."""
+        """Returns the result with the additional fields of Kafka 4.4."""
         group, told = step.group, list(result.told)
         tags = [each for each in step.configs.get(TAGS, "").split(",") if each]
         missing = [each for each in tags if each not in step.new.tags]
@@ -195,12 +195,12 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
     @property
     def keeps_descriptions(self) -> bool:
-        """Tells whether the broker keeps descriptions of topologies, as Kafka does with a plugin."""
+        """Tells whether the broker keeps descriptions of topologies. Kafka does so if a plugin is configured."""
         name = "group.streams.topology.description.plugin.class"
         return self.behaviour.full_streams_groups and bool(self._cluster.configs.text(name))
 
     def assignor(self, group: StreamsGroup) -> str | None:
-        """Returns the name of the group's assignor, or None before Kafka 4.4, which has only one."""
+        """Returns the name of the group's assignor. Returns None before Kafka 4.4, where there is only one assignor."""
         if not self.behaviour.full_streams_groups:
             return None
         known = self._cluster.configs.value("group.streams.assignors")
@@ -208,7 +208,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return self._cluster.configs.groups.get(group.group_id, {}).get("streams.assignor.name", first)
 
     def _configs(self, group: StreamsGroup) -> dict[str, str]:
-        """Returns the settings of the assignor; changing a setting raises the group's epoch."""
+        """Returns the settings of the assignor. The group's epoch rises when one of them changes."""
         configs = {STANDBYS: str(self.setting(group.group_id, "num.standby.replicas"))}
         if self.behaviour.full_streams_groups:
             own = self._cluster.configs.groups.get(group.group_id, {}).get("streams.rack.aware.assignment.tags")
@@ -220,7 +220,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _step(
         self, group: StreamsGroup, requested: StreamsHeartbeat
     ) -> Generator[None, Any, StreamsStep | Refusal]:  # fmt: skip
-        """Returns the group and the member after this heartbeat, except for their tasks."""
+        """Computes the group and the member after this heartbeat, except for their tasks."""
         request = requested.request
         found = self._member(group, request)
         if isinstance(found, Refusal):
@@ -289,17 +289,18 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return 0 if log is None else log.log_end_offset
 
     def shown(self, group: StreamsGroup) -> Configured | None:
-        """Returns the configured topology, if descriptions of the group already show it.
+        """Returns the configured topology, if StreamsGroupDescribe already shows it.
 
-        Kafka describes the state of the last written record, and no record contains the configured topology. So a description
-        shows the configured topology only after a further record of any group in the same partition.
+        Kafka shows the state as of the last written record, and no record contains the configured topology. So Kafka shows the
+        configured topology only after another record, of any group, was written to the same partition.
         """
         return group.configured if self._log_end(group) > group.configured_at else None
 
     # Targets
 
     def _target(self, step: StreamsStep, delayed: bool, now: int) -> Generator[None, Any, tuple[int, Tasks]]:
-        """Returns the target epoch and the member's target, unless it is too early to assign tasks."""
+        """Returns the epoch of the target assignment and the member's target assignment. If it is too early to assign tasks, the
+        status ASSIGNMENT_DELAYED is added to the step."""
         group, why = step.group, "initial rebalance delay"
         epoch, target = max(1, group.assignment_epoch), NOTHING
         if not delayed:
@@ -316,7 +317,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         self, group: StreamsGroup, configured: Configured, configs: Mapping[str, str], changed: StreamsMember | None,
         replaces: str | None = None,
     ) -> Generator[None, Any, Mapping[str, Tasks]]:  # fmt: skip
-        """Returns the targets of all members, computed with a new version of one member."""
+        """Returns the target assignments of all members, where `changed` replaces the member with its id."""
         members = {member_id: group.members[member_id] for member_id in group.in_order() if member_id != replaces}
         if changed is not None:
             members[changed.member_id] = changed
@@ -335,7 +336,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0")), skips_holders=full))
 
     def _assign_delayed(self, group: StreamsGroup, now: int) -> Generator[None, Any, None]:
-        """Compute the first targets after the initial delay. The members get their targets with their next heartbeats."""
+        """Compute the first target assignments after the initial delay. Each member gets its own with its next heartbeat."""
         if not group.members or group.epoch <= group.assignment_epoch or group.configured is None:
             return
         if self.too_soon(group, now):
@@ -369,15 +370,15 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         group.valid_topology_epoch, group.configs = step.valid_topology_epoch, step.configs
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """Kafka builds a new group again from its records, so only the recorded state remains."""
+        """As in Kafka, a new group has only the state that its records have, because Kafka builds it from the records."""
         group.offsets.clear()
         group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
 
     # Endpoints
 
     def _endpoints(self, step: StreamsStep) -> list[Endpoint] | None:
-        """Returns the endpoints of all members with their partitions, or None if a topic is missing, which makes Kafka
-        fail."""
+        """Returns the endpoints of all members with their partitions. Returns None if a topic is missing: Kafka's code fails
+        then."""
         group = step.group
         others = [group.members[each] for each in group.in_order() if each not in (step.new.member_id, step.replaces)]
         found = []
@@ -410,7 +411,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, Any]:
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
-            # For a group that does not exist, Kafka has another message here.
+            # If the group does not exist, Kafka's message for a leaving member differs from that for a joining one.
             return group._replace(message=(group.message or "").replace("Streams group", "Group"))
         if requested.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or requested.member_id
@@ -429,7 +430,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return StreamsHeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
 
     def restart(self, group: StreamsGroup, now: int) -> None:
-        """Continue from the records."""
+        """Continue with the group as it is in the log."""
         group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
         if group.topology is not None:
             group.facts = self.facts(group.topology.required)
@@ -437,13 +438,13 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
 
 def _next_epoch(epoch: int, bumps: bool) -> int:
-    """Returns a group's next epoch. The epoch 1 stands for the members that wait for the first assignment."""
+    """Returns the group's next epoch, which is never below 1. With the epoch 1, members wait for the first assignment."""
     return max(1, epoch) + bumps
 
 
 def request_error(request: StreamsGroupHeartbeatRequest, full: bool) -> Refusal | None:
-    """Returns the refusal of a request that is invalid for every group, or None. `full` says whether members may be static and
-    send offsets."""
+    """Returns a refusal if a request is invalid for every group, else None. `full` tells whether members may be static and send
+    offsets."""
     message = _not_offered(request, full) or _invalid(request)
     if message is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -461,7 +462,7 @@ def request_error(request: StreamsGroupHeartbeatRequest, full: bool) -> Refusal 
 
 
 def _not_offered(request: StreamsGroupHeartbeatRequest, full: bool) -> str | None:
-    """Returns Kafka's message for features that Kafka does not offer yet."""
+    """Returns Kafka's message if the request uses a feature that Kafka does not offer yet."""
     if request.instance_id is not None and not full:
         return "Static membership is not yet supported."
     if request.task_offsets is not None and not full:
@@ -495,7 +496,8 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple[StreamsMember, str] | Refusal:
-    """Returns a static member under its new id, and the replaced id; a refusal unless the member has left temporarily."""
+    """Returns a returning static member with its new member id, and its old member id. Returns a refusal if the static member has
+    not left temporarily."""
     if static.epoch == LEAVES_FOR_A_WHILE:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
     return Refusal(
@@ -506,7 +508,8 @@ def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple
 
 
 def _matters(old: StreamsMember, new: StreamsMember, instance_id: str | None) -> bool:
-    """Tells whether a changed member changes the group's epoch. A static member may come back with another address."""
+    """Tells whether the change of a member raises the group's epoch. A static member may return with another address without
+    raising it."""
     if instance_id is None:
         return new != old
     decisive = ("topology_epoch", "rack_id", "tags", "process_id")
@@ -517,7 +520,7 @@ NO_OFFSETS: TaskOffsets = ({}, {})
 
 
 def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """Keep the offsets that a member sends for its tasks. Returns the refusal of a duplicate task."""
+    """Keep the offsets that a member sends for its tasks. Returns a refusal if a task is named twice."""
     if request.task_offsets is None and request.task_end_offsets is None:
         return None
     made = []
@@ -536,8 +539,8 @@ def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) ->
 
 
 def _updated(member: StreamsMember, requested: StreamsHeartbeat, full: bool) -> StreamsMember | None:
-    """Returns the member with the data of this request, or None if a tag is given twice, which makes Kafka fail. `full` says
-    whether a member that joins without an address has none."""
+    """Returns the member with the fields of this request. Returns None if a tag is given twice: Kafka's code fails then. With
+    `full`, a member that joins without an endpoint loses its earlier endpoint."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:
@@ -561,8 +564,8 @@ def _updated(member: StreamsMember, requested: StreamsHeartbeat, full: bool) -> 
 
 
 def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology | Refusal:
-    """Returns the group's topology. The first member sends the topology; later members must send the same topology or an
-    older topology."""
+    """Returns the group's topology. The first member sends it. A later member may send only the same topology or one with an
+    older epoch."""
     if sent is None:
         return group.topology or Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(sent, Misfit):
@@ -575,7 +578,8 @@ def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology |
 
 
 def _unknown_tasks(request: StreamsGroupHeartbeatRequest, configured: Configured) -> Refusal | None:
-    """Returns the refusal of a member that claims tasks that do not exist, or None while the topology is not ready."""
+    """Returns a refusal if the member claims tasks that do not exist, else None. While the topology is not ready, nothing is
+    refused."""
     if configured.told is not None or configured.subtopologies is None:
         return None
     for claimed in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
@@ -610,7 +614,7 @@ def _pairs(tasks: Claims) -> list[tuple[str, Sequence[int]]] | None:
 
 
 def _claimed(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """Returns the tasks that the member claims to have, or None if it does not name the tasks of every kind."""
+    """Returns the tasks that the member claims to have. Returns None if the request lacks a kind of tasks."""
     kinds = [_pairs(each) for each in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
     found = [
         {(key, index): 0 for key, indexes in pairs for index in indexes} for pairs in kinds if pairs is not None

@@ -23,7 +23,7 @@ T = TypeVar("T", current.TaskIds, target.TaskIds)
 
 
 def partitions_by_subtopology(tasks: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Returns the sorted partitions of these tasks by the id of the subtopology, in the order of the ids."""
+    """Returns the sorted partitions of these tasks by subtopology id, in the order of the subtopology ids."""
     found: dict[str, list[int]] = {}
     for subtopology, partition in sorted(tasks):
         found.setdefault(subtopology, []).append(partition)
@@ -132,7 +132,7 @@ def _since(tasks: Some) -> list[current.TaskIds]:
 
 
 def _tasks(held: Iterable[T], epoch: int = 0) -> dict[tuple[str, int], int]:
-    """Returns the tasks, each with the epoch at which it was assigned. A task without an epoch in the record gets `epoch`."""
+    """Returns the tasks, each with the epoch at which it was assigned: the epoch in the record, else `epoch`."""
     found: dict[tuple[str, int], int] = {}
     for each in held:
         epochs = getattr(each, "assignment_epochs", None) or [epoch] * len(each.partitions)

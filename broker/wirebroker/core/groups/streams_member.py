@@ -1,7 +1,7 @@
-"""A member of a streams group, its tasks, and the steps from its tasks to its target (KIP-1071).
+"""A member of a streams group, its tasks, and the steps from its tasks to its target assignment (KIP-1071).
 
-`reconcile` is Kafka's CurrentAssignmentBuilder of streams groups. A member first gives up the tasks that are not in its
-target, then moves to the epoch of the target assignment, and gets the other tasks as soon as no other member has them.
+`reconcile` is Kafka's CurrentAssignmentBuilder of streams groups. A member first gives up the tasks that are not in its target
+assignment. Then it moves to the epoch of the target assignment. It gets each further task as soon as no other member has it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE, MemberState, ModernMember
 
 TaskId = tuple[str, int]
-"""The id of a subtopology, and a partition."""
+"""A task: the id of a subtopology, and the index of a partition."""
 Some = Mapping[TaskId, int]
 """Tasks, each with the member epoch at which it was assigned, or 0 where the epoch does not matter."""
 
@@ -26,11 +26,11 @@ class Tasks(NamedTuple):
     warmup: Some = {}
 
     def overlaps(self, other: Tasks) -> bool:
-        """Returns whether both have a common task of the same kind."""
+        """Tells whether both have a common task of the same kind."""
         return any(one.keys() & two.keys() for one, two in zip(self, other, strict=True))
 
     def same(self, other: Tasks) -> bool:
-        """Returns whether both have the same tasks, ignoring epochs."""
+        """Tells whether both have the same tasks, apart from epochs."""
         return all(one.keys() == two.keys() for one, two in zip(self, other, strict=True))
 
 
@@ -52,12 +52,12 @@ class StreamsMember(ModernMember):
     revoking: Tasks = NOTHING
 
     def away(self) -> StreamsMember:
-        """Returns the static member after it has left for a while."""
+        """Returns this static member as it is after it has left temporarily."""
         assigned = self.assigned._replace(active=dict.fromkeys(self.assigned.active, 0))
         return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking=NOTHING)
 
     def owns_all(self, claimed: Sequence[Sequence[tuple[str, Sequence[int]]] | None]) -> bool:
-        """Tells whether the member has all tasks that it claims. False if it does not name the tasks of every kind."""
+        """Tells whether the member has all tasks that it claims. Returns False if the claim lacks a kind of tasks."""
         for held, claims in zip(self.assigned, claimed, strict=True):
             known = {subtopology for subtopology, _ in held}
             if claims is None:
@@ -76,8 +76,8 @@ class Holders(NamedTuple):
     warmup: Callable[[TaskId], Collection[str]]
 
     def in_process(self, process: str, member: StreamsMember | None) -> tuple[Callable[[TaskId], bool], ...]:
-        """Returns for each kind of task whether this process has a given task of that kind; with `member`, only if another of
-        the process's members has it."""
+        """Returns a function for each kind of tasks, which tells whether this process has a given task of the kind. With
+        `member`, tasks that this member has do not count."""
         own: Tasks = NOTHING if member is None else member.assigned
         return (
             lambda task: self.active(task) == process and task not in own.active,
@@ -96,9 +96,10 @@ class _Difference(NamedTuple):
 def reconcile(
     member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None, converts: bool
 ) -> StreamsMember:  # fmt: skip
-    """Returns the member one step closer to the target of this epoch, or the same member if it must wait.
+    """Returns the member after one step towards the target assignment of this epoch, or the same member if it must wait.
 
-    `converts` says whether a member may have a task in another role without giving it up, as since Kafka 4.4.
+    `converts` tells whether a task of a member can become a task of another kind without being given up, as in Kafka 4.4 and
+    later.
     """
     if member.reconciled_to(epoch):
         return member
@@ -131,7 +132,7 @@ def reconcile(
 
 
 def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: Tasks | None) -> None:
-    """Adjust the kept, revoked and new tasks of a member where it already has a task in another role."""
+    """Adjust the kept, revoked and new tasks of a member for tasks that the member already has as tasks of another kind."""
     active, *replicas = parts
     standby, warmup = replicas
     for task in held.active:
@@ -151,7 +152,7 @@ def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: T
     for tasks, part in zip(promoted, replicas, strict=True):
         for task in tasks:
             if waits or task not in active.new:
-                part.kept[task] = 0  # until it becomes the active task
+                part.kept[task] = 0  # the member keeps the task in its old kind until it becomes active
 
 
 def _difference(held: Some, wanted: Some, epoch: int, taken: Callable[[TaskId], bool]) -> _Difference:

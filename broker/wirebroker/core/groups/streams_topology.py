@@ -1,7 +1,7 @@
 """The topology of a streams group, and its configuration with the cluster's topics (KIP-1071).
 
-`configure` is Kafka's InternalTopicManager: it computes the number of tasks of each subtopology, and the missing internal
-topics with their numbers of partitions.
+`configure` is Kafka's InternalTopicManager. It computes the number of tasks of each subtopology, and which internal topics are
+missing, with their numbers of partitions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from wirebroker.core.names import java_hash
 
 S = TypeVar("S", bound=Struct)
 Counts = Callable[[str], int | None]
-"""The number of partitions of a topic, or None if the topic does not exist."""
+"""A function that returns the number of partitions of a topic, or None if the topic does not exist."""
 SHOWN = 3
 """The largest number of topics that a message names."""
 
 
 class Status(IntEnum):
-    """The reasons for which a member of a streams group cannot work as it wants to."""
+    """The statuses in a heartbeat response: reasons why a member of a streams group cannot work normally."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -45,14 +45,15 @@ class Told(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """The error of a topology that is invalid with any topics. Where Kafka does not check, its failure has no message."""
+    """The error of a topology that is invalid whatever topics exist. If Kafka's code fails without a check, there is no
+    message."""
 
     code: ErrorCode
     message: str | None = None
 
 
 class InternalTopic(NamedTuple):
-    """An internal topic as the application needs it; `factor` 0 means the broker's default."""
+    """An internal topic as the application needs it. The replication factor `factor` is 0 for the broker's default."""
 
     name: str
     partitions: int
@@ -61,7 +62,7 @@ class InternalTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology with the numbers that follow from the cluster's topics."""
+    """A subtopology with its number of tasks and its internal topics, derived from the cluster's topics."""
 
     tasks: int
     topology: Subtopology
@@ -75,19 +76,19 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """A topology, configured as far as the cluster's topics allow. The topology is ready if `told`, the statuses for clients,
-    is empty.
+    """A topology, configured as far as the cluster's topics allow. `told` is the status for clients; if it is None, the topology
+    is ready.
     """
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """The subtopologies by id, in their order; None if the topics do not fit."""
+    """The subtopologies by id, in the order of the ids; None if the cluster's topics do not fit the topology."""
     missing: Mapping[str, InternalTopic]
     """The internal topics to create."""
     told: Told | None
 
 
 class Topology:
-    """The topology of a group, which its first member brings. It never changes."""
+    """The topology of a group, which the group's first member sends. It never changes."""
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
         self.value = value
@@ -96,7 +97,7 @@ class Topology:
         self.subtopologies = {key: by_id[key] for key in hash_order(by_id, java_hash, buckets_for(len(by_id)))}
         """The subtopologies by id, in the order of Java's hash table."""
         self.reader_of: dict[str, str] = {}
-        """The id of the subtopology that reads a topic."""
+        """The id of the subtopology that reads each topic."""
         for key, each in self.subtopologies.items():
             self.reader_of |= dict.fromkeys([*each.source_topics, *_names(each.repartition_source_topics)], key)
         self.required = set_of_names(
@@ -106,7 +107,7 @@ class Topology:
                 *each.source_topics, *_names(each.repartition_source_topics), *_names(each.state_changelog_topics),
             )
         )  # fmt: skip
-        """The required topics, without duplicates."""
+        """The names of all topics that the topology needs, without duplicates."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Topology) and (self.epoch, self.subtopologies) == (other.epoch, other.subtopologies)
@@ -115,7 +116,7 @@ class Topology:
 
 
 def topics_of(topology: Any) -> list[str]:
-    """Returns all topics that a topology in a request or a response names, each once."""
+    """Returns all topics in the topology of a request or a response, without duplicates."""
     found: dict[str, None] = {}
     for each in topology.subtopologies or ():
         found |= dict.fromkeys([*each.source_topics, *each.repartition_sink_topics])
@@ -162,7 +163,7 @@ class _InvalidError(Exception):
 
 
 def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Configured | Misfit]:
-    """Configure a topology with the existing topics, in slices. `existing` does not change between slices."""
+    """Configure a topology with the existing topics, in slices. The result of `existing` must not change between slices."""
     try:
         groups = [group for each in topology.subtopologies.values() for group in _copartitioned(each)]
         yield from after(topology.required)
@@ -174,7 +175,7 @@ def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Conf
 
 
 def _copartitioned(subtopology: Subtopology) -> list[set[str]]:
-    """Returns the groups of topics that must have as many partitions as each other."""
+    """Returns the groups of topics that must be co-partitioned: all topics of a group must have equally many partitions."""
     sources, repartitioned = subtopology.source_topics, _names(subtopology.repartition_source_topics)
     found = []
     for group in subtopology.copartition_groups:
@@ -232,8 +233,8 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
 
 
 def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
-    """Returns the number of partitions of each repartition topic: the topic's own number, or the number of its writer's
-    largest input."""
+    """Returns the number of partitions of each repartition topic: the number that the topology gives, else the largest number of
+    partitions of the topics that its writers read."""
     everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions
@@ -245,8 +246,8 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
     for number, each in enumerate(everything):
         for name in _names(each.repartition_source_topics):
             readers.setdefault(name, []).append(number)
-    # Kafka visits all subtopologies, in rounds, until every number is known. Here a round visits only subtopologies with a
-    # newly known input, so that a long chain costs no visits of all subtopologies for each of its links.
+    # Kafka visits all subtopologies, in rounds, until every number is known. Here a round visits only those subtopologies for
+    # which an input's number has just become known. So a long chain of subtopologies does not take quadratic time.
     turns = [(0, number) for number in range(len(everything))]
     done: set[int] = set()
     pause = pauses(TOPICS)
@@ -282,11 +283,12 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
 def _copartition(
     topology: Topology, groups: Sequence[set[str]], decided: dict[str, int], count: Callable[[str], int]
 ) -> Generator[None, Any, None]:
-    """Give a repartition topic as many partitions as the topics joined with it (CopartitionedTopicsEnforcer)."""
+    """Give each repartition topic as many partitions as the topics with which it must be co-partitioned
+    (CopartitionedTopicsEnforcer)."""
     infos = [topic for each in topology.subtopologies.values() for topic in each.repartition_source_topics]
     fixed = set_of_names(topic.name for topic in infos if topic.partitions != 0)
     internal = {topic.name for topic in infos}
-    fixed_counts: list[int] | None = None  # a group may not change these topics
+    fixed_counts: list[int] | None = None  # a group cannot change the numbers of these topics
     pause = weighted_pauses()
     for group in groups:
         if not group:
