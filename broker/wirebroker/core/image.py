@@ -1,7 +1,6 @@
-"""Converts the state of a cluster outside its partitions to and from an image of its metadata, and reads it from the
-coordinators' topics.
+"""Saves and restores a cluster's state: the metadata as an image, and the coordinators' state from the coordinators' topics.
 
-A data directory and a snapshot keep the image and the logs, but not the memory of coordinators.
+A data directory and a snapshot contain the image and the logs, but not what coordinators have in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def image_of(cluster: Cluster) -> Image:
-    """Returns the image of the cluster as it is now, without its topics."""
+    """Returns an image of the cluster's present metadata, without topics."""
     configs = cluster.configs
     image = Image(next_producer_id=cluster.producer_ids.next_block, scram=dict(cluster.scram))
     for node, layer in configs.dynamic.items():
@@ -35,7 +34,7 @@ def image_of(cluster: Cluster) -> Image:
 
 
 def enter_image(cluster: Cluster, image: Image) -> None:
-    """Put the state of the image, except topics and settings, into a new cluster."""
+    """Restore the metadata of an image in a new cluster, except topics and settings."""
     cluster.producer_ids.next_block = image.next_producer_id
     cluster.scram.update(image.scram)
     for acl_id, acl in image.acls.items():
@@ -59,5 +58,5 @@ def load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: 
                     groups.share_state.load(partition.index, batches, now)
                 else:
                     transactions.load(batches, now)
-            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # also fields that contradict each other
+            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # or fields contradict each other
                 raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong

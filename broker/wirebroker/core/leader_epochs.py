@@ -19,13 +19,13 @@ class LeaderEpochs:
         return self.starts[-1][1]
 
     def begin(self, epoch: int, offset: int) -> None:
-        """Begin a new epoch at `offset`. The new epoch replaces a latest epoch without records."""
+        """Begin a new epoch at `offset`. If the latest epoch has no records, the new epoch replaces it."""
         if self.starts and self.starts[-1][1] == offset:
             self.starts.pop()
         self.starts.append((epoch, offset))
 
     def truncate(self, end_offset: int) -> None:
-        """Forget the epochs that began after `end_offset`, where the log now ends."""
+        """Forget the epochs that begin after `end_offset`, because the log now ends there."""
         while len(self.starts) > 1 and self.starts[-1][1] > end_offset:
             self.starts.pop()
 
@@ -34,9 +34,9 @@ class LeaderEpochs:
         return next((epoch for epoch, start in reversed(self.starts) if start <= offset), self.starts[0][0])
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Returns the largest known epoch at or below `epoch`, and its end offset.
+        """Returns the largest known epoch that is at most `epoch`, and its end offset.
 
-        An epoch older than all known epochs ended where the first known epoch begins.
+        If `epoch` is lower than all known epochs, returns `epoch` and the offset at which the first known epoch begins.
         """
         end = log_end_offset
         for known, start in reversed(self.starts):

@@ -7,7 +7,7 @@ from wirebroker.core.partition import Partition
 
 
 def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False) -> ErrorCode:
-    """Returns the error of a broker that does not lead the partition (with `or_follower`: has no replica of it); else NONE.
+    """Returns the error if the broker does not lead the partition or, with `or_follower`, has no replica of it; else NONE.
 
     `leader_epoch` is the epoch that the client knows; −1 if the client sends no epoch.
     """

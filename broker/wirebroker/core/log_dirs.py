@@ -27,8 +27,8 @@ Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The log directories of each broker, and in which of them its replicas are. If a broker has only one directory, its replicas
-    have no entries."""
+    """The log directories of each broker, and in which of them its replicas are. If a broker has only one directory, its
+    replicas have no entries."""
 
     def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
         """`stored` are the directories of each broker, if the data is on disk. Raises ConfigError."""
@@ -77,7 +77,7 @@ class LogDirs:
         return not cordoned or any(path not in cordoned for path in self.paths(node_id))
 
     def check_cordoned(self, value: str, node_id: int) -> None:
-        """Raise ConfigError unless this broker has all directories that the setting names (KafkaConfig.validateCordonedLogDirs)."""
+        """Raise ConfigError unless this broker has all directories in `value` (KafkaConfig.validateCordonedLogDirs)."""
         self._check_cordoned(value, self.paths(node_id))
 
     def _check_cordoned(self, value: str, paths: Collection[str]) -> None:

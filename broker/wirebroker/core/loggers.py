@@ -1,8 +1,7 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
-The loggers have the names that Kafka 4.3.1 shows after its start, with the levels of its own log4j2.yaml. This broker has no
-log4j. A level lasts until the broker restarts, and the loggers below inherit the level, but the level does not change the
-broker's own log.
+The loggers have the names that Kafka 4.3.1 shows after its start, and the levels from Kafka's log4j2.yaml. This broker has no
+log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child loggers inherit it.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class Loggers:
 
     def __init__(self) -> None:
         self._altered: dict[str, str] = {}
-        """The levels that clients have set; "" if a client has removed a logger's own level."""
+        """The levels that clients have set, by logger; "" if a client has removed the logger's own level."""
 
     def levels(self, behaviour: Behaviour) -> Iterator[tuple[str, str]]:
-        """Returns each logger of the release, and the level in effect for it."""
+        """Returns each logger of the release with its effective level."""
         return ((name, self._level(name)) for name in _names() if _exists(name, behaviour))
 
     def _level(self, name: str) -> str:
@@ -37,7 +36,7 @@ class Loggers:
         return own
 
     def refusal(self, name: str, level: str | None, behaviour: Behaviour, *, removes: bool) -> Refusal | None:
-        """Returns the reason why a logger cannot get this level, or lose its own level; else None."""
+        """Returns a refusal if the logger cannot get this level or, with `removes`, cannot lose its own level; else None."""
         unknown = ErrorCode.INVALID_CONFIG if behaviour.strict_loggers else ErrorCode.INVALID_REQUEST
         if not _exists(name, behaviour):
             return Refusal(unknown, f"Logger {name} does not exist!")
@@ -50,10 +49,9 @@ class Loggers:
         return Refusal(unknown, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
 
     def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
-        """Give loggers these levels. With None, a logger has the level of its parent.
+        """Set the levels of loggers. With None, a logger inherits the level of its parent.
 
-        A logger without its own level still inherits after it is set to exactly the inherited level, as with log4j's
-        Configurator.
+        As with log4j's Configurator, a logger that inherits its level continues to inherit if it is set to exactly this level.
         """
         for name, level in changes:
             if level is None or self._altered.get(name) != "" or level != self._level(name):
@@ -66,6 +64,6 @@ def _exists(name: str, behaviour: Behaviour) -> bool:
 
 @cache
 def _names() -> dict[str, str]:
-    """Returns every logger with its own level. Most loggers have no level of their own, which is ""."""
+    """Returns the own level of every logger; "" for most loggers, which have no level of their own."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     return {name: level for name, _, level in (line.partition(" ") for line in lines)}

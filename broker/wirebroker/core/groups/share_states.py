@@ -130,8 +130,8 @@ class ShareStates:
     def alter_offsets(
         self, group_id: str, wanted: Mapping[str, Mapping[int, int]], now: int
     ) -> Generator[None, Any, Mapping[tuple[str, int], Refusal] | Refusal]:
-        """Set the start offsets of a group that has no members, given by topic and partition, in slices. Returns the refusals
-        by partition, or one refusal for all.
+        """Set the start offsets, by topic and partition, of a group that has no members, in slices. Returns the refusals by
+        partition, or one refusal for all.
         """
         group = self._groups.find(group_id, create=True)
         if isinstance(group, Refusal):

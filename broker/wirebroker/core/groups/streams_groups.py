@@ -299,8 +299,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     # Targets
 
     def _target(self, step: StreamsStep, delayed: bool, now: int) -> Generator[None, Any, tuple[int, Tasks]]:
-        """Returns the epoch of the target assignment and the member's target assignment. If it is too early to assign tasks, the
-        status ASSIGNMENT_DELAYED is added to the step."""
+        """Returns the epoch of the target assignment and the member's target assignment. If it is too early to assign tasks,
+        the status ASSIGNMENT_DELAYED is added to the step."""
         group, why = step.group, "initial rebalance delay"
         epoch, target = max(1, group.assignment_epoch), NOTHING
         if not delayed:
@@ -496,8 +496,8 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple[StreamsMember, str] | Refusal:
-    """Returns a returning static member with its new member id, and its old member id. Returns a refusal if the static member has
-    not left temporarily."""
+    """Returns a returning static member with its new member id, and its old member id. Returns a refusal if the static member
+    has not left temporarily."""
     if static.epoch == LEAVES_FOR_A_WHILE:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
     return Refusal(

@@ -76,8 +76,8 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """A topology, configured as far as the cluster's topics allow. `told` is the status for clients; if it is None, the topology
-    is ready.
+    """A topology, configured as far as the cluster's topics allow. `told` is the status for clients; if it is None, the
+    topology is ready.
     """
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
@@ -233,8 +233,8 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
 
 
 def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
-    """Returns the number of partitions of each repartition topic: the number that the topology gives, else the largest number of
-    partitions of the topics that its writers read."""
+    """Returns the number of partitions of each repartition topic: the topology's own number or, if it has none, the largest
+    number among the topics that the writing subtopology reads."""
     everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions

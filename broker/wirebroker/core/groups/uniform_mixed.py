@@ -14,24 +14,25 @@ from wirebroker.common.slices import weighted_pauses
 from wirebroker.core.groups.java_order import uuid_order
 
 ROUNDS = 16
-"""The largest number of rounds over all topics."""
+"""The largest number of rounds. A round balances each topic once."""
 FREE = -1
 
 
 Backwards = dict[bytes, dict[int, None]]
-"""The partitions of a member by topic id. The topics are in order from the last to the first.
+"""The partitions of a member by topic id, with the topics in reverse order.
 
-HashMap.computeIfAbsent puts a new topic in front of the others in its bucket, and a dict can only append.
+In Java, HashMap.computeIfAbsent puts a new topic in front of the others in its bucket. A dict can only append, so here the
+order is reversed.
 """
 
 
 def backwards(given: Mapping[bytes, Sequence[int]]) -> Backwards:
-    """Returns a copy to which partitions can be added."""
+    """Returns a copy in reverse order, to which partitions can be added."""
     return {topic: dict.fromkeys(given[topic]) for topic in reversed(list(given))}
 
 
 def forwards(given: Backwards) -> Mapping[bytes, Collection[int]]:
-    """Returns the partitions by topic id in the order of Java's hash table."""
+    """Returns the partitions by topic id, in the order of Java's hash table again."""
     return {topic: given[topic] for topic in reversed(given)}
 
 
@@ -41,7 +42,8 @@ def give(assignment: Backwards, topic: bytes, index: int) -> None:
 
 
 class _Balancer:
-    """The subscribers of one topic, sorted by their numbers of partitions and read from both ends."""
+    """The subscribers of one topic, sorted by their numbers of partitions. Partitions move from the members at the upper end to
+    those at the lower end."""
 
     def __init__(self, sizes: list[int], subscribers: Iterable[int]) -> None:
         self._sizes = sizes
@@ -56,11 +58,11 @@ class _Balancer:
 
     @property
     def balanced(self) -> bool:
-        """Tells whether both ends have met: their numbers of partitions differ by at most one."""
+        """Tells whether the numbers of partitions at both ends differ by at most one."""
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
-        """Returns the next member to get a partition: all members with the fewest take turns."""
+        """Returns the next member to get a partition. All members that have the fewest partitions take turns."""
         if self._next_least >= self._least_end:
             self._least_size += 1
             while self._least_end < len(self._order) and self._sizes[self._order[self._least_end]] == self._least_size:
@@ -92,7 +94,7 @@ class _Balancer:
 
 
 class MixedAssignment:
-    """One assignment in progress, in slices. Members are numbered in their given order."""
+    """Computes one assignment, in slices. The members are numbered in the order of `topics`."""
 
     def __init__(
         self,
@@ -135,7 +137,7 @@ class MixedAssignment:
         return 2 * self._sizes[topic] + len(self._subscribers[topic])
 
     def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
-        """Returns the topics. Topics with the most partitions per subscriber come first."""
+        """Sorts topics: those with the most partitions per subscriber come first."""
 
         def place(topic: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self._subscribers[topic])
@@ -172,7 +174,7 @@ class MixedAssignment:
         for _ in range(ROUNDS):
             for topic in topics:
                 if topic == last_changed:
-                    return  # a whole round without a change
+                    return  # no topic has changed for a whole round
                 if self._balance_topic(topic) or last_changed is None:
                     last_changed = topic
                 if self._pause(self._weight(topic)):

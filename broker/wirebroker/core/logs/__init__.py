@@ -1,2 +1,1 @@
-"""The logs in which `core.partition` keeps batches: the protocol `Log`, the log in memory, and the choice of records that
-compaction keeps."""
+"""The logs of partitions: the interface `Log`, the log in memory, and the module that decides which records compaction keeps."""

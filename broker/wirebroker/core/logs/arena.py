@@ -1,11 +1,11 @@
 """Memory for records, in large pieces.
 
-The first write to a page of memory costs more than copying records into it. Records go into large private mappings, which take
-no memory before the first write; the system frees a mapping with the end of its last `memoryview`.
+The first write to a page of memory takes longer than copying records into it. So records go into large private mappings, which
+use no memory before the first write. The system frees a mapping when its last `memoryview` is gone.
 
-The system chooses the size of the pages. Huge pages would cost a sixth where the system has free ones. But a virtual
-machine may have returned its free blocks of that size to its host, and then each huge page has to come back from there, at four
-times the cost of small pages.
+The system chooses the size of the pages. If it has free huge pages, the first writes take only a sixth of the time. But this
+module does not ask for huge pages: a virtual machine may have to get them back from its host, which takes four times as long as
+small pages.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def allocate(size: int) -> memoryview:
 
 
 class Arena:
-    """Hands out pieces for frames that are too large for a shared buffer, many of them from one mapping."""
+    """Hands out pieces of large mappings, for frames that are too large for a shared buffer."""
 
     def __init__(self) -> None:
         self._current = memoryview(b"")
         self._used = 0
 
     def take(self, size: int) -> memoryview:
-        """Returns a writable piece of `size` bytes. The piece belongs to the caller while the caller holds it."""
+        """Returns a writable piece of `size` bytes. The piece belongs to the caller as long as the caller refers to it."""
         if size > _LARGEST_SHARED:
             return allocate(size)
         if self._used + size > len(self._current):

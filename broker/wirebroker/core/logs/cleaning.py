@@ -1,15 +1,16 @@
 """Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
-A round reads the closed segments up to the first open transaction. From new segments, the round learns the last offset of
-each key. Then it reads all segments and leaves out older records. Offsets do not change. The following batches stay as well:
+A round of compaction reads the closed segments before the first open transaction. First it reads the segments that are new
+since the last round, to learn the last offset of each key. Then it reads all these segments and drops older records. Offsets
+do not change. These batches stay, too:
 
-    a tombstone, and the marker of a transaction without batches, for delete.retention.ms after the first round that read it
-    the last batch of each producer, without its records, because startup reads the producer's sequences from it
+    tombstones, and the markers of transactions without batches, for delete.retention.ms after the first round that read them
+    the last batch of each producer, without its records, because at startup the producer's sequences are read from it
     the last batch of the round
 
-This module changes no log: the log on disk and the log in memory write the remaining batches and replace their segments
-themselves. Long work is a generator. A generator yields the number of records read since the last yield, at most `STEP` or
-one batch, so that the caller can do other work in between.
+This module only decides which records stay. The log on disk and the log in memory write the remaining batches and replace their
+segments themselves. Functions that take long are generators: they yield at least once per `STEP` records or per batch, so that
+the caller can do other work. The yielded value is the number of records read since the last yield.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from wirebroker.core.logs.interface import Owner
 from wirebroker.core.producers import epoch_of, last_offset
 
 MOST_KEYS = 1_000_000
-"""The largest number of keys in one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
+"""The largest number of keys in one round (log.cleaner.dedupe.buffer.size). The next round continues after these keys."""
 STEP = 256
-"""The number of records after which a generator yields, also within a batch."""
+"""The number of records after which a generator yields, even within a batch."""
 
 T = TypeVar("T")
 Steps = Generator[int, None, T]
@@ -52,7 +53,7 @@ class Readable(Protocol):
     first_timestamp: int
 
     def batches(self, position: int) -> Iterable[tuple[int, memoryview]]:
-        """Yields positions and batches from `position` on."""
+        """Yields the batches from `position` on, each with its position."""
 
 
 S = TypeVar("S", bound=Readable)
@@ -66,7 +67,7 @@ class LastRecord(NamedTuple):
 
 
 class Task(NamedTuple, Generic[S]):
-    """A log that is to be compacted. Times are in ms."""
+    """What a round needs to know of the log that it compacts. Times are in ms."""
 
     segments: Sequence[S]
     """The closed segments that may be compacted."""
@@ -82,7 +83,7 @@ class Task(NamedTuple, Generic[S]):
 def plan(
     segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
 ) -> tuple[float, Task[S]] | None:
-    """Returns a log's dirtiness and the task of compacting it, or None if the log is not dirty enough (LogCleanerManager)."""
+    """Returns how dirty a log is, and the task of compacting it. Returns None if it is not dirty enough (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
     first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
@@ -114,18 +115,18 @@ def plan(
 
 
 class TransactionFilter:
-    """Follows the transactions in a log: the aborted batches, and the transactions that still have batches."""
+    """Follows the transactions in a log, to find aborted batches, and markers of transactions that have no batches left."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """The producers with a batch of their current transaction."""
+        """The ids of producers of whose current transaction a batch was read."""
         self.kept: list[AbortedTransaction] = []
-        """The aborted transactions that still have batches. Readers need these transactions."""
+        """The aborted transactions of which batches are left, so that readers must still know them."""
 
     def discards(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Tells whether the batch can be removed: it was aborted, or is the marker of a transaction without batches."""
+        """Tells whether the batch can be removed: it is aborted, or is the marker of a transaction that has no batches left."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             begun = self._aborted.pop()
             self._ongoing[begun.producer_id] = begun
@@ -135,7 +136,7 @@ class TransactionFilter:
                 return False
             self._seen.add(producer_id)
             aborted = self._ongoing.get(producer_id)
-            # The marker may be gone, or before the segments of this round.
+            # Compare the offsets: `aborted` may be an earlier transaction, whose marker this round has not read.
             return aborted is not None and header.base_offset < aborted.last_offset
         marker = next((read_marker(record) for record in iter_records(batch)), None)
         if header.records_count == 0:
@@ -151,7 +152,7 @@ class TransactionFilter:
 
 
 class Cleaning(Generic[S]):
-    """One round over a log: first `learn`, then `left` of each batch of `groups`, in order."""
+    """One round of compaction: call `learn`, then `left` for each batch in the segments that `groups` yields, in order."""
 
     def __init__(self, task: Task[S]) -> None:
         self.task = task
@@ -161,7 +162,7 @@ class Cleaning(Generic[S]):
         self._latest: dict[bytes, int] = {}
 
     def learn(self) -> Steps[None]:
-        """Find the last offset of each key in the new part, and the end of that part."""
+        """Read the new part of the log: find the last offset of each key, and the end of the part."""
         task, known = self.task, TransactionFilter(self.task.aborted)
         ends = [following.base_offset for _, following in pairwise(task.segments)]
         for i, segment in enumerate(task.segments):
@@ -191,7 +192,7 @@ class Cleaning(Generic[S]):
         yield read + 1
 
     def groups(self, largest: int) -> Iterator[list[S]]:
-        """Yields the segments of the round, in groups of neighbours with at most `largest` bytes."""
+        """Yields the segments of the round, in groups of consecutive segments that together have at most `largest` bytes."""
         group: list[S] = []
         for segment in self.task.segments:
             if segment.base_offset >= self.end:
@@ -244,7 +245,7 @@ class Cleaning(Generic[S]):
         if offset >= self.end:
             return True
         if record.key is None:
-            return False  # the batch is from before the topic was compacted
+            return False  # a record without a key is from the time before the topic was compacted
         return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
 
 
@@ -268,13 +269,14 @@ def _is_last_of_producer(header: BatchHeader, last_records: Mapping[int, LastRec
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """Returns a batch that only holds its place (DefaultRecordBatch.writeEmptyHeader)."""
+    """Returns the batch without records: only its header is left (DefaultRecordBatch.writeEmptyHeader)."""
     attributes = header.attributes & ~(DELETE_HORIZON | 0x07)
     return seal(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """Returns the batch with only these records. A delete horizon replaces the base timestamp."""
+    """Returns the batch with only these records. If `horizon` is given, the delete horizon takes the place of the base
+    timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base
     body = bytearray()

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """Batches in one piece. The last batch may be incomplete; `available` counts the bytes from the piece's start to the
-    requested end."""
+    """Consecutive batches in one buffer. The last batch may be incomplete. `available` is the number of bytes from the first
+    batch to the requested end of the log."""
 
     data: memoryview
     available: int
@@ -23,11 +23,11 @@ class Slice(NamedTuple):
 
 EMPTY = Slice(memoryview(b""), 0)
 NO_TIMESTAMP = 2**63 - 1
-"""The `first_timestamp` of a segment without timestamps: later than every timestamp."""
+"""The `first_timestamp` of a segment without timestamps. It is later than every timestamp."""
 
 
 class LogSegment(Protocol):
-    """Consecutive batches. Times are in ms since the epoch; `max_timestamp` is the largest timestamp of the records."""
+    """A segment of a log. Times are in ms since the epoch. `max_timestamp` is the largest timestamp of the records."""
 
     base_offset: int
     created: int
@@ -41,7 +41,7 @@ class LogSegment(Protocol):
 
 
 class Kept(NamedTuple):
-    """The state of a partition, besides its batches, that its log has kept over a restart."""
+    """The state of a partition that its log on disk keeps over a restart, in addition to the batches."""
 
     log_start_offset: int
     producers: dict[Key, bytes]
@@ -51,7 +51,7 @@ class Kept(NamedTuple):
 
 
 class Owner(Protocol):
-    """The partition, as far as a log on disk needs it."""
+    """What a log on disk needs to know of its partition."""
 
     log_start_offset: int
 
@@ -61,7 +61,7 @@ class Owner(Protocol):
 
     @property
     def producers(self) -> Mapping[Key, bytes]:
-        """Packed states by producer id."""
+        """The packed state of each producer, by producer id."""
 
     @property
     def transactions(self) -> OpenTransactions:
@@ -69,7 +69,7 @@ class Owner(Protocol):
 
 
 class Log(Protocol):
-    """Segments in order. Offsets rise; in a compacted log some are missing."""
+    """The log of a partition: segments in order. Offsets rise; a compacted log may lack some of them."""
 
     @property
     def segments(self) -> Sequence[LogSegment]:
@@ -83,66 +83,66 @@ class Log(Protocol):
     """The offset of the next record."""
 
     largest_segment: int
-    """The largest size of a segment in bytes, even if segment.bytes is larger."""
+    """An upper limit for the size of a segment in bytes, even if segment.bytes is larger."""
 
     @property
     def size(self) -> int:
-        """Bytes in all segments."""
+        """The number of bytes in all segments."""
 
     @property
     def cleaned_to(self) -> int:
-        """Compaction may have removed offsets before this offset."""
+        """The offset up to which the log is compacted: before this offset, offsets may be missing."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError if the batch cannot be
+        """Append a batch that takes `records` offsets. Returns the batch's base offset. Raises OSError if the batch cannot be
         stored."""
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end. An empty active segment only gets a new time."""
+        """Close the active segment and begin a new one. If the active segment is empty, it stays and only its time changes."""
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` below offset `limit`, beginning with the batch that holds `offset`. The last batch may
+        """Returns at most `max_bytes` of batches before the offset `limit`, from the batch with `offset` on. The last batch may
         be incomplete.
 
-        Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then. A slice
-        may end before the log does.
+        If not even the first batch fits, returns it with `at_least_one`, else nothing. The slice may be shorter than requested.
         """
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset at or after the end of `size` bytes from the batch that holds `offset`."""
+        """Returns an offset that is at least `size` bytes after the start of the batch with `offset`."""
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Returns every batch from the batch that holds `start_offset`, one buffer each."""
+        """Returns every batch from the batch with `start_offset` on, each as a buffer of its own."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """Returns the batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
+        """Returns those batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
 
     def drop_segments_below(self, offset: int) -> None:
-        """Forget whole segments that end at or below `offset`, except the active segment."""
+        """Delete all segments that end at or before `offset`, except the active segment."""
 
     def empty(self, offset: int, now: int, *, closes: bool) -> None:
-        """Start the log at `offset`, which is its end if all records are replicated, and free the space before.
+        """Delete the records before `offset`, which is the log's end if all records are replicated. Raises OSError.
 
-        On disk, records stay in the active segment, as after DeleteRecords, because a new segment takes a millisecond. With
-        `closes`, close the segment, so that a restart finds the producers' states as they are now. Raises OSError.
+        On disk, the active segment keeps its records, as after DeleteRecords, because a new segment takes a millisecond. With
+        `closes`, the active segment is closed, so that a restart finds the producers' states as they are now.
         """
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the batch that holds `offset` and all later batches."""
+        """Delete the batch with `offset` and all later batches."""
 
     def start_at(self, offset: int, now: int) -> None:
-        """Delete everything, and continue at `offset`."""
+        """Delete all batches. The next batch gets `offset`."""
 
-    # For a log on disk
+    # Only for a log on disk
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Set the partition as owner. Returns the state that the log has kept; None for a log in memory."""
+        """Set the partition to which the log belongs. Returns the state that the log has kept; None for a log in memory."""
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Stop ("clean" or with a "kill") and start. Returns the state that the log has kept; None for a log in memory."""
+        """Close the log as in a "clean" shutdown or a "kill", and open it again. Returns the state that the log has kept; None
+        for a log in memory."""
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Replace the leader epochs after a change."""
+        """Store the leader epochs after they have changed."""
 
     def delete(self) -> None:
         """Delete the log."""

@@ -1,8 +1,8 @@
 """A partition's log in memory: segments of whole batches, in buffers that a Fetch can send without copying.
 
-The log copies small batches once, into a chunk shared with their neighbours, so that a million batches are not a million
-objects. A large batch stays in the buffer in which it arrived. A chunk is never moved or shrunk, so the `memoryview` of a
-slow reader stays valid while the log changes.
+The log copies small batches once, into a chunk that consecutive batches share, so that a million batches are not a million
+objects. A large batch stays in the buffer in which it arrived. A chunk is never moved or shrunk, so the `memoryview` of a slow
+reader stays valid when the log changes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from wirebroker.core.logs.interface import EMPTY, NO_TIMESTAMP, Kept, Owner, Sli
 FIRST_CHUNK = 16 * 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
-"""A batch of at least this size in bytes has a buffer of its own."""
+"""A batch of at least this size in bytes is kept in a buffer of its own."""
 COPIED = 1024 * 1024
-"""The largest number of bytes copied from several buffers into one buffer for a reader: consumers' default
-max.partition.fetch.bytes."""
+"""If the bytes for a reader are in several buffers, at most this many are copied into one buffer. This is the default of the
+consumers' max.partition.fetch.bytes."""
 INDEX_INTERVAL = 4096
-"""The number of bytes between two entries of Kafka's index of offsets."""
+"""The number of bytes between two entries of Kafka's offset index."""
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
-"""The number of bytes after which a segment of an internal topic is closed, so that compaction can begin. Kafka uses 100 MiB on
-its disk.
+"""A segment of an internal topic is closed at this size in bytes, so that compaction can begin. Kafka's segments, on disk, have
+100 MiB.
 """
 _START = struct.Struct(">qii")
 
 
 class Segment:
-    """Consecutive batches. `created` is the time of the first append, in ms since the epoch."""
+    """A segment of a log in memory. `created` is the time of the first append, in ms since the epoch."""
 
     __slots__ = (
         "_apart", "_at", "_capacity", "_chunk", "_next_chunk", "_starts", "_views", "base_offset", "bases", "created",
@@ -58,7 +58,7 @@ class Segment:
         self._chunk = memoryview(b"")
         self._at = self._capacity = 0
         self._apart = True
-        """Whether the segment's last batch is in another chunk."""
+        """Tells whether the next small batch does not directly follow the last batch, but begins a new view."""
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
@@ -80,7 +80,7 @@ class Segment:
                 self._apart = False
             chunk[at : at + size] = batch
             self._at = at + size
-        # The broker may write the base offset and the leader epoch, which lie outside the CRC.
+        # The CRC does not cover the base offset and the leader epoch, so the broker can set them.
         _START.pack_into(chunk, at, base_offset, size - 12, leader_epoch)
         self.bases.append(base_offset)
         self.positions.append(self.size)
@@ -90,21 +90,21 @@ class Segment:
         self.size += size
 
     def _add_view(self, view: memoryview, timestamp: int) -> None:
-        """The next batches are in this view."""
+        """Add a view, in which the next batches are."""
         if not self.size and timestamp >= 0:
             self.first_timestamp = timestamp
         self._starts.append(self.size)
         self._views.append(view)
 
     def view(self, start: int, stop: int) -> memoryview:
-        """Returns the bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
+        """Returns the bytes from `start` to `stop`, or only to the end of the buffer with `start`."""
         index = bisect_right(self._starts, start) - 1
         base = self._starts[index]
         held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
         return self._views[index][start - base : min(stop - base, held)]
 
     def copied(self, start: int, stop: int) -> memoryview:
-        """Returns the bytes from `start` to `stop`, from several buffers."""
+        """Returns the bytes from `start` to `stop`, copied from several buffers into one."""
         pieces = []
         while start < stop:
             pieces.append(self.view(start, stop))
@@ -118,21 +118,20 @@ class Segment:
         return self.view(start, stop)
 
     def find(self, offset: int) -> int:
-        """Returns the index of the first batch that ends at or after `offset`. The caller ensures that `offset` is before the
-        next segment."""
+        """Returns the index of the first batch that ends at or after `offset`. The offset must be before the next segment."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def batches(self, position: int) -> Iterator[tuple[int, memoryview]]:
-        """Yields positions and batches from `position` on."""
+        """Yields the batches from `position` on, each with its position."""
         for index in range(bisect_left(self.positions, position), len(self.bases)):
             yield self.positions[index], self.batch(index)
 
     def up_to(self, index: int) -> Self:
-        """Returns a segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
+        """Returns a new segment with the batches before this index, in the same buffers. Readers of this segment can go on."""
         made = type(self)(self.base_offset, self.created)
         made.size = self.positions[index] if index < len(self.positions) else self.size
         made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
-        # Later batches go into a new chunk, because a slow reader may still hold the removed bytes.
+        # Later batches go into a new chunk, because a slow reader may still refer to the removed bytes.
         count = bisect_left(self._starts, made.size)
         made._starts, made._views = self._starts[:count], self._views[:count]
         made.max_timestamp = max(made.timestamps, default=-1)
@@ -142,7 +141,7 @@ class Segment:
 
 
 class CleanedSegment(Segment):
-    """A segment after compaction, which may lack offsets between two batches."""
+    """A segment after compaction. Offsets may be missing between two batches."""
 
     __slots__ = ("lasts",)
 
@@ -157,19 +156,19 @@ class CleanedSegment(Segment):
         self.lasts.append(header.last_offset)
 
     def find(self, offset: int) -> int:
-        """Returns the index of the first batch that ends at or after `offset`, or the number of batches without such a
-        batch."""
+        """Returns the index of the first batch that ends at or after `offset`. If there is none, returns the number of
+        batches."""
         return bisect_left(self.lasts, offset)
 
     def up_to(self, index: int) -> Self:
-        """Returns a segment of the batches before this index, in the same buffers."""
+        """Returns a new segment with the batches before this index, in the same buffers."""
         made = super().up_to(index)
         made.lasts = self.lasts[:index]
         return made
 
 
 class MemoryLog:
-    """Segments in order; offsets are dense from `cleaned_to` to `end_offset`."""
+    """A log in memory: segments in order. From `cleaned_to` to `end_offset` no offset is missing."""
 
     __slots__ = ("active", "cleaned_to", "end_offset", "largest_segment", "segments")
 
@@ -182,18 +181,18 @@ class MemoryLog:
 
     @property
     def size(self) -> int:
-        """Bytes in all segments."""
+        """The number of bytes in all segments."""
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Store a batch of `records` offsets at the end. Returns its base offset."""
+        """Append a batch that takes `records` offsets. Returns the batch's base offset."""
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end. An empty active segment only gets a new time."""
+        """Close the active segment and begin a new one. If the active segment is empty, it stays and only its time changes."""
         if not self.active.bases:
             self.active.created = now
             return
