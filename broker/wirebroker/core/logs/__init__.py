@@ -1,1 +1,1 @@
-"""The logs of partitions: the interface `Log`, the log in memory, and the module that decides which records compaction keeps."""
+"""The logs of partitions: the interface `Log`, the log in memory, and the choice of the records that compaction keeps."""
