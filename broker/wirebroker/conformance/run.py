@@ -31,7 +31,7 @@ class ReplayTarget(Protocol):
 
     address: tuple[str, int]
     addresses: dict[str, tuple[str, int]]
-    """The address of each listener by name. Of a remote broker only one listener is known."""
+    """The address of each listener by name. A remote broker has only one entry here."""
 
     def now(self) -> int:
         """Returns the time of the broker's clock in ms since the epoch."""
