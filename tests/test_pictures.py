@@ -7,6 +7,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from wirebroker.pictures.kept import MOST, KeptRows
 from wirebroker.pictures.marks import STYLE, TAGS, Mark, Picture, svg
 from wirebroker.pictures.stored import Found, Stored, stored
 from wirebroker.requests.facts import Batch
+from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import (
     AuthenticationRow,
@@ -160,6 +162,12 @@ def test_a_client_whose_handshake_fails_has_a_lane() -> None:
     assert "10.0.0.9" in words
 
 
+def test_a_narrow_sequence_has_the_hour_once() -> None:
+    clocks = [[text for text in words_in(drawn(produced(0, 1, 0), width=width)) if ":" in text[:3]] for width in (400, 1000)]
+    first, second = time_of_day(START), time_of_day(START + 1)
+    assert clocks == [[first[:5]], [first, second]]
+
+
 def test_a_transactional_id_chooses_a_window() -> None:
     rows = [transaction(0, "Ongoing"), judged(0, 1, 0, offset=0)]
     assert drawn(rows, "windows", of="pay").choice == "pay"
@@ -268,11 +276,39 @@ def test_a_group_has_lanes_of_partitions_and_members() -> None:
     titles = [mark.text.partition(" from ")[0] for mark in marks_in(picture.marks) if " has orders-" in mark.text]
     assert sorted(titles) == ["one has orders-0", "one has orders-1", "two has orders-1"]
     words = words_in(picture)
-    assert {"group team", "gen 1", "gen 2", "orders-0", "orders-1"} <= set(words)
+    assert {f"group team on {date.fromtimestamp(START // 1000)}", "gen 1", "gen 2", "orders-0", "orders-1"} <= set(words)
     assert "no heartbeat for 4.9 s" in words
     bands = [mark for mark in marks_in(picture.marks) if mark.attributes.get("class") == "tint warn"]
     assert len(bands) == 2
     assert bands[1].attributes["x"] > bands[0].attributes["x"]
+
+
+def test_a_client_that_joins_again_keeps_its_lane() -> None:
+    rows: list[Row] = [GroupRow(START, "team", "Stable", 1, 1)]
+    for at in range(4):
+        first = replace(member(at * 1000, "one", "JoinGroup"), details={"member_id": f"id-{at}"})  # type: ignore[type-var]
+        rows += [first, replace(first, time=first.time + 500, api="LeaveGroup")]  # type: ignore[type-var]
+    words = words_in(drawn(rows, "groups"))
+    assert words.count("one") == 1
+    assert not [text for text in words if text.startswith("one …")]
+    both = replace(first, details={"member_id": "other"})  # type: ignore[type-var]
+    assert len([text for text in words_in(drawn([*rows[:-1], both], "groups")) if text.startswith("one …")]) == 2
+    clocks = [text for text in words if text[2:3] == ":"]
+    assert len(clocks) >= 3
+    assert all(text.count(":") == 2 for text in clocks)
+
+
+def test_a_group_without_a_coordinator_says_so() -> None:
+    rows = [GroupRow(START, "team", "Stable", 1, 1), member(0, "one", "SyncGroup", "orders-0")]
+    asks = [replace(member(at * 1000, "one", "FindCoordinator"), details={}) for at in range(2, 9)]  # type: ignore[type-var]
+    assert "no coordinator responds" in words_in(drawn([*rows, *asks], "groups"))
+    assert "no coordinator responds" not in words_in(
+        drawn([*rows, asks[0], member(3000, "one", "Heartbeat"), asks[-1]], "groups")
+    )
+    back = member(9000, "one", "Heartbeat")
+    (box,) = [mark for mark in marks_in(drawn([*rows, *asks, back, member(20_000, "one", "Heartbeat")], "groups").marks)
+              if mark.tag == "rect" and mark.marks and "no coordinator" in mark.marks[0].text]  # fmt: skip
+    assert float(box.attributes["x"]) + float(box.attributes["width"]) < 700, "it ends when the coordinator responds"
 
 
 @pytest.mark.parametrize("kind", ALL)

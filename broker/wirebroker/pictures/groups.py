@@ -4,8 +4,10 @@ right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
@@ -19,6 +21,16 @@ HEARTBEATS = frozenset(("Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartb
 LANE = 22
 MOST_LANES = 60
 """The largest number of partitions, and of members, that are drawn."""
+ASKED, GONE_MS = 3, 3000
+"""So many FindCoordinator requests in so many ms without a response of the coordinator show that it is gone."""
+NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
+STEPS = (
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000,
+    3_600_000, 10_800_000, 21_600_000, 86_400_000,
+)  # fmt: skip
+"""ms between two times under a picture."""
+GENERATION = 64
+"""px between generations that is enough for the word."""
 MISSED = 3
 """A pause is marked if it is as long as this many usual heartbeat intervals."""
 UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
@@ -49,6 +61,16 @@ class Story:
     """time, state, generation"""
     first: int = -1
     last: int = 0
+    asked: list[int] = field(default_factory=list)
+    """when members asked for the coordinator since it responded last"""
+    gone: list[tuple[int, int]] = field(default_factory=list)
+    """from when to when no coordinator responded"""
+
+    def responded(self, time: int) -> None:
+        """The coordinator has responded, or the picture ends."""
+        if len(self.asked) >= ASKED and self.asked[-1] - self.asked[0] >= GONE_MS:
+            self.gone.append((self.asked[0], time))
+        self.asked.clear()
 
 
 def groups(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
@@ -56,12 +78,16 @@ def groups(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture
     window = next((each for each in rows if each[0] >= first), None)
     last = rows[-1] if rows else None
     rows = [
-        each for each in rows if type(each[1]) is GroupRow or (type(each[1]) is ReplyRow and "member_id" in each[1].details)
+        each
+        for each in rows
+        if type(each[1]) is GroupRow
+        or (type(each[1]) is ReplyRow and ("member_id" in each[1].details or each[1].api == "FindCoordinator"))
     ]
     counts: dict[str, int] = {}
     for _, row in rows:
-        for name in _groups_of(row):
-            counts[name] = counts.get(name, 0) + 1
+        if not (isinstance(row, ReplyRow) and row.api == "FindCoordinator"):
+            for name in _groups_of(row):
+                counts[name] = counts.get(name, 0) + 1
     choices = sorted(counts, key=lambda name: (-counts[name], name))[:200]
     chosen = of if of in counts else choices[0] if choices else ""
     numbers = (window[0], last[0]) if window is not None and last is not None else (0, 0)
@@ -76,7 +102,7 @@ def groups(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture
 def _groups_of(row: Row) -> Iterator[str]:
     if isinstance(row, GroupRow):
         yield row.group
-    elif isinstance(row, ReplyRow) and "member_id" in row.details:
+    elif isinstance(row, ReplyRow):
         yield from (each.removeprefix("group ") for each in row.about if each.startswith("group "))
 
 
@@ -91,6 +117,7 @@ def _read(rows: Sequence[Numbered], name: str) -> Story:
             story.states.append((row.time, row.state, row.generation))
         elif isinstance(row, ReplyRow):
             _reply(story, row)
+    story.responded(story.last)
     for member in story.members:
         for partition, began in story.members[member].had.items():
             story.held.append((partition, member, began, -1))
@@ -98,6 +125,11 @@ def _read(rows: Sequence[Numbered], name: str) -> Story:
 
 
 def _reply(story: Story, row: ReplyRow) -> None:
+    if row.api == "FindCoordinator":
+        story.asked.append(row.time)
+        return
+    if not NO_COORDINATOR & set(row.errors):
+        story.responded(row.time)
     key = str(row.details.get("member_id", ""))
     if not key:
         return
@@ -112,7 +144,7 @@ def _reply(story: Story, row: ReplyRow) -> None:
         member.events.append((row.time, "joins", "note"))
     if row.api == "LeaveGroup" and not row.errors:
         member.left = row.time
-        member.events.append((row.time, "leaves", "note"))
+        member.events.append((row.time, "leaves", "dim"))
         _assign(story, key, row.time, [])
     if "assigned" in row.details and not row.errors:
         _assign(story, key, row.time, [each for each in str(row.details["assigned"]).split(", ") if each])
@@ -133,12 +165,13 @@ class _Drawing:
         self.story, self.name, self.width = story, name, width
         self.began, self.ended = max(began, story.first), max(ended, story.first + 1, began + 1)
         self.members = {key: each for key, each in story.members.items() if each.left < 0 or each.left >= self.began}
-        names: dict[str, int] = {}
-        for each in self.members.values():
-            names[each.name] = names.get(each.name, 0) + 1
-        self.names = {
-            key: each.name if names[each.name] == 1 else f"{each.name} …{key[-6:]}" for key, each in self.members.items()
-        }
+        self.lanes = _lanes(self.members)
+        alike = Counter(self.members[lane[0]].name for lane in self.lanes)
+        self.names: dict[str, str] = {}
+        for lane in self.lanes:
+            name = self.members[lane[0]].name
+            name = name if alike[name] == 1 else f"{name} …{lane[0][-6:]}"
+            self.names |= dict.fromkeys(lane, name)
         self.colours = coloured(self.names[key] for key in sorted(self.members, key=lambda key: self.names[key]))
         self.left, self.right = (150 if width >= 640 else 84), width - 12
 
@@ -153,25 +186,42 @@ class _Drawing:
         partitions = sorted({each[0] for each in held}, key=lambda name: (name.rpartition("-")[0], len(name), name))[
             :MOST_LANES
         ]
-        members = sorted(self.members, key=lambda key: (self.members[key].seen, self.names[key]))[:MOST_LANES]
+        members = self.lanes[:MOST_LANES]
         top = 58.0
         middle = top + (len(partitions) + 1) * LANE
         height = middle + (len(members) + 1) * LANE + 8
         keys = [
             "amber: a rebalance, or a usual error",
             "ticks: heartbeats",
-            "blue: joins or leaves",
-            "red: a refusal, or no heartbeat",
+            "blue: joins",
+            "grey: leaves",
+            "red: a refusal, no heartbeat, or no coordinator",
         ]
-        marks = [text(8, 14, fitted(f"group {self.name}", self.width - 20), "head"), *self._rebalances(32, height - 24)]
+        day = f"group {self.name} on {datetime.fromtimestamp(self.began // 1000):%Y-%m-%d}"
+        marks = [text(8, 14, fitted(day, self.width - 20), "head"), *self._rebalances(32, height - 24)]
         marks += self._heading(top, "who has the partition" if partitions else "no assignment was traced")
         for at, name in enumerate(partitions):
             marks += self._partition(top + (at + 1) * LANE, name, held)
         marks += self._heading(middle, "members and heartbeats")
-        for at, key in enumerate(members):
-            marks += self._member(middle + (at + 1) * LANE, key)
+        for at, lane in enumerate(members):
+            y, name = middle + (at + 1) * LANE, self.names[lane[0]]
+            marks.append(text(self.left - 8, y + 4, fitted(name, self.left - 12), f"end say {self.colours[name]}"))
+            for key in lane:
+                marks += self._member(y, key)
+        marks += self._without_coordinator(top, middle)
         explained, bottom = legend(keys, 8, height + 30, self.width - 8)
         return [*marks, *explained, *self._times(height)], int(bottom)
+
+    def _without_coordinator(self, top: float, bottom: float) -> Iterator[Mark]:
+        """Draw a box over the partitions while no coordinator responds: nobody knows then who has them."""
+        for began, ended in self.story.gone:
+            if ended < self.began or began > self.ended:
+                continue
+            x, end = self.x(began), self.right if ended >= self.story.last else self.x(ended)
+            words = "no coordinator responds"
+            yield rect(x, top + 8, max(end - x, 2), bottom - top - 2, "tint boxed bad", f"{time_of_day(began)}  {words}", 3)
+            if shown := fitted(words, end - x - 12):
+                yield text(x + 6, top + 4, shown, "say bad")
 
     def _heading(self, y: float, words: str) -> list[Mark]:
         return [text(8, y - 4 + LANE / 2, words, "say dim"), line(self.left, y + LANE - 12, self.right, y + LANE - 12, "rule")]
@@ -180,6 +230,10 @@ class _Drawing:
         """Draw a band for each rebalance, and the generations between the bands."""
         drawn = -99.0
         began: int | None = None
+        stable = [
+            self.x(time) for time, state, _ in self.story.states if state == "Stable" and self.began <= time <= self.ended
+        ]
+        is_crowded = any(later - earlier < GENERATION for earlier, later in pairwise(stable))
         for (time, state, generation), (until, _, _) in pairwise([*self.story.states, (self.ended, "", 0)]):
             if until < self.began or time > self.ended:
                 continue
@@ -199,6 +253,8 @@ class _Drawing:
             began = None
             words = f"gen {generation}" if state == "Stable" else f"{state}"
             yield line(x, y, x, bottom + 4, "rule dashed")
+            if state == "Stable" and is_crowded and drawn > 0:
+                words = f"{generation}"
             room = len(words) * LETTER
             is_last = self.right - x < room + 4
             begins = x - 3 - room if is_last else x + 3
@@ -220,7 +276,6 @@ class _Drawing:
 
     def _member(self, y: float, key: str) -> Iterator[Mark]:
         member, name = self.members[key], self.names[key]
-        yield text(self.left - 8, y + 4, fitted(name, self.left - 12), f"end say {self.colours[name]}")
         x, end = self.x(member.seen), self.x(member.left) if member.left >= 0 else self.right
         yield line(x, y, end, y, f"stroke thin {self.colours[name]}")
         yield from self._beats(y, member, self.colours[name])
@@ -252,8 +307,27 @@ class _Drawing:
                     yield text(x + wide / 2, y - 5, words, "middle say bad")
 
     def _times(self, y: float) -> Iterator[Mark]:
-        most = max(int((self.right - self.left) / 170), 1)
-        for at in range(most + 1):
-            time = self.began + (self.ended - self.began) * at // most
-            place = "" if at == 0 else "end " if at == most else "middle "
-            yield text(self.x(time), y + 10, time_of_day(time), f"{place}say dim")
+        most = max((self.right - self.left) / 110, 1)
+        step = next((each for each in STEPS if (self.ended - self.began) / each <= most), STEPS[-1])
+        for time in range(-(-self.began // step) * step, self.ended + 1, step):
+            x, clock = self.x(time), time_of_day(time)
+            clock = clock[:8] if step >= 1000 else clock
+            if self.left + 20 <= x <= self.right - len(clock) * LETTER / 2:
+                yield line(x, y - 4, x, y, "rule")
+                yield text(x, y + 10, clock, "middle say dim")
+        if self.ended - self.began < step:
+            yield text(self.left, y + 10, time_of_day(self.began), "say dim")
+
+
+def _lanes(members: Mapping[str, Member]) -> list[list[str]]:
+    """The members of each lane. Members of one client that follow each other share a lane: the client left and joined again."""
+    lanes: list[list[str]] = []
+    latest: dict[str, list[str]] = {}
+    for key in sorted(members, key=lambda key: (members[key].seen, members[key].name)):
+        lane = latest.get(members[key].name)
+        if lane is not None and 0 <= members[lane[-1]].left <= members[key].seen:
+            lane.append(key)
+            continue
+        latest[members[key].name] = lane = [key]
+        lanes.append(lane)
+    return lanes

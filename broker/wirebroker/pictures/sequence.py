@@ -303,7 +303,7 @@ class _Lanes:
         self.clients, self.brokers = self._limited(clients, MOST_CLIENTS), self._limited(brokers, MOST_BROKERS)
         self._colours = coloured(lane[1] for lane in self.clients)
         self.width = width
-        self.gutter = 92 if width >= 700 else 50
+        self.gutter = 92 if width >= 560 else 50
         room = width - self.gutter - 16
         between = max(len(self.clients) + len(self.brokers) - 2, 1)
         self.step = min(max((room - max(GAP, room * 0.45)) / (between + 1), 16), 130)
@@ -337,8 +337,8 @@ class _Lanes:
         for lane in (*self.clients, *self.brokers):
             yield line(self.x[lane], self.top - 8, self.x[lane], height, "rule" if lane in self.brokers else "rule dashed")
 
-    def heads(self) -> Mark:
-        """Draw the names of the lanes, upright if the lanes are narrow."""
+    def heads(self, hour: str = "") -> Mark:
+        """Draw the names of the lanes, upright if the lanes are narrow, and hour and minute before them."""
         marks, room = [rect(0, 0, self.width, self.top - 4, "back")], self.step - 6
         for lane in (*self.clients, *self.brokers):
             x, tall, kind = self.x[lane], self.top - 12, self.colour(lane)
@@ -354,6 +354,8 @@ class _Lanes:
                 )
             else:
                 marks.append(text(x, 19, fitted(lane[1], (room - 8) / HEAD_LETTER * LETTER), f"head middle say {kind}"))
+        if hour:
+            marks.append(text(self.gutter - 10, self.top - 10, hour, "end say dim"))
         return Mark("g", {"class": "heads"}, "", marks)
 
 
@@ -363,7 +365,7 @@ def _drawn(drawn: Sequence[Line], lanes: _Lanes) -> tuple[list[Mark], int]:
     y, before, shown = lanes.top + 12.0, None, ""
     places: dict[int, float] = {}
     for each in drawn:
-        began = each.began if isinstance(each, Fold) else each.asked.time if isinstance(each, Pair) else each.time
+        began = _began(each)
         if before is not None and began - before >= PAUSE_MS:
             marks += _pause(began - before, y, lanes)
             y += LINE
@@ -382,7 +384,12 @@ def _drawn(drawn: Sequence[Line], lanes: _Lanes) -> tuple[list[Mark], int]:
         marks.append(text(lanes.gutter, lanes.top + 16, "no request was traced", "say dim"))
         return [*marks, lanes.heads()], lanes.top + 30
     meanings, bottom = legend(MEANINGS, 8, y + 16, lanes.width - 8)
-    return [*lanes.lines(y), *waits, *marks, *meanings, lanes.heads()], int(bottom + 6)
+    hour = time_of_day(_began(drawn[0]))[:5] if lanes.gutter <= 60 else ""  # the lines have no room for it
+    return [*lanes.lines(y), *waits, *marks, *meanings, lanes.heads(hour)], int(bottom + 6)
+
+
+def _began(each: Line) -> int:
+    return each.began if isinstance(each, Fold) else each.asked.time if isinstance(each, Pair) else each.time
 
 
 def _line(each: Line, y: float, lanes: _Lanes) -> Mark:
