@@ -252,13 +252,13 @@ class LogDirectory:
     # Folders
 
     def partitions(self) -> Iterable[tuple[tuple[str, int], Path]]:
-        """Yields the folders of all partitions, even of partitions that the metadata lacks."""
+        """Yields the folders of all partitions, including partitions that the metadata does not name."""
         for path in sorted(self.root.iterdir()):
             where = partition_of(path.name)
             if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
                 continue
             if topic_name_error(where[0]) is not None:
-                continue  # a folder that another program made
+                continue  # another program made this folder
             if path.is_dir():
                 yield where, path
 
@@ -275,7 +275,7 @@ class LogDirectory:
 
 
 class LogDirectories:
-    """The log directories of all brokers of a cluster, and its metadata, which is in the first directory."""
+    """The log directories of all brokers of a cluster, and the cluster's metadata, which is in the first directory."""
 
     def __init__(self, roots: Sequence[Path], nodes: Sequence[int], random_bytes: Callable[[int], bytes]) -> None:
         """Open and lock the directories. Each broker has a log directory in each of these `roots`. Raises DataError,
@@ -298,7 +298,7 @@ class LogDirectories:
             if brokers > 1 and (each / META_PROPERTIES).exists():
                 raise DataError(f"{each} is the data of one broker; start it with --brokers 1")
         for number, node_id in enumerate(nodes, 1):
-            # If directories are missing and there is no topic yet, the first start was killed.
+            # If directories are missing but no topic exists yet, the first start was killed before it made them all.
             if found > brokers or (0 < found < number and self.metadata.image.topics):
                 raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
             held = self.of[node_id] = []
@@ -332,21 +332,21 @@ class LogDirectories:
             yield from held
 
     def at(self, node_id: int, path: str) -> LogDirectory:
-        """Returns the log directory of this broker at the path that clients see."""
+        """Returns the broker's log directory whose path in responses is `path`."""
         return next(each for each in self.of[node_id] if each.path == path)
 
     @property
     def paths(self) -> dict[int, list[str]]:
-        """The paths that clients see, by broker."""
+        """The paths of the log directories, as responses name them, by broker."""
         return {node_id: [directory.path for directory in held] for node_id, held in self.of.items()}
 
     @property
     def first_node(self) -> int:
-        """The smallest id of a broker, which writes the metadata."""
+        """The smallest broker id. This broker writes the metadata."""
         return min(self.of)
 
     def partitions(self) -> Iterator[tuple[LogDirectory, tuple[str, int], Path]]:
-        """Yields the folders of all partitions, even of partitions that the metadata lacks."""
+        """Yields the folders of all partitions, including partitions that the metadata does not name."""
         for directory in self:
             for where, path in directory.partitions():
                 yield directory, where, path

@@ -1,7 +1,7 @@
-"""Reads, writes and replaces files, where systems differ or a crash may interrupt.
+"""Reads, writes and replaces files in a way that works on all operating systems and survives a crash.
 
-This module or `kafkawire.disk.opening` opens every file of a log directory. A write goes only to a plain file with a single
-name, and a new file must not have existed.
+This module or `kafkawire.disk.opening` opens every file of a log directory. It writes only to plain files without further hard
+links, and creates a file only if none of that name exists.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from kafkawire.primitives import Buffer
 
 
 def create(path: Path, flags: int = os.O_WRONLY) -> int:
-    """Returns a descriptor of a new file. Raises FileExistsError, also for a link that leads nowhere."""
+    """Create a file and return its descriptor. Raises FileExistsError if the name exists, even as a dangling link."""
     return open_plain(path, flags | os.O_CREAT | os.O_EXCL)
 
 
 def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
-    """Returns a descriptor of a file without changing its content. Creates the file if it is missing. Raises DamagedFile if
-    other names share the file."""
+    """Returns a descriptor of a file, and creates the file if it is missing. The content stays unchanged. Raises DamagedFile if
+    the file has other hard links.
+    """
     try:
         fd = open_plain(path, flags)
     except FileNotFoundError:
@@ -39,20 +40,20 @@ def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
 
 
 def shared(path: Path) -> DamagedFile:
-    """Returns the error for a file with several hard links, which may be outside the log directory."""
+    """Returns the error for a file with several hard links, some of which may be outside the log directory."""
     return DamagedFile(
         path, "the file has another name as well (a hard link), under which a write would change it, too. Put a copy here"
     )
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, unless it exists. Raises DamagedFile if a file of another kind has this name."""
+    """Make a folder unless it exists. Raises DamagedFile if the path is not a folder."""
     if not is_folder(path):
         path.mkdir()
 
 
 def is_folder(path: Path) -> bool:
-    """Tells whether a folder exists. Raises DamagedFile if a file of another kind has this name."""
+    """Whether a folder exists at the path. Raises DamagedFile if the path is not a folder."""
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -63,9 +64,9 @@ def is_folder(path: Path) -> bool:
 
 
 def open_to_append_at(path: Path, size: int) -> int:
-    """Open a file of this size to read anywhere and to append. Removes bytes after this size, which a failed write left.
+    """Open a file to read anywhere and to append after `size` bytes. Removes further bytes, which a failed write left.
 
-    Raises OSError: FileNotFoundError if the file or some of its bytes are missing.
+    Raises OSError; this is FileNotFoundError if the file is missing or shorter than `size`.
     """
     fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
     try:
@@ -81,7 +82,7 @@ def open_to_append_at(path: Path, size: int) -> int:
 
 
 def open_to_read(path: Path) -> int:
-    """Returns a descriptor for reading. Raises DamagedFile for anything but a plain file."""
+    """Returns a descriptor to read a file. Raises DamagedFile if it is not a plain file."""
     return open_plain(path, os.O_RDONLY)
 
 
@@ -94,7 +95,7 @@ def read_at(fd: int, size: int, position: int) -> bytes:
 
 
 def append(fd: int, parts: Sequence[Buffer], size: int) -> None:
-    """Append these parts, together `size` bytes. Raises OSError; the file may then contain some of the bytes."""
+    """Append these parts, which have `size` bytes in total. If this raises OSError, the file may contain some of the bytes."""
     written = _write_parts(fd, parts)
     if written < size:
         left = memoryview(b"".join(parts))[written:]
@@ -110,11 +111,12 @@ _write_parts: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _on
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace the content. At any moment the file has the whole old or the whole new content
-    (Utils.atomicMoveWithFallback)."""
+    """Replace a file's content atomically: at any moment it has all of the old or all of the new content
+    (Utils.atomicMoveWithFallback).
+    """
     beside = path.with_name(path.name + ".tmp")
     try:
-        beside.unlink(missing_ok=True)  # a file of a killed start
+        beside.unlink(missing_ok=True)  # left by a process that was killed
         _fill(create(beside), content, durable=durable)
         os.replace(beside, path)
     except OSError:
@@ -124,7 +126,7 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def write(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write the whole content of a file. Raises OSError; the file may then have a part of the content."""
+    """Write the whole content of a file. If this raises OSError, the file may have only a part of the content."""
     _fill(open_to_write(path), content, durable=durable)
 
 
@@ -138,7 +140,7 @@ def cut(path: Path, size: int) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file with its times, in place of an existing file. Raises OSError."""
+    """Copy a file with its times. The copy replaces an existing file. Raises OSError."""
     with opening.open_to_read(source) as file, os.fdopen(open_to_write(target), "wb") as made:
         made.truncate()
         shutil.copyfileobj(file, made, COPIED_AT_ONCE)
@@ -146,7 +148,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def _fill(fd: int, content: bytes, *, durable: bool) -> None:
-    """Make these bytes the content of the open file, and close it."""
+    """Replace the content of an open file with these bytes, and close it."""
     try:
         os.ftruncate(fd, 0)
         left = memoryview(content)
@@ -163,7 +165,7 @@ COPIED_AT_ONCE = 1 << 20
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Sync many files, several at once, because the system merges concurrent syncs."""
+    """Sync many files, several at a time, because the operating system merges concurrent syncs."""
     if len(paths) <= SYNCED_AT_ONCE:
         for path in paths:
             sync(path)
@@ -176,7 +178,7 @@ def sync_all(paths: Sequence[Path]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Sync a file or folder that was not removed."""
+    """Sync a file or folder, unless it was removed."""
     if path.is_dir() and os.name == "nt":
         return
     try:

@@ -1,7 +1,7 @@
-"""Compares the files of a partition: the log with its indexes and with the checkpoints.
+"""Compares the files of a partition: checks that its indexes and the checkpoints match its log.
 
-A broker that stopped cleanly has checked every batch. So a start reads only the ends of the files of a large directory; later
-reads check the rest. A start reads small directories whole.
+A broker that stopped cleanly has checked every batch. So in a large directory a start reads only the ends of the files, and
+later reads check the rest. It reads small directories completely.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.segment import Segment
 
 BYTES_AT_START = 16 * 1024 * 1024
-"""The number of bytes of cleanly closed segments that a start reads, for all partitions together."""
+"""A start reads at most this many bytes of cleanly closed segments in all partitions together."""
 LEAST = 16 * 1024
-"""Each segment counts with at least this number of bytes."""
+"""A smaller segment counts as this many bytes."""
 
 
 class Inspection:
-    """Decides which cleanly closed segments a start reads whole."""
+    """Decides which cleanly closed segments a start reads completely."""
 
     def __init__(self, allowed: int = BYTES_AT_START) -> None:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Tells whether to read this file. It then counts."""
+        """Whether to read this file. If so, its size is subtracted from the bytes that a start may read."""
         if self._left < LEAST:
             return False
         cost = max(path.stat().st_size, LEAST)
@@ -58,11 +58,13 @@ class Inspection:
 
 
 def check_names(folder: Path, present: Listing, reached: int) -> None:
-    """Raises DamagedFile if a segment is missing, but its index, the leader epochs or a checkpoint exist."""
+    """Raises DamagedFile if a segment's log is missing although its index, the leader epochs or a checkpoint shows that it
+    existed.
+    """
     logs = present.offsets[LOG]
     for suffix in SEGMENT_FILES[1:]:
         orphans = sorted(set(present.offsets[suffix]) - set(logs))
-        # If a segment could not be begun on a full disk, only empty indexes exist, because the log file is made last.
+        # If a full disk prevented a new segment, only its empty indexes exist, because the log file is made last.
         orphans = [offset for offset in orphans if (folder / file_name(offset, suffix)).stat().st_size]
         if orphans:
             name = file_name(orphans[0], suffix)
@@ -80,10 +82,10 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
 
 
 def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
-    """Returns the indexes of a closed segment that contradict its batches. The caller must make these indexes again.
+    """Returns the indexes of a closed segment that contradict its batches. The caller must rebuild these indexes.
 
-    `segment` has been read, and its markers abort the transactions `aborted`. If the log is `complete` from its first offset,
-    `aborted` has all transactions. Raises DamagedFile if the index may be right and the log may belong to another partition.
+    `segment` was read before, and `aborted` are the transactions that its markers abort. With `complete`, nothing is missing in
+    the log, so `aborted` has them all. Raises DamagedFile if the index may be right and the log may be another partition's.
     """
     fits = {
         OFFSET_INDEX: _offsets_fit(segment),
@@ -97,8 +99,9 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
 
 
 def _entries(path: Path, entry: Struct, segment: Segment) -> list[tuple[int, ...]] | None:
-    """Returns the entries of an index, or None if the file is missing, has another size, or more entries than the segment has
-    batches."""
+    """Returns the entries of an index file. Returns None if the file is missing, has a wrong size, or has more entries than the
+    segment has batches.
+    """
     try:
         raw = read_whole(path)
     except FileNotFoundError:
@@ -122,9 +125,9 @@ def _offsets_fit(segment: Segment) -> bool:
 
 
 def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
-    """Raises DamagedFile if two entries of the offset index are wrong: then the index belongs to another log.
+    """Raises DamagedFile if two entries of the offset index are wrong, because then the index belongs to another log.
 
-    Kafka before 4 entered the position of the first batch of an append, with the offset of its last batch.
+    An entry of Kafka before version 4 has the position of an append's first batch and the offset of the append's last batch.
     """
     base, path = segment.base_offset, segment.path(OFFSET_INDEX)
     wrong = []

@@ -1,4 +1,4 @@
-"""Restores the cluster from its data directory at a start, and refuses contradictory files."""
+"""Restores the cluster from its data directory when the broker starts, and refuses files that contradict each other."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ Settings = dict[tuple[int, str], dict[str, str]]
 
 
 class Loading:
-    """Reads the data directory once, at a start. Raises DataError; until then only torn tails were changed."""
+    """Reads the data directory when the broker starts. If it raises DataError, it has changed nothing except torn tails."""
 
     def __init__(self, directories: LogDirectories, random_bytes: Callable[[int], bytes]) -> None:
         self.unused: Settings = {}
-        """Settings in the metadata that this broker cannot use. The settings stay in the metadata."""
+        """Settings in the metadata that this broker cannot use. They stay in the metadata."""
         self._directories = directories
         self._metadata = directories.metadata
         self._random_bytes = random_bytes
         self._ids: dict[Path, bytes] = {}
-        """The topic ids in the partitions' folders."""
+        """The topic ids that were read from the partitions' folders."""
 
     def image(self) -> Image:
-        """Returns the image in the metadata. Without metadata, returns an image made from the folders."""
+        """Returns the image in the metadata, or, if the directory has no metadata, an image made from the partitions'
+        folders.
+        """
         metadata = self._metadata
         image = metadata.image if metadata.exists else self._found_image()
         check_image(image, metadata.path if metadata.exists else self._directories.roots[0])
@@ -77,7 +79,7 @@ class Loading:
             )
 
     def _check_count(self, image: Image) -> None:
-        """Raises DamagedFile if the metadata names very many partitions that have no folder."""
+        """Raises DamagedFile if the metadata names more partitions without a folder than a start may create."""
         count = sum(len(topic.partitions) for topic in image.topics.values())
         folders = sum(1 for _ in self._directories.partitions()) if count > FOLDERS_MADE else 0
         if count - folders > FOLDERS_MADE:
@@ -87,7 +89,7 @@ class Loading:
             )
 
     def _note_unknown(self, cluster: Cluster) -> None:
-        """Report the folders of partitions that the metadata does not have."""
+        """Log which folders belong to partitions that the metadata does not name."""
         unknown = []
         for _, (name, index), path in self._directories.partitions():
             topic = cluster.topics.get(name)
@@ -98,7 +100,7 @@ class Loading:
             note(f"{unknown[0]}{more}: the metadata knows of no such partition, and nothing of it is served")
 
     def _found_image(self) -> Image:
-        """Returns an image of every partition that has a folder."""
+        """Returns an image made from the folders of the partitions."""
         image = Image()
         ids: dict[str, bytes] = {}
         for directory, (topic, index), path in self._directories.partitions():
@@ -113,7 +115,7 @@ class Loading:
         return image
 
     def id_in(self, folder: Path) -> bytes | None:
-        """Returns the topic id in a partition's folder, as `topic_id_in` reads it."""
+        """Returns the topic id in a partition's folder, like `topic_id_in`, but reads each file only once."""
         if (known := self._ids.get(folder)) is None and (known := topic_id_in(folder)) is not None:
             self._ids[folder] = known
         return known
@@ -143,7 +145,8 @@ class Loading:
     def directory_of(self, topic: str, index: int, topic_id: bytes, dirs: Mapping[int, str]) -> LogDirectory:
         """Returns the log directory that has a partition's folder, or the directory of the first replica.
 
-        A folder stays where it was made when the replicas change to other brokers. Raises DataError if there are two.
+        A folder stays where it was made even if the partition's replicas move to other brokers. Raises DataError if two
+        directories have the folder.
         """
         wanted = [self._directories.at(node_id, path) for node_id, path in dirs.items()]
         others = [each for node_id in dirs for each in self._directories.of[node_id]]
@@ -162,7 +165,7 @@ class Loading:
     def _check_folder(
         self, directory: LogDirectory, name: str, index: int, topic_id: bytes, partition: PartitionImage
     ) -> None:  # fmt: skip
-        """Raises DamagedFile if a partition's folder is missing, or has records of another topic id."""
+        """Raises DamagedFile if a partition's folder is missing, or belongs to another topic id."""
         folder = directory.root / folder_name(name, index)
         if not folder.is_dir():
             if directory.is_whole and not any(directory.root.glob(f"{glob_escape(folder.name)}.*-delete")):
@@ -189,12 +192,13 @@ class Loading:
             )
 
     def _node(self, stored: int) -> int:
-        """Returns the broker that now serves the directory of the broker `stored`."""
+        """Returns the id of the broker that now serves the directory written by the broker `stored`."""
         return next((each.node_id for each in self._directories if each.stored_node_id == stored), stored)
 
     def _dirs(self, partition: PartitionImage) -> dict[int, str]:
-        """Returns the log directories of a partition's replicas from the metadata. A replica without an entry is in its
-        broker's first directory."""
+        """Returns the log directories of a partition's replicas from the metadata. A replica for which the metadata names no
+        directory is in its broker's first directory.
+        """
         by_node = self._directories.of
         ids = dict(zip(map(self._node, partition.replicas), partition.directories or partition.replicas, strict=False))
         leaving = set(map(self._node, partition.removing))
@@ -224,13 +228,15 @@ class Loading:
 
 
 def topic_id_in(folder: Path) -> bytes | None:
-    """Returns the topic id in a partition's folder, or None without partition.metadata, or if a power cut left it empty."""
+    """Returns the topic id in a partition's folder, or None if `partition.metadata` is missing or a power cut has left it
+    empty.
+    """
     path = folder / PARTITION_METADATA
     return read_partition_metadata(path) if path.exists() and path.stat().st_size else None
 
 
 def _node_id(name: str) -> int:
-    """Returns the id of a broker that has settings. Raises ConfigError."""
+    """Parses the broker id in the name of a broker's settings. Raises ConfigError."""
     if not re.fullmatch("[0-9]{1,10}", name):
         raise ConfigError("this is not the id of a broker")
     return int(name)

@@ -1,8 +1,9 @@
-"""Only one process may use a data directory. The lock is on Kafka's `.lock` (FileLock), so it also excludes a running Kafka.
+"""Locks a data directory, because only one process may use it. The locked file is Kafka's `.lock` (FileLock), so a running
+Kafka is excluded, too.
 
 Kafka's lock is a POSIX lock. A process loses such a lock when it closes any descriptor of the file, for example after copying
-the folder. Linux has locks that belong to the open file instead (OFD); the two kinds exclude each other between processes.
-On other systems, this module also locks a second file with another kind of lock, which a process cannot lose in this way.
+the folder. Linux also has locks that belong to the open file (OFD). An OFD lock and a POSIX lock of different processes exclude
+each other. On other systems this module also locks a second file, with a kind of lock that a process cannot lose in this way.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from wirebroker.storage import files
 LOCK = ".lock"
 SECOND_LOCK = ".lock.flock"
 HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-"""The errors by which the system says that another process has the lock."""
+"""The errors with which the system reports that another process holds the lock."""
 _held: set[Path] = set()
-"""The directories that this process has locked. Some of the system's locks hold only between processes."""
+"""The directories that this process has locked. They are noted because some kinds of lock do not exclude a second use in the
+same process.
+"""
 
 
 class DirectoryLock:
-    """A lock that holds until `release`, or until the process ends. Raises DataError if another process has the lock."""
+    """A lock on a directory, which is held until `release` or until the process ends. Raises DataError if another process holds
+    the lock.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
@@ -71,7 +76,7 @@ def _in_use(root: Path) -> DataError:
 
 
 def _locks() -> list[tuple[str, Callable[[int, bool], None]]]:
-    """Returns the files to lock, each with the functions that lock and unlock the file. The functions raise OSError."""
+    """Returns the names of the files to lock, each with the function that locks or unlocks it. The functions raise OSError."""
     if sys.platform == "win32":
         return [(LOCK, _byte)]
     if sys.platform == "linux":
@@ -94,7 +99,7 @@ def _open_file(fd: int, hold: bool) -> None:
     except OSError as refused:
         if refused.errno != errno.EINVAL:
             raise
-        _process(fd, hold)  # the system only resembles Linux
+        _process(fd, hold)  # this system claims to be Linux but has no OFD locks
 
 
 def _process(fd: int, hold: bool) -> None:

@@ -38,7 +38,9 @@ from wirebroker.storage.upkeep import Upkeep
 
 
 class FolderLog:
-    """The log of one partition. Writes batches at once, and writes files that startup can rebuild from the batches later."""
+    """The log of one partition. Batches are written immediately; files that a start can rebuild from the batches are written
+    later.
+    """
 
     largest_segment = 2**31 - 1
 
@@ -51,7 +53,7 @@ class FolderLog:
         self.where = where
         self.folder = folder
         self._moves = 0
-        """Counts the beginnings and ends of moves of the files."""
+        """A counter that rises when a move of the files begins and when it ends."""
         self._store = store
         self._configs = configs
         told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
@@ -65,7 +67,7 @@ class FolderLog:
             raise
 
     def _recover(self, now: int) -> Recovered:
-        # The coordinators read all of their logs anyway.
+        # The coordinators read their internal topics completely anyway.
         inspection = Inspection(ANYWHERE) if self.where[0] in INTERNAL_TOPICS else self._store.inspection
         return recover(self.folder, self._settings, self.directory.known_of(self.where), inspection, now)
 
@@ -77,16 +79,16 @@ class FolderLog:
         self._kept: Kept | None = found.kept
         self._written_epochs = found.written_epochs
 
-    # The duties of a log on disk
+    # What a log on disk does in addition
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Set the partition as owner. Returns the state that the files had."""
+        """Set the partition that owns the log. Returns the partition's state that was read from the files."""
         self._owner = owner
         kept, self._kept = self._kept, None
         return kept
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Close the files, after a "kill" without writing, and open them again."""
+        """Close the files and open them again. In the mode "clean", state that exists only in memory is written first."""
         if mode == "clean":
             files.sync_all(self.close())
         for segment in self.segments:
@@ -96,8 +98,8 @@ class FolderLog:
         return self.belongs_to(self._owner)
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Replace the leader epochs and their start offsets. Writes the epochs at once if the checkpoint has an epoch that no
-        longer holds. New epochs are written later, because startup finds them in the batches.
+        """Replace the leader epochs and their start offsets. If an epoch in the checkpoint is no longer valid, the checkpoint
+        is written immediately. New epochs are written later, because a start also finds them in the batches.
         """
         self._epochs = list(starts)
         if self._epochs[: len(self._written_epochs)] != self._written_epochs:
@@ -107,16 +109,17 @@ class FolderLog:
                 self._store.failed(failure)
 
     def write_epochs(self) -> None:
-        """Write the leader epochs that have batches, unless the checkpoint has them. Raises OSError."""
+        """Write to the checkpoint the leader epochs that have batches, unless it already has exactly these. Raises OSError."""
         begun = [each for each in self._epochs if each[1] < self.end_offset]
         if begun != self._written_epochs:
             files.replace(self.folder / LEADER_EPOCHS, epochs_text(begun).encode(), durable=False)
             self._written_epochs = begun
 
     def close(self) -> list[Path]:
-        """Write all state that only the memory has. When these files are synced, the next start has nothing to recover.
+        """Write all state that exists only in memory, and return the written files. After these files are synced, the next
+        start has nothing to recover.
 
-        As in UnifiedLog.flush, an empty log is not among these files, because a startup without the empty log loses nothing.
+        As in UnifiedLog.flush, the file of an empty log is not returned, because its loss would lose nothing.
         Raises OSError.
         """
         self.write_epochs()
@@ -134,7 +137,7 @@ class FolderLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The partition's first offset. The files may still have deleted records before this offset."""
+        """The partition's first offset. The files may still contain deleted records before this offset."""
         assert self._owner is not None
         return self._owner.log_start_offset
 
@@ -152,11 +155,13 @@ class FolderLog:
         return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
 
     def synced_up_to(self, offset: int) -> None:
-        """Note that everything before `offset` is synced: a recovery begins there."""
+        """Note that everything before `offset` is synced, so a recovery can begin at `offset`."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync(self, segments: Iterable[Segment]) -> None:
-        """Sync these segments, in any thread. If the files move during the sync, sync the files again. Raises OSError."""
+        """Sync these segments; any thread may call this. If the files are moved during the sync, they are synced again. Raises
+        OSError.
+        """
         written = list(segments)
         while written:
             before = self._moves
@@ -167,7 +172,9 @@ class FolderLog:
                 return
 
     def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
-        """Continue in another log directory; `put` moves the folder there. Raises OSError and changes nothing."""
+        """Continue in another log directory, after `put` has moved the folder there. If this raises OSError, nothing has
+        changed.
+        """
         folder = directory.root / self.folder.name
         self.release()
         self._moves += 1
@@ -196,23 +203,25 @@ class FolderLog:
 
     @property
     def size(self) -> int:
-        """Bytes in all segments."""
+        """The number of bytes in all segments."""
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError."""
+        """Append a batch that takes up `records` offsets. Returns its base offset. Raises OSError."""
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end. An empty active segment only gets a new time. Raises OSError and changes nothing."""
+        """Begin a new segment at the end. If the active segment is empty, only set its creation time. If this raises OSError,
+        nothing has changed.
+        """
         if not self.active.size:
             self.active.created = now
             return
         self._close_active()
-        self.active.dirty = True  # its index files are not on the disk
+        self.active.dirty = True  # its index files are not synced yet
         following = self._segment(self.end_offset, now)
         following.create()
         closed, self.active = self.active, following
@@ -226,8 +235,9 @@ class FolderLog:
     # Reading
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` from the first batch that ends at or after `offset`. The last batch may be
-        incomplete."""
+        """Returns at most `max_bytes` bytes, which begin with the first batch that ends at or after `offset`. The last batch
+        may be cut off.
+        """
         if offset >= min(limit, self.end_offset):
             return EMPTY
         segment, start = self._find(offset)
@@ -256,11 +266,10 @@ class FolderLog:
             position = segment.find(offset)
             if position < segment.size or segment is self.active:
                 return segment, position
-            at += 1  # compaction has left a gap at the end of the segment
+            at += 1  # compaction removed the last offsets of the segment
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset at or after the end of `size` bytes from `offset`. The result is the offset of the next index
-        entry."""
+        """Returns an offset that is at least `size` bytes after `offset`. It is taken from the next index entry."""
         if offset >= self.end_offset:
             return self.end_offset
         segment, position = self._find(offset)
@@ -271,13 +280,13 @@ class FolderLog:
         return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Yields every batch, beginning with the batch of `start_offset`."""
+        """Yields every batch, beginning with the batch that contains `start_offset`."""
         for segment in list(self.segments[self._segment_of(start_offset) :]):
             for _, batch in segment.batches(segment.find(start_offset)):
                 yield batch
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """Yields the batches from `from_offset` whose largest timestamp is at least `timestamp`."""
+        """Yields the batches at or after `from_offset` whose largest timestamp is at least `timestamp`."""
         for segment in list(self.segments[self._segment_of(from_offset) :]):
             if segment.max_timestamp < timestamp:
                 continue
@@ -295,21 +304,21 @@ class FolderLog:
     # Compacting
 
     def to_compact(self, now: int) -> tuple[float, Task[Segment]] | None:
-        """Returns the log's dirtiness and the task of compacting it, or None if the log is not dirty enough."""
+        """Returns the log's dirty ratio and the task that compacts the log, or None if the log is not dirty enough."""
         assert self._owner is not None
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
     def compact(self, task: Task[Segment]) -> Cleaned:
-        """Write the compacted segments beside the old segments, in any thread. Raises OSError, DamagedFile."""
+        """Write the compacted segments beside the old segments. Any thread may call this. Raises OSError, DamagedFile."""
         return compact(task, self._settings.segments)
 
     @property
     def cleaned_to(self) -> int:
-        """The offset at which the next round of compaction begins. Earlier offsets may be missing."""
+        """The offset at which the next round of compaction begins. Compaction may have removed earlier offsets."""
         return self.directory.cleaned.get(self.where, 0)
 
     def take_compacted(self, cleaned: Cleaned) -> None:
-        """Replace the old segments with the compacted segments. Deleted segments stay deleted."""
+        """Replace the old segments with the compacted segments, except where an old segment was deleted meanwhile."""
         taken = [made for made in cleaned.made if self.holds(made.replaces)]
         for made in cleaned.made:
             if made not in taken:
@@ -317,7 +326,7 @@ class FolderLog:
                     path.unlink()
         if not taken:
             return
-        # Write the checkpoint first, because startup treats missing offsets after it as damage.
+        # Write the checkpoint first, because a start treats offsets that are missing after the checkpoint as damage.
         following = self.segments[self.segments.index(taken[-1].replaces[-1]) + 1]
         self.directory.set_cleaned(self.where, min(cleaned.end, following.base_offset))
         assert self._owner is not None
@@ -327,12 +336,13 @@ class FolderLog:
             self._owner.transactions.keep_aborted(made.segment.base_offset, stop, made.aborted)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Tells whether the log still has these segments, unchanged."""
+        """Whether all of these segments are still part of the log."""
         return all(segment in self.segments for segment in segments)
 
     def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
-        """Swap the files so that a restart at any moment finds the old segments or the new segment, perhaps without
-        indexes."""
+        """Replace the files of old segments by those of the new segment. A restart at any moment finds either the old segments
+        or the new one; its indexes may be missing.
+        """
         made.path(LOG, CLEANED).replace(made.path(LOG, SWAP))
         for segment in replaces:
             segment.let_go()
@@ -351,19 +361,19 @@ class FolderLog:
     # Losing
 
     def drop_segments_below(self, offset: int) -> None:
-        """Delete whole segments that end at or below `offset`, except the active segment."""
+        """Delete the segments whose records all lie before `offset`, except the active segment."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             try:
                 self._discard(self.segments[0])
-            except OSError as failure:  # this and the later segments stay until the next try
+            except OSError as failure:  # this segment and the later ones stay until the next attempt
                 self._store.failed(failure)
                 return
             del self.segments[0]
 
     def _discard(self, segment: Segment) -> None:
-        """Delete the files of a segment. Raises OSError; the segment's log then still exists.
+        """Delete the files of a segment. If this raises OSError, the segment's log file still exists.
 
-        The log goes after its indexes, because an index without a log is damage.
+        The log file is deleted after its indexes, because a start treats an index without a log file as damage.
         """
         segment.let_go()
         log = segment.path()
@@ -379,7 +389,7 @@ class FolderLog:
         self.drop_segments_below(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds `offset`, all later batches, and the snapshots after it."""
+        """Remove the batch that contains `offset`, all later batches, and all later snapshots."""
         if offset >= self.end_offset:
             return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
@@ -400,7 +410,7 @@ class FolderLog:
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
 
     def start_at(self, offset: int, now: int) -> None:
-        """Delete everything, and continue at `offset`. Raises OSError."""
+        """Delete all records, and let the log continue at `offset`. Raises OSError."""
         for segment in self.segments:
             self._discard(segment)
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in offsets_in(self.folder, SNAPSHOT)])

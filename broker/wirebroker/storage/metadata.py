@@ -1,4 +1,4 @@
-"""The log of the cluster's metadata, `__cluster_metadata-0`: Kafka's own records, read from its snapshots and segments."""
+"""The cluster's metadata log, `__cluster_metadata-0`. It has Kafka's own records, and is read from snapshots and segments."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ TOPIC_ID = bytes(15) + b"\1"
 METADATA_TOPIC = "__cluster_metadata"
 RECORDS_PER_BATCH = 5000
 SHOWN = 60
-"""The largest number of a name's characters that a message shows."""
+"""A message shows at most this many characters of a name."""
 
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest numbers that startup accepts. The broker continues to count from these numbers, up to the largest number of the
-type.
+"""The largest epoch and producer id that a start accepts in the metadata. They leave the broker a million numbers to count on.
 """
 FOLDERS_MADE = 100_000
-"""The largest number of missing partition folders that startup creates for the metadata."""
+"""The largest number of missing partition folders that a start creates."""
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 
 def check_image(image: Image, path: Path) -> None:
-    """Raises DamagedFile if Kafka could not have these topics. The check protects the start, which makes folders of names and
-    loops over counts."""
+    """Raises DamagedFile if Kafka could not have written such topics. This protects the start, which creates folders named
+    after topics, and loops over partition counts.
+    """
     names = set()
     for topic in image.topics.values():
         why = _name_error(topic.name) or ("two topics have it" if topic.name in names else "")
@@ -60,7 +60,7 @@ def check_image(image: Image, path: Path) -> None:
 
 
 def _name_error(name: str) -> str:
-    """Returns why no topic of this broker can have this name, or ""."""
+    """Returns why no topic can have this name, or "" if one can."""
     if name == METADATA_TOPIC:
         return "The metadata has its folder"
     if os.name == "nt" and _RESERVED.match(name):
@@ -73,11 +73,11 @@ def _short(name: str) -> str:
 
 
 class MetadataLog:
-    """Reads the image of the metadata, and appends the records that change it."""
+    """Reads the metadata log into an image of the cluster, and appends records that change the image."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read the log. `reached` is the metadata's end offset in the checkpoint. `clean` says that the broker stopped cleanly
-        there.
+        """Read the log. `reached` is the log's end offset in the checkpoint. With `clean` the broker stopped cleanly at that
+        offset.
 
         Raises DamagedFile.
         """
@@ -90,16 +90,16 @@ class MetadataLog:
         self._leader_epoch = 1
         self._base = 0
         self._size = 0
-        """The number of bytes in the file to which the broker appends."""
+        """The size of the file to which the broker appends."""
         self._fd = -1
         if self.folder.is_dir():
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
-        """Tells whether metadata existed, even if it is lost."""
+        """Whether the directory had metadata, even if it is lost."""
 
     @property
     def is_lost(self) -> bool:
-        """Tells whether metadata is missing. With an empty folder the user agrees to the loss."""
+        """Whether the metadata is missing. An empty metadata folder means that the user accepts the loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False
@@ -140,7 +140,7 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self, now: int) -> bool:
-        """Write the first record if the log is empty. Returns whether this is the first start.
+        """Write the first record if the log is empty. Returns True at the first start, that is, if the log was empty.
 
         After this write the log is never empty, so an empty log means lost records.
         """
@@ -156,7 +156,7 @@ class MetadataLog:
         return not existed
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> None:
-        """Append these records, each with its version. Raises OSError and appends nothing."""
+        """Append these records, each with its version. If this raises OSError, nothing was appended."""
         values = [metadata_bytes(record, version) for record, version in records]
         before = self._size, self.end_offset
         try:
@@ -164,7 +164,7 @@ class MetadataLog:
         except OSError:
             self._size, self.end_offset = before
             self.release()
-            with suppress(OSError):  # it is tried again with the next record
+            with suppress(OSError):  # the failed step is tried again with the next record
                 self._open()
             raise
 

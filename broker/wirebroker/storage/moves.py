@@ -1,9 +1,9 @@
 """Moves of partitions' folders between the log directories of a broker (Kafka's ReplicaAlterLogDirsThread).
 
-A folder whose name ends in `-future`, in the new directory, marks a wanted move. A start that finds such a folder moves the
-partition. Within a volume, a move renames the folder itself. To another volume, a move copies the files while the partition
-is served. `partition.metadata` comes last, so a start knows whether the copy is complete. A kill at any moment loses no
-acknowledged record.
+A folder in the new directory whose name ends in `-future` marks a move in progress. If a start finds such a folder, it moves
+the partition. Within a volume, a move renames the partition's folder. To another volume, a move copies the files while the
+partition is served. `partition.metadata` is copied last; its presence shows a start that the copy is complete. A kill at any
+moment loses no acknowledged record.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
-"""A copy makes at most ROUNDS rounds, until a round copies FEW_BYTES or less. Then the partition waits while the rest is
-copied."""
+"""The files are copied in rounds until a round copies FEW_BYTES or less, in at most ROUNDS rounds. Then the rest is copied
+while the partition takes no writes.
+"""
 
 
 class Copy:
-    """A copy of a partition's folder on another volume. The copy follows the changes of the folder."""
+    """Copies a partition's folder to another volume. Further rounds copy what changed meanwhile."""
 
     def __init__(self, source: Path, target: Path) -> None:
         self._source = source
@@ -41,14 +42,15 @@ class Copy:
         self._copied: dict[str, tuple[int, int]] = {}
 
     def catch_up(self) -> None:
-        """Copy the files, and copy changed files again until few bytes are left. In any thread. Raises OSError."""
+        """Copy the files, and copy changed files again until few bytes remain. Any thread may call this. Raises OSError."""
         for _ in range(ROUNDS):
             if self.refresh() <= FEW_BYTES:
                 return
 
     def refresh(self) -> int:
         """Copy and sync the files that have changed since the last round, except `partition.metadata`. Returns the number of
-        bytes."""
+        bytes copied.
+        """
         there = {each.name: each.stat() for each in os.scandir(self._source) if not each.name.endswith((DELETED, CLEANED))}
         there.pop(PARTITION_METADATA, None)
         for name in self._copied.keys() - there.keys():
@@ -74,7 +76,7 @@ class Copy:
 
 
 class Moves:
-    """The moves of a store, one at a time."""
+    """Moves the partitions of a store between its log directories, one at a time."""
 
     def __init__(self, store: Upkeep, cluster: Cluster, directories: LogDirectories) -> None:
         self._store = store
@@ -83,17 +85,19 @@ class Moves:
         self._dirs.mover = self.move
         self._directories = directories
         self._wanted: dict[FolderLog, tuple[LogDirectory, Path]] = {}
-        """The directory to which a log moves, and the log's `-future` folder there."""
+        """The logs that are to be moved, each with its new directory and its `-future` folder there."""
         self._unfinished: list[tuple[tuple[str, int], LogDirectory]] = []
 
     def has(self, log: FolderLog) -> bool:
-        """Tells whether this log is being moved."""
+        """Whether this log is to be moved."""
         return log in self._wanted
 
     def move(self, partition: Partition, node_id: int, path: str) -> None:
-        """Begin to move this broker's replica, or end its move if `path` is its present directory. Raises OSError."""
+        """Begin to move this broker's replica to the directory `path`. If the replica is there already, cancel its move. Raises
+        OSError.
+        """
         log, dirs = _log_of(partition), self._dirs
-        if log.directory.node_id != node_id:  # the files are those of another broker's replica
+        if log.directory.node_id != node_id:  # the log's files belong to another broker's replica
             if dirs.of(partition, node_id) != path:
                 dirs.moved(partition, node_id, path)
                 self._changed()
@@ -114,7 +118,7 @@ class Moves:
         self._queue(partition, future, None)
 
     def _queue(self, partition: Partition, future: Path, copy: Copy | None) -> None:
-        """Move after the present compaction, because only one job may be `apart`."""
+        """Queue the move after a running compaction, because only one job may be `apart`."""
 
         def work() -> None:
             if copy is not None:
@@ -127,7 +131,9 @@ class Moves:
         self._store.jobs.append(Job(work, lambda: self._arrive(partition, future, copy), apart=True, failed=failed))
 
     def _arrive(self, partition: Partition, future: Path, copy: Copy | None) -> None:
-        """Swap the folders, unless the move is no longer wanted. Raises OSError; the partition then stays in its folder."""
+        """Put the partition's folder into the new directory, unless the move was cancelled. If this raises OSError, the
+        partition stays in its old folder.
+        """
         log = _log_of(partition)
         if partition.deleted:
             self._give_up(partition)
@@ -172,7 +178,7 @@ class Moves:
         files.sync(source.root)
 
     def _give_up(self, partition: Partition, future: Path | None = None) -> None:
-        """End the partition's move. With `future`, end the move only if `future` is its folder."""
+        """Cancel the partition's move. With `future`, cancel it only if `future` is the move's folder."""
         wanted = self._wanted.get(_log_of(partition))
         if wanted is not None and future in (None, wanted[1]):
             self._end(partition, wanted[1])
@@ -186,7 +192,9 @@ class Moves:
     # A start
 
     def finish(self) -> None:
-        """Rename complete copies whose original folders are already removed, and note the other wanted moves."""
+        """Finish moves whose copy is complete and whose original folder is removed: rename the copy. Note the other unfinished
+        moves.
+        """
         for directory in self._directories:
             for where, future in directory.futures():
                 name = folder_name(*where)
@@ -200,7 +208,7 @@ class Moves:
                     self._unfinished.append((where, directory))
 
     def resume(self) -> None:
-        """Begin again the moves that a start has found unfinished. Raises OSError."""
+        """Begin again the unfinished moves that `finish` has noted. Raises OSError."""
         for (topic, index), directory in self._unfinished:
             partition = self._cluster.partition(topic, index)
             if partition is not None:
@@ -209,7 +217,9 @@ class Moves:
         self._unfinished.clear()
 
     def _changed(self) -> None:
-        """Note that the metadata has changed. The host writes the change down after the present job or request."""
+        """Note that the metadata has changed. The host writes the change to the metadata log after the current job or
+        request.
+        """
         self._cluster.version += 1
 
 

@@ -1,4 +1,4 @@
-"""The log messages of a start that repairs a data directory."""
+"""Logs what a start finds and repairs in a data directory."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ logger = logging.getLogger("wirebroker")
 
 
 def note(sentence: str) -> None:
-    """Log a finding and its repair at once, so that the user reads it even if the next step fails."""
+    """Log a finding and its repair immediately, so that the user sees it even if the next step fails."""
     logger.warning("%s", shortened(sentence))

@@ -1,9 +1,9 @@
 """Opening a partition's folder when the broker starts (LogLoader, ProducerStateManager).
 
-After a clean shutdown the last snapshot has the producers' state, and the checkpoint has the end of the log. After a crash,
-the start reads the segments from the recovery point, checks their batches, makes their indexes again and removes a torn tail.
-The state comes from the newest snapshot, which keeps the last batch of each producer, and from the later batches. The start
-also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of the other segments' files.
+After a clean shutdown the last snapshot has the producers' state, and the checkpoint has the end of the log. After a crash, the
+start reads the segments from the recovery point on, checks their batches, rebuilds their indexes and removes a torn tail. It
+takes the producers' state from the newest snapshot, which has the last batch of each producer, and from the later batches. The
+start also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of the other segments' files.
 
 The start reads all files before it changes any file. Damage before the tail is an error: Kafka would cut the log there and
 lose the sound batches after the damage.
@@ -47,7 +47,7 @@ from wirebroker.storage.segment import Expected, Index, Segment, SegmentSettings
 from wirebroker.storage.snapshots import read_snapshot, snapshot_bytes
 
 UNFINISHED = (DELETED, CLEANED, ".tmp")
-"""The endings of the names of files that a start removes."""
+"""A start removes files whose names have these endings."""
 
 
 class LogSettings(NamedTuple):
@@ -59,18 +59,18 @@ class LogSettings(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The entries of a partition in the directory's checkpoints."""
+    """What the checkpoints and the metadata say about a partition."""
 
     clean: bool
     recovery_point: int | None
-    """A field is None if no checkpoint names the partition."""
+    """None if the checkpoint of recovery points does not name the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Tells whether the log began at `log_start_offset` at the clean stop, so that it needs no earlier segments."""
+    """Whether the log began at `log_start_offset` when the broker stopped cleanly; then earlier segments may be missing."""
     gaps_below: int = ANYWHERE
     """Compaction may have removed offsets before this offset."""
     latest_epoch: int | None = None
-    """The leader epoch in the metadata."""
+    """The partition's leader epoch in the metadata."""
 
 
 class Recovered(NamedTuple):
@@ -81,7 +81,7 @@ class Recovered(NamedTuple):
     recovery_point: int
     kept: Kept
     written_epochs: list[tuple[int, int]]
-    """The leader epochs in the checkpoint."""
+    """The leader epochs that the checkpoint has."""
 
 
 class RecoveredState:
@@ -93,13 +93,13 @@ class RecoveredState:
         self._rules = rules
 
     def load(self, producers: Mapping[Key, bytes]) -> None:
-        """Begin with the producers of a snapshot."""
+        """Replace the state by the producers of a snapshot."""
         self.producers = dict(producers)
         open_ones = {int(key): open_since(state) for key, state in producers.items() if open_since(state) >= 0}
         self.transactions.restart(open_ones)
 
     def follow(self, header: BatchHeader, batch: Buffer) -> None:
-        """Apply a batch of the log, as ProducerAppendInfo does for a replica: no batch is refused."""
+        """Apply a batch of the log without refusing any, as ProducerAppendInfo does for a replica."""
         key = header.producer_id
         if key < 0:
             return
@@ -118,7 +118,7 @@ class RecoveredState:
 
 
 def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspection, now: int) -> Recovered:
-    """Open the folder. Raises DamagedFile, and changes nothing, if batches would be lost."""
+    """Recover the log in a folder. If batches would be lost, raises DamagedFile and changes nothing."""
     present = listing(folder)
     if any(name.endswith((*UNFINISHED, SWAP)) for name in present.names):
         _finish_swaps(folder, present.names)
@@ -138,9 +138,9 @@ def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspe
 
 
 def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
-    """Remove half-made and half-deleted files, and finish swaps of segments (LogLoader.load).
+    """Remove incomplete files and files that were being deleted, and finish swaps of segments (LogLoader.load).
 
-    The start makes the indexes of such a segment again.
+    The start rebuilds the indexes of a segment whose swap it finishes.
     """
     names = [name for name in found if (folder / name).is_file()]
     for name in names:
@@ -161,7 +161,7 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
 
 
 class Walked(NamedTuple):
-    """A segment with checked batches, the state after it, and its end."""
+    """A segment whose batches were checked, the state after its last batch, and its end offset."""
 
     segment: Segment
     state: RecoveredState
@@ -169,9 +169,9 @@ class Walked(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A closed segment that recovery read, and the aborted transactions in its batches.
+    """A closed segment that recovery has read, and the aborted transactions in its batches.
 
-    If the log is `complete` from its first offset, the list has all aborted transactions.
+    With `complete`, the log has every batch from its first offset, so the list has all aborted transactions.
     """
 
     segment: Segment
@@ -200,24 +200,24 @@ class Recovery:
         self._epochs = LeaderEpochs(folder, self._bases[0], known.latest_epoch, clean=known.clean)
         self._expected = Expected(known.gaps_below, self._epochs, set())
         self._last: Walked | None = None
-        """The previous segment, if the start has read it."""
+        """The previous segment, if the start has read its batches."""
         self._crashed: list[Walked] = []
-        """The segments that may have changed after the last sync. The indexes of these segments are made again."""
+        """The segments that may have changed since the last sync. Their indexes are rebuilt."""
         self._closed: list[Closed] = []
         """The closed segments that recovery read."""
         self._unfit: list[tuple[Closed, list[Path]]] = []
         """The closed segments whose indexes contradict the batches."""
         self._starts: list[tuple[int, int]] = []
         self._is_known_at_end = False
-        """Tells whether the snapshot at the end of the log is usable."""
+        """Whether the snapshot at the end of the log is usable."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Returns whether the segments so far have every batch that was ever written."""
+        """Whether the segments checked so far have every batch that was ever written."""
 
     # Looking
 
     def look(self) -> None:
-        """Check every segment, and change nothing. Raises DamagedFile."""
+        """Check every segment without changing a file. Raises DamagedFile."""
         for i, base in enumerate(self._bases):
             if i and self.end != base and (self.end > base or self.end >= self._known.gaps_below):
                 raise DamagedFile(
@@ -250,7 +250,9 @@ class Recovery:
         self._walk(base, closed, followed=following is not None)
 
     def _walk(self, base: int, closed: bool, *, followed: bool) -> None:
-        """Check and count the batches of a segment. Compare the files of a `closed` segment with its batches."""
+        """Check a segment's batches, and apply them to the state. If the segment is `closed`, compare its indexes with its
+        batches.
+        """
         state = self._state_before(base)
         segment = Segment(self.folder, base, self._now, self._settings.segments, Index())
         self.segments[-1] = segment
@@ -318,7 +320,7 @@ class Recovery:
     # Taking
 
     def take(self) -> Recovered:
-        """Remove a torn tail, and make wrong indexes again. Returns the recovered log."""
+        """Remove a torn tail, and rebuild wrong indexes. Returns the recovered log."""
         if not self._is_known_at_end:
             self._remove_snapshots({self.end})
         self._write_crashed()
@@ -338,8 +340,9 @@ class Recovery:
         return Recovered(self.segments, self.end, recovery_point, kept, self._epochs.written)
 
     def _write_crashed(self) -> None:
-        """Write the indexes of the segments that a crash may have cut. The segments' batches may exist only in the page
-        cache."""
+        """Write the indexes of the segments that a crash may have cut. The segments are marked as not synced, because their
+        batches may be only in the page cache.
+        """
         for segment, state, end in self._crashed:
             if segment.size != segment.path().stat().st_size:
                 segment.truncate(segment.size, end)
@@ -361,8 +364,9 @@ class Recovery:
     # Producers
 
     def _check_snapshot(self) -> None:
-        """After a clean stop a snapshot at the end of the log has the producers. Raises DamagedFile if the producers are
-        lost."""
+        """Check the producer snapshot at the end of the log, which every clean stop writes. Raises DamagedFile if the producers
+        are lost.
+        """
         path = self.folder / file_name(self.end, SNAPSHOT)
         if self.end <= self._log_start:
             return
@@ -396,7 +400,7 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """Returns a warning if the log shows that the producer's last batch does not end at `written`, else ""."""
+        """Returns a warning if the producer's last batch in the log does not end at offset `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""
@@ -409,7 +413,7 @@ class Recovery:
         return ""
 
     def _producers(self) -> dict[Key, bytes]:
-        """Returns the producers at the end of the log. Removes snapshots of other offsets that no longer count."""
+        """Returns the producers at the end of the log. Removes snapshots that lie outside the log."""
         state = self._state_at(self.end, self.segments)
         self._remove_snapshots({each for each in self._snapshots if each > self.end or each <= self._log_start})
         return state.producers
@@ -457,9 +461,10 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
-    """Returns a sentence about the torn tail, which the caller cuts off. Raises DamagedFile if the tail is not torn.
+    """Returns the log message about a torn tail, which the caller cuts off. Raises DamagedFile if a crash cannot explain the
+    damage.
 
-    A `clean` stop leaves no torn tail.
+    After a `clean` stop any damage raises DamagedFile.
     """
     path, (position, why) = walk.path, damage
     size = path.stat().st_size
@@ -470,14 +475,14 @@ def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
         leaves = "A clean stop" if clean else "A crash"
         raise DamagedFile(
             path,
-            f"{why}, and {then}. {leaves} does not leave this. Nothing of this log was changed; to go on without the "
+            f"{why}, and {then}. {leaves} does not leave such bytes. Nothing of this log was changed; to go on without the "
             "bytes after this position, cut the file there and remove the later segments"
             + (f" and {path.parent.parent / RECOVERY_POINTS}" if clean else ""),
             position,
         )
     unfinished = is_cut_short(path, damage)
     what = "a write left unfinished" if unfinished else "differ from what was written there"
-    told = "" if unfinished else ". A power cut leaves this; what is lost may have been acknowledged"
+    told = "" if unfinished else ". A power cut can leave such bytes; the records that were cut off may have been acknowledged"
     return (
         f"{path}: cut off {size - position} bytes at position {position} that {what} ({why}); "
         f"the log goes on at offset {walk.next_offset}{told}"

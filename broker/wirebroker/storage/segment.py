@@ -1,8 +1,8 @@
 """One segment of a partition's log: its .log file, and the indexes of its offsets and times.
 
-The segment writes every batch to the file at once, and reads batches from the file. As in Kafka, the page cache does the
-rest. Only memory has the indexes of the active segment, because startup after a crash makes them again from the batches.
-Closing the segment writes the indexes to files, and the next search in the segment reads the files.
+Every batch is written to the file immediately and read from the file; as in Kafka, the page cache makes this fast. The active
+segment's indexes exist only in memory, because a start after a crash rebuilds them from the batches. They are written to files
+when the segment is closed, and the next search in the closed segment reads these files.
 """
 
 from __future__ import annotations
@@ -39,34 +39,31 @@ from wirebroker.storage import files
 
 _START = struct.Struct(">qii")
 _PLACE = struct.Struct(">qi11xi")
-"""base offset, length, and the last offset delta, which follows the attributes"""
+"""base offset, length, and last offset delta"""
 _delta_of = struct.Struct(">i").unpack_from
 _START_SIZE = _START.size
 _DELTA_AT = 23
 _LOOK = 8 * 1024
 """The number of bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""The creation time of a full segment. It is so early that the next batch rolls the log."""
+"""The creation time that is set for a full segment. It is so early that the next batch rolls the log."""
 MOST_OPEN = 128
-"""The number of files that a store keeps open for writing."""
+"""The largest number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
-"""The number of closed segments whose indexes stay in memory, for all partitions together."""
+"""The largest number of closed segments, in all partitions together, whose indexes stay in memory."""
 _LARGEST_SPAN = 1 << 30
 """The number of offsets after which a segment is full. Its indexes have room for twice as many offsets."""
 
 
 class Recent:
-    """Calls `release` with the least recently used segment if there are more than `most` segments.
-
-    With this limit, a few descriptors and a few indexes are enough for thousands of partitions.
-    """
+    """Calls `release` with the least recently used segment if there are more than `most` segments."""
 
     def __init__(self, most: int, release: Callable[[Segment], None]) -> None:
         self._most, self._release = most, release
         self._held: dict[Segment, None] = {}
 
     def use(self, segment: Segment) -> None:
-        """Note that the segment is used now."""
+        """Note that the segment is being used."""
         self.forget(segment)
         self._held[segment] = None
         if len(self._held) > self._most:
@@ -75,15 +72,15 @@ class Recent:
             self._release(oldest)
 
     def forget(self, segment: Segment) -> None:
-        """Note that the segment is already released."""
+        """Note that the segment needs no release any more."""
         self._held.pop(segment, None)
 
 
 class SegmentSettings(NamedTuple):
-    """The bytes between two entries of the indexes, the largest number of entries, and the objects that all segments of a
-    store share.
+    """Settings of the indexes, and objects that all segments of a store share.
 
-    The settings are index.interval.bytes and segment.index.bytes. A segment calls `written` after a write that must be synced.
+    `interval` is index.interval.bytes; the largest numbers of index entries follow from segment.index.bytes. A segment calls
+    `written` after a write that must be synced.
     """
 
     interval: int
@@ -112,13 +109,13 @@ class Index:
         """The last offsets of the batches with the timestamps in `stamps`."""
 
     def note_time(self, timestamp: int, offset: int) -> None:
-        """Note a timestamp and the last offset of its batch, if the timestamp is larger than all before."""
+        """Add a timestamp and the last offset of its batch, if the timestamp is larger than all earlier ones."""
         if timestamp > (self.stamps[-1] if self.stamps else -1):
             self.stamps.append(timestamp)
             self.newest.append(offset)
 
     def cut(self, offset: int) -> None:
-        """Forget the entries for `offset` and later offsets."""
+        """Remove the entries for `offset` and later offsets."""
         keep = bisect_left(self.offsets, offset)
         del self.offsets[keep:], self.positions[keep:]
         keep = bisect_left(self.newest, offset)
@@ -126,7 +123,7 @@ class Index:
 
 
 class Expected(NamedTuple):
-    """The facts about a segment's batches that come from the other files of its partition."""
+    """What the other files of the partition say about a segment's batches."""
 
     gaps_below: int
     """Compaction may have removed offsets below this offset."""
@@ -136,7 +133,7 @@ class Expected(NamedTuple):
 
 
 class Segment:
-    """Consecutive batches in one file. `created` is a time in ms since the epoch."""
+    """A segment: consecutive batches in one file. `created` is its creation time in ms since the epoch."""
 
     __slots__ = (
         "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
@@ -144,7 +141,7 @@ class Segment:
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
-        """A segment before the first read. Without an `index`, the segment is closed, and its files have the index."""
+        """Reads no file yet. If `index` is None, the segment is closed and its index is in files."""
         self.folder = folder
         self.base_offset = base_offset
         self.created = created
@@ -152,10 +149,9 @@ class Segment:
         self.max_timestamp = -1
         self.first_timestamp = NO_TIMESTAMP
         self.dirty = False
-        """Tells whether the segment has changed since the last sync."""
+        """Whether the segment has changed since its last sync."""
         self.unchecked: Expected | None = None
-        """The facts that each batch must fit when it is read. None means that this process has read or written every
-        batch."""
+        """What each batch is compared with when it is read. None if this process has already checked or written every batch."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -166,23 +162,23 @@ class Segment:
         self._fd = -1
 
     def path(self, suffix: str = LOG, ending: str = "") -> Path:
-        """Returns the path of a file of the segment. A name with an `ending` marks an incomplete file."""
+        """Returns the path of one of the segment's files. With an `ending`, the path of an incomplete file."""
         return self.folder / (file_name(self.base_offset, suffix) + ending)
 
     def paths(self, ending: str = "") -> list[Path]:
-        """Returns all of its files that are there."""
+        """Returns the paths of the segment's files that exist."""
         return [path for path in (self.path(suffix, ending) for suffix in SEGMENT_FILES) if path.exists()]
 
     # Writing
 
     def create(self) -> None:
         """Create the empty .log file and empty indexes, as Kafka does. If this raises OSError, the segment does not exist."""
-        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the segment is there with its log
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the log file is made last: with it the segment exists
             files.write(self.path(suffix), b"")
         self.touched()
 
     def touched(self) -> None:
-        """Note a write that is not synced."""
+        """Note that the segment was written to and is not synced."""
         self.dirty = True
         self._settings.written()
 
@@ -203,8 +199,9 @@ class Segment:
         self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
 
     def _cut_back(self) -> None:
-        """Remove the bytes of a failed write. If the removal fails, too, close the file: the next opening removes the
-        bytes."""
+        """Remove the bytes of a failed write. If that fails, too, close the file, and the bytes are removed when it is opened
+        again.
+        """
         try:
             if self._fd >= 0:
                 os.ftruncate(self._fd, self.size)
@@ -212,7 +209,7 @@ class Segment:
             self.release()
 
     def note(self, last_offset: int, size: int, timestamp: int) -> None:
-        """Count a batch of the file, after the batches counted before (LogSegment.append)."""
+        """Add the file's next batch to the index and the counters (LogSegment.append)."""
         if timestamp > self.max_timestamp:
             self.max_timestamp, self._newest = timestamp, last_offset
         if not self.size:
@@ -236,7 +233,7 @@ class Segment:
             self.created = FULL
 
     def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:
-        """Write the indexes. Note that the segment has the abort markers of the transactions `aborted`. Raises OSError."""
+        """Write the indexes, including the index of aborted transactions if the segment has any. Raises OSError."""
         if not ending and self.path().stat().st_size != self.size:
             self.release()
             self._open()
@@ -252,11 +249,11 @@ class Segment:
             self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
 
     def note_end(self) -> None:
-        """Add the last entry of a closed segment's time index."""
+        """Add the last entry of the time index, which is written when the segment is closed."""
         self.index.note_time(self.max_timestamp, self._newest)
 
     def let_go(self) -> None:
-        """Close the descriptor and forget the index. The next use opens the file and reads the index again."""
+        """Close the file, and drop the index from memory. The next use opens and reads them again."""
         self.release()
         self._index = None
 
@@ -272,8 +269,9 @@ class Segment:
         self._settings.files.use(self)
 
     def reopened(self) -> Segment:
-        """Returns this closed segment as an active segment. The active segment is another object, so that a reader of the
-        closed segment notices."""
+        """Returns a new, active segment for the files of this closed segment. It is a new object so that a reader of the closed
+        segment notices the change.
+        """
         made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
         made.size, made.dirty = self.size, self.dirty
         made.max_timestamp, made._newest = self.max_timestamp, self._newest
@@ -282,7 +280,7 @@ class Segment:
         return made
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut the file at `position`, where `offset` begins. Only memory has the index afterwards."""
+        """Cut the file at `position`, where the batch with `offset` begins. Afterwards the index exists only in memory."""
         if self._fd < 0:
             self._open()
         self.index.cut(offset)
@@ -298,8 +296,9 @@ class Segment:
 
     @property
     def index(self) -> Index:
-        """The index. A closed segment reads the index from its files. If the files are damaged, the index is empty and a
-        search reads the batches."""
+        """The index. That of a closed segment is read from its files. If they are damaged, the index is empty, and a search
+        reads the batches.
+        """
         if self._index is None:
             try:
                 self._index = Index(
@@ -311,7 +310,7 @@ class Segment:
         return self._index
 
     def believe(self, expected: Expected) -> int:
-        """Read only the ends of a closed segment's files. Returns the offset after its last batch.
+        """Take over a closed segment after reading only the ends of its files. Returns the offset after the last batch.
 
         Raises DamagedFile or FileNotFoundError if the files contradict each other; the caller must then read the segment's
         batches.
@@ -333,7 +332,7 @@ class Segment:
         return end
 
     def _tail(self, position: int) -> memoryview:
-        """Returns the bytes of the file from the position of the last index entry."""
+        """Returns the bytes of the log file from this position, which is that of the last index entry."""
         fd = files.open_to_read(self.path())
         try:
             self.size = os.fstat(fd).st_size
@@ -348,8 +347,9 @@ class Segment:
             os.close(fd)
 
     def _end_of(self, tail: memoryview, position: int, indexed: int) -> int:
-        """Returns the offset after these batches. The first batch must have the offset `indexed` if the index has an
-        entry."""
+        """Returns the offset after the batches in `tail`. If the index has an entry, the first batch must contain the offset
+        `indexed`.
+        """
         end, at = self.base_offset, 0
         while at < len(tail):
             if why := damage_at(tail, at, end):
@@ -361,7 +361,7 @@ class Segment:
         return end
 
     def _recount(self) -> None:
-        """Find the largest timestamp again, in the index and in the batches after its last entry."""
+        """Find the largest timestamp again, from the index and the batches after the last index entry."""
         index = self.index
         self.max_timestamp, self._newest = -1, self.base_offset
         if index.stamps:
@@ -382,8 +382,7 @@ class Segment:
             os.close(fd)
 
     def find(self, offset: int) -> int:
-        """Returns the position of the first batch that ends at or after `offset`. Without such a batch, returns the segment's
-        size."""
+        """Returns the position of the first batch that ends at or after `offset`, or the segment's size if no batch does."""
         position = self._indexed(offset)
         gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
         following = -1 if position else self.base_offset
@@ -404,19 +403,21 @@ class Segment:
         return self.size
 
     def _indexed(self, offset: int) -> int:
-        """Returns a position at or before the batch of `offset`, from the index. Compares an unchecked index with the log."""
+        """Returns a position from the index, at or before the batch with `offset`. An index that was not checked is compared
+        with the log.
+        """
         index = self.index
         entry = bisect_right(index.offsets, offset) - 1
         if entry < 0:
             return 0
         position = index.positions[entry]
         if self.unchecked and not self.holds(index.offsets[entry], position):
-            self._index = Index()  # a search without the index takes longer and finds the same batch
+            self._index = Index()  # wrong index: a search without it finds the same batch, only slower
             return 0
         return position
 
     def holds(self, offset: int, position: int) -> bool:
-        """Tells whether a batch that has this offset begins at `position`."""
+        """Whether a batch that contains this offset begins at `position`."""
         header = self.header_at(position)
         return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
 
@@ -431,7 +432,9 @@ class Segment:
         return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
-        """Check the complete batches in `data`, read at `position`, unless the start has checked them. Raises DamagedFile."""
+        """Check the complete batches in `data`, which was read at `position`, unless this process has checked them before.
+        Raises DamagedFile.
+        """
         if self.unchecked is not None:
             self._check(data, position, self.unchecked)
 
@@ -454,8 +457,9 @@ class Segment:
     def _check_transaction(
         self, header: BatchHeader, batch: memoryview, begun: set[int], aborted: set[tuple[int, int]]
     ) -> None:
-        """Raises DamagedFile if the batch aborts a transaction of a producer in `begun`, and the index lacks this
-        transaction."""
+        """Raises DamagedFile if the batch aborts a transaction of a producer in `begun`, and this transaction is not in the
+        index of aborted transactions.
+        """
         if not header.is_transactional:
             return
         if not header.is_control:
@@ -473,7 +477,7 @@ class Segment:
                 )
 
     def batch_size(self, position: int) -> int:
-        """Returns the bytes of the batch at this position."""
+        """Returns the size in bytes of the batch at this position."""
         return int(HEADER.unpack(self.read(position, HEADER_SIZE))[1]) + LOG_OVERHEAD
 
     def offset_behind(self, position: int) -> int | None:
@@ -483,18 +487,20 @@ class Segment:
         return index.offsets[entry] if entry < len(index.offsets) else None
 
     def position_before(self, timestamp: int) -> int:
-        """Returns a position such that all batches before it are older than `timestamp`."""
+        """Returns a position before which all batches have timestamps smaller than `timestamp`."""
         index = self.index
         entry = bisect_left(index.stamps, timestamp) - 1
         return self.find(index.newest[entry]) if entry >= 0 else 0
 
     def headers(self, position: int) -> Iterable[tuple[int, BatchHeader]]:
-        """Yields positions and headers of the batches from `position`."""
+        """Yields the position and the header of each batch from `position` on."""
         for at, batch in self.batches(position):
             yield at, BatchHeader._make(HEADER.unpack_from(batch))
 
     def batches(self, position: int, piece: int = 1024 * 1024) -> Iterable[tuple[int, memoryview]]:
-        """Yields positions and batches from `position`. Each read takes about `piece` bytes. Raises DamagedFile."""
+        """Yields the position and the bytes of each batch from `position` on. The file is read in pieces of about `piece`
+        bytes. Raises DamagedFile.
+        """
         while position < self.size:
             data = memoryview(self.read(position, piece))
             used = 0

@@ -1,4 +1,4 @@
-"""Converts the packed states of producers to and from a producer snapshot."""
+"""Converts packed producer states to a producer snapshot file and back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from wirebroker.core.producers import BatchMetadata, Key, ProducerEntry, pack, u
 
 
 def snapshot_bytes(producers: Mapping[Key, bytes]) -> bytes:
-    """Returns the packed states as a file. Kafka's format has room for producer ids only, so producers known by name are left
-    out."""
+    """Returns the packed states as the bytes of a snapshot. Kafka's format has only producer ids, so producers that are known
+    by name are left out.
+    """
     return producer_snapshot_bytes(_states(producers))
 
 

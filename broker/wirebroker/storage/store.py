@@ -1,8 +1,7 @@
-"""The data directory as a whole. A start restores the cluster from the directory, and the broker writes changes of the
-cluster to the directory.
+"""The data directory as a whole. A start restores the cluster from it, and the broker writes changes of the cluster to it.
 
-The broker writes batches when they arrive, and changes of the metadata before any response leaves. All acknowledged data
-survives in the page cache if the process dies, and with `--sync always` on the disk if the machine fails.
+The broker writes batches when they arrive, and metadata changes before it sends a response. So acknowledged data survives the
+death of the process in the page cache, and, with `--sync always`, a failure of the machine on the disk.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from wirebroker.core.transactions import TransactionCoordinator
 
 DEFAULT_INTERVAL_MS = 1000
-"""The interval between syncs if log.flush.interval.ms is not set."""
+"""The interval in ms between syncs if log.flush.interval.ms is not set."""
 
 
 class FolderStore(Upkeep):
@@ -67,10 +66,10 @@ class FolderStore(Upkeep):
         self._changes: Changes
         self._moves: Moves
         self._loading: Loading | None = None
-        """The object of the start, until all logs are open."""
+        """Reads the directory during the start; None after all logs are open."""
         self.cluster_id = self._directories.cluster_id
         self.has_features = False
-        """Tells whether the directory contains the levels of the features."""
+        """Whether the metadata in the directory has feature levels."""
         self.topics_found: frozenset[str] = frozenset()
         """The topics that the directory had when it was opened."""
 
@@ -85,7 +84,7 @@ class FolderStore(Upkeep):
         return self._cluster
 
     def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        """Restore the cluster from the directory. Raises DataError after changing nothing except torn tails."""
+        """Restore the cluster from the directory. If this raises DataError, nothing was changed except torn tails."""
         with _usable(self.root):
             self._load(cluster, groups, transactions, now)
 
@@ -118,7 +117,7 @@ class FolderStore(Upkeep):
         self._moves.resume()
 
     def _decide(self, now: int) -> None:
-        """From now on, write down the cluster's decisions at once. Raises OSError."""
+        """From now on, write the cluster's decisions to the metadata log immediately. Raises OSError."""
         decisions = self._served.decisions
         self._changes.write_all()
         decisions.write_with(self.settle)
@@ -126,8 +125,8 @@ class FolderStore(Upkeep):
             raise failure
 
     def settle(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write down the changes of the metadata. If partitions are named, all changes are of these partitions. Raises
-        OSError."""
+        """Write the changes of the cluster to the metadata log. If the caller passes `only`, no other partitions have changed.
+        Raises OSError."""
         try:
             self._changes.write(now, only)
         except OSError as failure:
@@ -137,7 +136,7 @@ class FolderStore(Upkeep):
     # Logs
 
     def open_log(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> FolderLog:
-        """Returns the log of a partition. If the partition's folder exists, the log is read from the folder. Raises
+        """Open the log of a partition, in the existing folder or in a new one. Raises
         DamagedFile, OSError.
         """
         directory = self._directory_of(topic, index, dirs)
@@ -166,7 +165,7 @@ class FolderStore(Upkeep):
             raise
 
     def _directory_of(self, topic: Topic, index: int, dirs: Mapping[int, str]) -> LogDirectory:
-        """Returns the log directory of the first replica. At a start, returns the directory that has the folder."""
+        """Returns the log directory of the first replica, or, during a start, the directory that has the partition's folder."""
         if self._loading is not None:
             return self._loading.directory_of(topic.name, index, topic.topic_id, dirs)
         return self._directories.at(*next(iter(dirs.items())))
@@ -203,7 +202,7 @@ class FolderStore(Upkeep):
             self.jobs.append(job)
 
     def compact(self, now: int) -> None:
-        """Compact the dirtiest log, unless no log is dirty enough or a compaction is running."""
+        """Compact the dirtiest log, if one is dirty enough and no compaction is running."""
         if self.compacting is not None or not self._served.configs.value("log.cleaner.enable"):
             return
         logs = [log for log in self._logs() if log not in self._uncleanable and not self._moves.has(log)]
@@ -229,13 +228,13 @@ class FolderStore(Upkeep):
                     raise result  # a full disk, perhaps: compaction is tried again in log.cleaner.backoff.ms
                 self._uncleanable.add(log)
                 raise DataError(f"{log.folder} is not compacted any more: {result}") from result
-            self.compact(now)  # there may be another
+            self.compact(now)  # another log may be dirty enough
 
         self.compacting = log
         self.jobs.append(Job(work, done, apart=True))
 
     def checkpoint(self, _: int = 0) -> None:
-        """Write the checkpoints of recovery points and log starts, and retry writes that failed."""
+        """Write the checkpoints of recovery points and log start offsets, and retry writes that failed."""
         try:
             self._checkpoint()
         except OSError as failure:
@@ -264,7 +263,7 @@ class FolderStore(Upkeep):
     def close(self, now: int) -> None:
         """Stop cleanly: write all state, so that the next start has nothing to recover.
 
-        Raises DataError if a write fails. Acknowledged data is not lost then; the next start recovers it.
+        Raises DataError if a write fails. Acknowledged data is not lost in that case; the next start recovers it.
         """
         try:
             if self._cluster is not None and self.metadata.exists:
@@ -302,7 +301,7 @@ class FolderStore(Upkeep):
         self._directories.release()
 
     def restart(self, mode: str, now: int) -> None:
-        """Stop the brokers and read the checkpoints from the disk, before the partitions open their logs again."""
+        """Stop the brokers, and read the checkpoints again before the partitions open their logs again."""
         self.run_jobs()
         if mode == "clean":
             self._close_logs()
@@ -322,7 +321,7 @@ class FolderStore(Upkeep):
 
 @contextmanager
 def _usable(root: Path) -> Iterator[None]:
-    """Turns errors of the system into a DataError with a sentence about the directory."""
+    """Turns errors of the operating system into a DataError whose message names the directory."""
     try:
         yield
     except DataError:

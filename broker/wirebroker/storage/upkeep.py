@@ -1,4 +1,4 @@
-"""The shared work of a data directory's logs: syncing, deleting files, and reporting a failing disk.
+"""The work that all logs of a data directory share: syncing, deleting files, and reporting a failing disk.
 
 The engine's driver calls a job's `work` in a thread, and its `done` in the engine's thread.
 """
@@ -21,7 +21,7 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.segment import INDEXES_KEPT, MOST_OPEN, Recent, Segment
 
 ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
-"""The moment at which written data is synced: before a response, every log.flush.interval.ms, or when the system decides."""
+"""When written data is synced: before each response, every log.flush.interval.ms, or when the operating system decides."""
 
 
 class Job(NamedTuple):
@@ -30,7 +30,7 @@ class Job(NamedTuple):
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
-    """Tells whether the job has its own thread, because the job takes very long. At most one such job runs at a time."""
+    """Whether the job runs in its own thread because it takes very long. At most one such job runs at a time."""
     failed: Callable[[], None] = lambda: None
     """Called instead of `done` if `work` raises OSError."""
 
@@ -44,14 +44,14 @@ class Syncable(Protocol):
         """Returns the segments that begin below `end` and were written to since they were last synced."""
 
     def sync(self, segments: Iterable[Segment]) -> None:
-        """Sync these segments, in any thread. Raises OSError."""
+        """Sync these segments. Any thread may call this. Raises OSError."""
 
     def synced_up_to(self, offset: int) -> None:
         """Note that everything before `offset` is synced."""
 
 
 class Upkeep:
-    """The interface of a data directory for its logs and its moves."""
+    """The part of a data directory that its logs and moves use."""
 
     def __init__(self, root: Path, sync: str, metadata: MetadataLog, random_bytes: Callable[[int], bytes]) -> None:
         self.root = root
@@ -61,7 +61,7 @@ class Upkeep:
         self.recent = Recent(INDEXES_KEPT, Segment.let_go)
         """The closed segments that have their indexes in memory."""
         self.inspection = Inspection()
-        """The number of cleanly closed segments that the start still reads whole."""
+        """Decides which cleanly closed segments the start reads completely."""
         self.compacting: Syncable | None = None
         """The log that is being compacted in a thread."""
         self._files = Recent(MOST_OPEN, Segment.release)
@@ -71,14 +71,14 @@ class Upkeep:
         self._made: list[Path] = []
         """Other files and folders that were created or changed since their last sync."""
         self._trouble = False
-        """Tells whether a write has failed since the last time at which all writes succeeded."""
+        """Whether a write has failed and not all writes have succeeded since then."""
 
     def unique(self) -> bytes:
-        """Returns 16 bytes that no other folder has in its name."""
+        """Returns 16 random bytes for a folder name that no other folder has."""
         return self._random_bytes(16)
 
     def failed(self, failure: OSError) -> None:
-        """Report a failed write, but only once until all writes succeed again."""
+        """Log a failed write. Further failures are not logged until all writes succeed again."""
         if not self._trouble:
             self._trouble = True
             note(
@@ -87,7 +87,7 @@ class Upkeep:
             )
 
     def succeeded(self) -> None:
-        """If a write has failed, report that all writes succeed again."""
+        """Note that all writes succeed. If one had failed before, log that the directory can be written to again."""
         if self._trouble:
             self._trouble = False
             note(f"{self.root} can be written to again")
@@ -95,7 +95,7 @@ class Upkeep:
     # Deleting
 
     def discard(self, paths: Iterable[Path]) -> None:
-        """Delete these files: rename them at once, and remove them in a job. Raises OSError."""
+        """Delete these files: rename them immediately, and remove them in a job. Raises OSError."""
         renamed: list[Path] = []
 
         def remove() -> None:
@@ -122,20 +122,21 @@ class Upkeep:
         self._dirty.pop(log, None)
 
     def rolled(self, log: Syncable, end: int) -> None:
-        """Sync the segments before `end`. Kafka syncs a closed segment with any setting, so recovery begins after the segment.
+        """Sync the segments before `end`. Like Kafka, do so with every `--sync` setting, so that a recovery begins after the
+        closed segment.
 
-        With `--sync always`, the sync for which the next responses wait includes the closed segment.
+        With `--sync always` the next responses wait for a sync anyway, which includes the closed segment.
         """
         if not self.holds_responses:
             self.jobs.append(self._sync_job({log: end}, []))
 
     @property
     def holds_responses(self) -> bool:
-        """Tells whether a response waits until all earlier writes are synced."""
+        """Whether each response waits until all earlier writes are synced."""
         return self.sync == ALWAYS
 
     def sync_now(self) -> Job | None:
-        """Returns a job that syncs all writes up to now, or None without such writes."""
+        """Returns a job that syncs all writes so far, or None if there is nothing to sync."""
         metadata_end = self.metadata.end_offset
         if not self._dirty and metadata_end <= self.metadata.synced_offset:
             return None
@@ -145,8 +146,9 @@ class Upkeep:
         return self._sync_job(ends, made, metadata_end)
 
     def _sync_job(self, ends: Mapping[Syncable, int], made: list[Path], metadata_end: int = 0) -> Job:
-        """Sync these logs and the metadata, each up to an offset, and other files. After a failure, the next sync includes
-        these files."""
+        """Returns a job that syncs the logs and the metadata, each up to an offset, and other files. If it fails, the next sync
+        includes the same files.
+        """
         metadata, segments = self.metadata, {log: log.unsynced(end) for log, end in ends.items()}
         paths = [*made, metadata.path] if metadata_end > metadata.synced_offset else made
         for segment in chain.from_iterable(segments.values()):
@@ -171,7 +173,7 @@ class Upkeep:
         return Job(work, done, failed=failed)
 
     def run_jobs(self) -> None:
-        """Run all jobs in this thread. Raises OSError; the later jobs are then still in the queue."""
+        """Run all jobs in this thread. If one raises OSError, the later jobs stay in the queue."""
         while self.jobs:
             job = self.jobs.popleft()
             try:
@@ -183,7 +185,7 @@ class Upkeep:
 
 
 def words(failure: OSError) -> str:
-    """Returns the system's words for a failure, and the file."""
+    """Returns the operating system's message for a failure, and the file's name if it is known."""
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"
 
 

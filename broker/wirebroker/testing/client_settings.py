@@ -25,10 +25,10 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The settings by which clients reach a broker. `user` and `password` are for SASL, and the files are for TLS (`client`
-    has key and certificate).
+    """What a client needs to connect to a broker. `user` and `password` are for SASL, and the file paths are for TLS (the file
+    `client` has a key and a certificate).
 
-    `token` makes a token for OAUTHBEARER that is valid for an hour.
+    `token` returns a new OAUTHBEARER token that is valid for an hour.
     """
 
     bootstrap_servers: str
@@ -145,7 +145,7 @@ def _kafkajs(access: Access) -> dict[str, Any]:
 
 
 def _franz_go(access: Access) -> dict[str, Any]:
-    """Returns the arguments for options in Go code: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
+    """Returns the arguments for franz-go's options in Go code: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
     settings: dict[str, Any] = {"seed_brokers": access.bootstrap_servers.split(","), "protocol": access.protocol.name}
     if access.protocol.sasl:
         settings |= {"mechanism": access.mechanism} | _credentials(access, "user")
@@ -153,7 +153,7 @@ def _franz_go(access: Access) -> dict[str, Any]:
 
 
 def _credentials(access: Access, user: str) -> dict[str, str]:
-    """Returns a name and a password, or a token."""
+    """Returns the user's name and password, or a token if the mechanism is OAUTHBEARER."""
     if access.mechanism == OAUTHBEARER:
         return {"token": access.token()}
     return {user: access.user, "password": access.password}

@@ -9,9 +9,9 @@
         lambda record: record.offset > 7,              # any condition
     ])
 
-A key, a value, a header and any part of JSON can also be `...`, which accepts everything; a compiled regular expression,
-which must match in the text; or a function, which gets the part. Objects with their own `__eq__` work, too:
-`unittest.mock.ANY`, `pytest.approx`, dirty-equals.
+A key, a value, a header and any part of JSON can also be `...`, which accepts everything; a compiled regular expression, which
+must be found in the text; or a function, which gets the part and returns whether it is right. Objects with their own `__eq__`
+work, too: `unittest.mock.ANY`, `pytest.approx`, dirty-equals.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from wirebroker.testing.operations import StoredRecord, shown
 __tracebackhide__ = True  # pytest shows the caller's line
 
 MOST_CELLS = 250_000
-"""The largest number of pairs of an expected and a stored record that are compared to align two lists."""
+"""At most this many pairs of an expected and a stored record are compared to align the two lists."""
 MOST_REORDERED = 500
-"""The largest number of records for which another order is tried."""
+"""With more records than this, the check does not find out whether only their order is wrong."""
 MOST_LINES = 40
-"""The largest number of lines of a difference."""
+"""The largest number of lines in a difference message."""
 LONGEST = 200
-"""The largest number of characters shown of a value."""
+"""A message shows at most this many characters of a value."""
 
 
 class Difference(AssertionError):
@@ -42,10 +42,12 @@ class Difference(AssertionError):
 
 
 class json_value:
-    """An expected JSON value. A dict or a list needs no `json_value`; a text, a number, true, false and null do."""
+    """An expected JSON value. A dict or a list can be given without `json_value`; strings, numbers, booleans and null need
+    it.
+    """
 
     more = False
-    """Tells whether objects may have other fields, too."""
+    """Whether objects may have further fields."""
 
     def __init__(self, json: Any) -> None:
         self.json = json
@@ -60,16 +62,18 @@ class json_value:
 
 
 class subset(json_value):
-    """JSON with at least these fields. Objects inside it may have other fields, too. A list must have exactly as many
-    items."""
+    """An expected JSON object with at least these fields. Inner objects may have further fields, too; lists must have the same
+    length.
+    """
 
     more = True
 
 
 @dataclass(frozen=True)
 class record:
-    """An expected record. A part that is not given may be anything. `headers` are all headers of the record, unless they are
-    a `subset(…)`."""
+    """An expected record. A part that is not given accepts everything. `headers` must name all headers of the record, unless it
+    is a `subset(…)`.
+    """
 
     key: Any = ...
     value: Any = ...
@@ -83,7 +87,7 @@ class record:
 
 
 class Part(NamedTuple):
-    """One difference: its place in the record, the expected value, and the found value."""
+    """One difference between two records: its place in the record, the expected value, and the value found."""
 
     place: str
     wanted: str
@@ -97,14 +101,14 @@ NOTHING = "nothing"
 
 
 class Found:
-    """A stored record whose value is read as JSON only once."""
+    """A stored record; its value is parsed as JSON only once."""
 
     def __init__(self, stored: StoredRecord) -> None:
         self.stored = stored
 
     @cached_property
     def values(self) -> list[Any]:
-        """The value as JSON, as a text and as bytes, as far as it has these forms."""
+        """The value as bytes, and, where possible, as text and as JSON."""
         return _readings(self.stored.value)
 
     def differences(self, wanted: Any) -> Iterator[Part]:
@@ -156,7 +160,7 @@ def _readings(data: bytes | None) -> list[Any]:
 
 
 def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any] | None = None) -> Iterator[Part]:
-    """Yields the differences of a key, a value or a header."""
+    """Yields the differences of a key, a value or a header from what is expected."""
     if wanted is ...:
         return
     readings = _readings(data) if readings is None else readings
@@ -185,7 +189,9 @@ def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any
 
 
 def differences(wanted: Any, found: Any, place: str = "", *, more: bool = False) -> Iterator[Part]:
-    """Yields the differences of a value that was read from JSON. With `more`, objects may have other fields, too."""
+    """Yields the differences between an expected value and a parsed JSON value. With `more`, objects may have further
+    fields.
+    """
     if isinstance(wanted, json_value):
         wanted, more = wanted.json, more or wanted.more
     if wanted is ...:
@@ -269,7 +275,7 @@ def check(expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: 
 
 
 class _Fits:
-    """Remembers which found record fits which expected record, so that each pair is compared only once."""
+    """Remembers for each pair whether the found record fits the expected record, so that each pair is compared only once."""
 
     def __init__(self, expected: Sequence[Any], found: Sequence[Found]) -> None:
         self.expected, self.found = expected, found
@@ -282,11 +288,11 @@ class _Fits:
 
 
 Pairs = dict[int, int]
-"""The number of an expected record, and the number of the found record."""
+"""The index of each expected record, with the index of the found record that fits it."""
 
 
 def _pairs_in_order(fits: _Fits) -> Pairs:
-    """Returns the longest list of pairs whose numbers rise on both sides."""
+    """Returns the largest set of fitting pairs that keeps the order of both lists."""
     rows, columns = len(fits.expected), len(fits.found)
     first = 0
     while first < min(rows, columns) and fits(first, first):
@@ -322,8 +328,9 @@ def _longest(fits: _Fits, left: range, right: range) -> Pairs:
 
 
 def _pairs_in_any_order(fits: _Fits) -> Pairs:
-    """Returns as many pairs as possible. An expected record changes to another found record if its record is needed for
-    another expected record."""
+    """Returns as many fitting pairs as possible, in any order. An expected record gives up its found record if another one
+    needs it, and gets a different one.
+    """
     taken: dict[int, int] = {}
     for i in range(len(fits.expected)):
         _take(fits, i, taken)
@@ -331,8 +338,9 @@ def _pairs_in_any_order(fits: _Fits) -> Pairs:
 
 
 def _take(fits: _Fits, first: int, taken: dict[int, int]) -> None:
-    """Find a stored record for an expected record. Other expected records may have to change their pair (Kuhn's
-    algorithm)."""
+    """Find a stored record for an expected record. Other expected records may be paired with different records for it (Kuhn's
+    algorithm).
+    """
     came_from: dict[int, tuple[int, int | None]] = {}
     waiting: list[tuple[int, int | None]] = [(first, None)]
     while waiting:
@@ -351,7 +359,7 @@ def _take(fits: _Fits, first: int, taken: dict[int, int]) -> None:
 
 
 def _candidates(i: int, count: int) -> Iterable[int]:
-    """Returns all numbers, beginning with the same number, because most lists are nearly in order."""
+    """Yields the indexes of all found records. Index `i` comes first, because most lists are nearly in order."""
     if i < count:
         yield i
     yield from (j for j in range(count) if j != i)
@@ -379,7 +387,7 @@ def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_
 
 
 def _counterpart(i: int, alone: Sequence[int], pairs: Pairs, count: int) -> int | None:
-    """Returns the record in the place of the expected record: after the preceding pair, and before the following pair."""
+    """Returns the unexpected record that stands where the expected record should: between the neighbouring pairs."""
     after = max((pairs[each] for each in pairs if each < i), default=-1)
     before = min((pairs[each] for each in pairs if each > i), default=count)
     return next((j for j in alone if after < j < before), None)

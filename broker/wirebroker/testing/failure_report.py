@@ -1,4 +1,6 @@
-"""The report of a failed test shows for each broker the latest verdicts and records, its groups, the faults, and pictures."""
+"""Makes the report of a failed test. It shows for each broker the latest verdicts and records, its groups and faults, and
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ if TYPE_CHECKING:
     from wirebroker.engine.engine import Engine
 
 MOST = 20
-"""Lines of each section."""
+"""The largest number of lines in a section."""
 MOST_LINES = 100
-"""The largest number of lines of a picture."""
+"""The largest number of lines in a picture."""
 
 
 def sections(engine: Engine) -> dict[str, str]:
-    """Returns the texts of the report by their titles, without empty texts."""
+    """Returns the report's non-empty sections by title."""
     found = {
         "the last verdicts": [line(row) for row in engine.trace.last(MOST)],
         "the last records": [_shown(record) for record in _last_records(engine)],
@@ -37,7 +39,7 @@ def sections(engine: Engine) -> dict[str, str]:
 
 
 def pictures(traced: Iterable[Row]) -> dict[str, str]:
-    """Returns the pictures of the latest rows as SVG files by their kinds, without those that would be empty."""
+    """Returns the non-empty pictures of the latest rows, as SVG files by kind."""
     rows = list(enumerate(traced, 1))
     first = max(len(rows) - LATEST, 0) + 1
     drawn = {kind: draw(kind, rows, Wish(first, lines=MOST_LINES)) for kind in PICTURES} if rows else {}

@@ -1,4 +1,4 @@
-"""Goals that a test can wait for. A goal reads the engine, knows when it is reached, and explains a timeout.
+"""Goals that a test can wait for. A goal decides from the engine's state whether it is reached, and explains a timeout.
 
 `MockKafka` and the HTTP control wait for the same goals, so both have the same conditions and messages.
 """
@@ -20,38 +20,43 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 T_co = TypeVar("T_co", covariant=True)
 MOST_AT_ONCE = 4000
-"""The number of records that one look reads, at 14 µs each on a busy machine. The next look continues after these records."""
+"""One call of `Reader.read` reads at most this many records, at 14 µs each on a busy machine. The next call continues after
+them.
+"""
 MOST_OTHERS = 1000
-"""The number of additional records that are read for the message."""
+"""At most this many additional records are read for the error message."""
 SETTLED = ("Stable", "Empty", "Dead", "NotReady")
-"""The states in which a group waits for nothing."""
+"""The states in which a group does not wait for its members."""
 
 
 class Goal(Protocol[T_co]):
-    """A condition of the broker, and its result."""
+    """A condition on the broker's state that a test waits for, and the value that the test then gets."""
 
     def reached(self, engine: Engine) -> bool:
-        """Tells whether the wait is over."""
+        """Whether the wait is over."""
 
     def result(self, engine: Engine) -> T_co:
         """Returns the value that the test gets."""
 
     def shortfall(self, engine: Engine) -> str | None:
-        """Returns the beginning of the sentence about a timeout, without the time, or None if `result` explains it."""
+        """Returns the beginning of the timeout message, which the time follows, or None if `result` explains what is
+        missing.
+        """
 
 
 # Records
 
 
 class Reader:
-    """Reads records as they are stored: either committed records, or all records except markers. One look reads a limited
-    number of records."""
+    """Reads the records that were stored since its last call: either committed records, or all records except markers. One call
+    reads a limited number.
+    """
 
     def __init__(self, topic: str, partition: int | None, *, committed: bool, most: int) -> None:
         self.topic, self.partition, self._committed, self._most = topic, partition, committed, most
         self._of: bytes | None = None
         self._next: dict[int, tuple[int, int]] = {}
-        """For each partition, its log start, and the offset at which the next look continues."""
+        """For each partition, the log start offset, and the offset at which the next call continues."""
         self._found: dict[int, list[StoredRecord]] = {}
 
     @property
@@ -60,7 +65,7 @@ class Reader:
         return [record for index in sorted(self._found) for record in self._found[index]]
 
     def read(self, engine: Engine) -> bool:
-        """Read on. Returns whether nothing is left to read now."""
+        """Read further records. Returns True if no more are stored now."""
         topic = engine.cluster.topics.get(self.topic)
         if topic is None:
             return True
@@ -78,7 +83,7 @@ class Reader:
         """Read at most `most` records of a partition. Returns the number of records read."""
         start, stop = partition.log_start_offset, self._end(partition)
         known, position = self._next.get(partition.index, (start, start))
-        if known != start or position > stop:  # records were deleted or cut off
+        if known != start or position > stop:  # records were deleted or truncated
             position = start
             self._found.pop(partition.index, None)
         found = self._found.setdefault(partition.index, [])
@@ -99,7 +104,9 @@ class Reader:
 
 
 class RecordsStored:
-    """The goal that a topic has `count` records. With `committed`, only records that a read_committed consumer gets count."""
+    """The goal that a topic has `count` records. With `committed`, only records that a read_committed consumer gets are
+    counted.
+    """
 
     def __init__(self, topic: str, count: int, *, committed: bool = False) -> None:
         self._topic, self._count, self._committed = topic, count, committed
@@ -146,8 +153,9 @@ class RecordsExpected:
         return self._reader.records
 
     def verdict(self, stored: list[StoredRecord]) -> list[StoredRecord]:
-        """Returns the result if it is the expected result. This method needs no engine, so any thread can call it. Raises
-        Difference."""
+        """Returns the stored records if they are as expected, and raises Difference otherwise. It needs no engine, so any
+        thread can call it.
+        """
         check(self._expected, stored, in_order=self._in_order, what=f"the records of {self._where!r} differ{self._missing}")
         return stored
 
@@ -169,7 +177,8 @@ def _no_topic(engine: Engine, topic: str) -> str:
 
 
 class GroupReady:
-    """The goal that a group is stable, has `members` members, has committed these offsets, or lags by at most `lag` records.
+    """The goal that a group is stable, has `members` members, has committed the offsets in `committed`, or lags by at most
+    `lag` records.
 
     With `committed` or `lag`, the group's state does not matter, unless `members` are given as well.
     """
@@ -226,10 +235,10 @@ class GroupReady:
 
 
 def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
-    """Returns the number of records for a read_committed consumer from this offset on, or from the log start. Counts up to
-    `most`.
+    """Returns how many records a read_committed consumer gets from the committed offset on, or from the log start. Counts at
+    most `most`.
 
-    Unlike Kafka's lag, the number does not include markers.
+    Unlike Kafka's lag, this number does not include markers.
     """
     partition = engine.cluster.partition(topic, index)
     if partition is None or (committed or 0) >= partition.last_stable_offset:
@@ -263,8 +272,9 @@ class Quiet:
         return f"the broker was not quiet for {self._seconds:g} s, because {why}, within"
 
     def _look(self, engine: Engine) -> object:
-        """Returns a value that differs after every change. Commits and transactions change the value, because they are
-        records of internal topics."""
+        """Returns a value that changes with every change of logs, groups or transactions. Commits and transactions are
+        included, because they are records in internal topics.
+        """
         topics = engine.cluster.topics
         return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)
 

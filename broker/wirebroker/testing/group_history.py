@@ -1,7 +1,7 @@
-"""Groups for the report of a failed test: their state, and their last rebalances and commits.
+"""Describes groups for the report of a failed test: their state, and their last rebalances and commits.
 
-The history comes from the records that the coordinator has written to `__consumer_offsets`, so the broker keeps nothing
-extra.
+The history is read from the records that the coordinator has written to `__consumer_offsets`, so the broker need not keep it
+elsewhere.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 OFFSETS = "__consumer_offsets"
 LATEST = 200
-"""The number of records of each partition that the report reads."""
+"""The report reads at most this many records of each partition."""
 MOST_NAMES = 4
 """The largest number of partitions or members that a line names."""
 
 
 class Event(NamedTuple):
-    """A change of a group. A commit has also its partition and its offset."""
+    """A change of a group. If the change is a commit, it has a partition and an offset."""
 
     time: int
     group: str
@@ -65,7 +65,7 @@ def _listed(names: list[str]) -> str:
 
 
 def history_lines(engine: Engine) -> list[str]:
-    """Returns the last rebalances and commits, oldest first. Consecutive commits of one group are one line."""
+    """Returns the last rebalances and commits, oldest first. Consecutive commits of one group share a line."""
     lines: list[str] = []
     last: Event | None = None
     offsets: dict[str, int] = {}
@@ -104,7 +104,7 @@ def _events(engine: Engine) -> Iterator[Event]:
 def _change(
     kind: str, key: dict[str, Any], value: dict[str, Any] | None, names: dict[str, str]
 ) -> tuple[str, tuple[str, int] | None] | None:
-    """Returns a sentence about a group from its record, or None if the record would not interest a reader."""
+    """Returns a sentence about a group from one of its records, or None if the record is of no interest for the report."""
     if kind == "OffsetCommit":
         where = f"{key['topic']}-{key['partition']}"
         return (f"forgot the offset of {where}", None) if value is None else ("", (where, value["offset"]))
@@ -123,7 +123,7 @@ def _change(
 
 
 def _generation(value: dict[str, Any]) -> str:
-    """Describes a generation of a classic group, with the partitions of its members, if the assignment can be read."""
+    """Describes a generation of a classic group. If the assignment can be read, it names the members' partitions."""
     members = []
     for each in value["members"]:
         read = each["assignment"].get("ConsumerProtocolAssignment") if isinstance(each["assignment"], dict) else None

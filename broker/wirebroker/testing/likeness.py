@@ -1,7 +1,7 @@
-"""Makes a broker like a learned cluster: options from the file, and state for the new engine.
+"""Makes a broker like a learned cluster: reads options from the file, and gives state to the new engine.
 
-Options beside the file win. Parts of the file that a broker here cannot have are dropped, with a sentence in
-`notes`. A file that contradicts itself is refused.
+Options that are given in addition to the file take precedence. Parts of the file that wirebroker does not support are dropped,
+and `notes` names them. A file that contradicts itself is refused.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ SHOWN = 8
 
 
 class Likeness:
-    """A learned cluster as options of a broker. Raises FileError for a file that cannot be used.
+    """The options of a broker that imitates a learned cluster. Raises FileError for a file that cannot be used.
 
-    `profile` and `given` are the profile and the settings given beside the file.
+    `profile` and `given` are the profile and the settings that are given in addition to the file.
     """
 
     def __init__(self, path: str | PathLike[str], profile: str | None, given: Mapping[str, str]) -> None:
@@ -48,7 +48,7 @@ class Likeness:
         self._given = given
         self._dropped: list[str] = []
         self.profile = profile or f"kafka-{self._learned.release or DEFAULT}"
-        """The profile of the cluster's release, if no other profile is given."""
+        """The given profile, or else the profile of the learned cluster's release."""
         if profile is None and self.profile not in PROFILES:
             raise FileError(f"{self.where}: there is no profile {self.profile} here; give another one beside the file")
         self._release = release(PROFILES[self.profile].release if self.profile in PROFILES else DEFAULT)
@@ -63,7 +63,9 @@ class Likeness:
         self.telemetry = TELEMETRY in self._learned.api_versions
 
     def nodes(self, count: int | None) -> dict[int, str | None]:
-        """Returns the racks of the brokers by their ids: the learned racks, or the first `count` of them, or more."""
+        """Returns the racks of the brokers by broker id. With `count`, there are only the first `count` brokers, or additional
+        ones.
+        """
         found = {each.node_id: each.rack for each in sorted(self._learned.brokers, key=lambda each: each.node_id)}
         if count is None:
             return found
@@ -71,21 +73,21 @@ class Likeness:
         return {node_id: found.get(node_id) for node_id in wanted}
 
     def passwords(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Returns the password of every user that the file names: the given password, or the user's own name."""
+        """Returns the password of every user that the file names: the given password, or else the user's name."""
         principals = {each.principal for each in self._learned.acls}
         principals |= {each.strip() for each in self.settings.get("super.users", "").split(";")}
         named = {name for kind, _, name in (each.partition(":") for each in principals) if kind == "User" and name}
         return {name: given.get(name, name) for name in sorted((named | self._iterations.keys()) - NO_PASSWORD)}
 
     def iterations_of(self, user: str) -> dict[str, int] | None:
-        """Returns the iterations of a user's SCRAM credentials by mechanism. None: the file does not name the user, who gets
-        credentials for every mechanism.
+        """Returns the iterations of a user's SCRAM credentials by mechanism. None means that the file does not name the user,
+        who then gets credentials for every mechanism.
         """
         return self._iterations.get(user, {} if user in self.passwords({}) else None)
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the differences between the broker and the cluster."""
+        """Sentences about the differences between the broker and the learned cluster."""
         said = []
         if (unread := self._learned.unread) and (sections := sorted({each.section for each in unread})):
             said.append(f"{self.where}: these could not be read when the cluster was learned: {', '.join(sections)}")
@@ -97,8 +99,8 @@ class Likeness:
     # Reading the file
 
     def _static(self) -> Settings:
-        """The settings for the start. If brokers have different values of a setting, the value of the broker with the smallest
-        id counts.
+        """The static settings. If the learned brokers have different values of a setting, the broker with the smallest id
+        decides.
         """
         found = self._known(self._learned.settings)
         for node_id in sorted(self._apart, reverse=True):
@@ -112,7 +114,7 @@ class Likeness:
         return found
 
     def _known(self, settings: Mapping[str, str]) -> Settings:
-        """The settings that a broker here has, and that are not given beside the file. Raises FileError."""
+        """Returns those of the settings that wirebroker has and that are not in `given`. Raises FileError."""
         found: Settings = {}
         for name, value in settings.items():
             if name in self._given:
@@ -150,7 +152,7 @@ class Likeness:
 
     @cached_property
     def _topics(self) -> list[Topic]:
-        """The topics, without settings that topics here do not have."""
+        """The learned topics, without topic settings that wirebroker does not have."""
         for topic in self._learned.topics:
             unknown = [name for name in topic.settings if name == TIERED or not self._definitions.has_topic_setting(name)]
             self._dropped += [f"{name} of topics" for name in unknown]
@@ -160,7 +162,7 @@ class Likeness:
     # The engine
 
     def apply(self, engine: Engine, features: Mapping[str, int], now: int) -> None:
-        """Gives a new engine the state that the options cannot have. `features` are the levels from options beside the file.
+        """Gives a new engine the learned state that cannot be expressed as options. `features` are the given feature levels.
 
         Raises FileError if the engine refuses a part of the file.
         """
@@ -184,7 +186,7 @@ class Likeness:
         self._set_up_groups(engine)
 
     def offer(self, engine: Engine) -> None:
-        """Offers the learned versions, as far as they are served."""
+        """Lets the engine offer the learned API versions, as far as wirebroker serves them."""
         announced = {KEYS[name]: versions for name, versions in self._learned.api_versions.items() if name in KEYS}
         if not announced:
             return
@@ -221,8 +223,8 @@ class Likeness:
 
 
 def _create(engine: Engine, topic: Topic, nodes: Iterable[int], now: int) -> None:
-    """Creates a topic with its replicas on the learned brokers, or anywhere if the cluster has other brokers. ValueError,
-    OSError.
+    """Creates a topic with its replicas on the learned brokers, or on any brokers if the new cluster has different broker ids.
+    ValueError, OSError.
     """
     if (error := topic_name_error(topic.name)) is not None:
         raise ValueError(error)

@@ -1,4 +1,4 @@
-"""Clients' metrics in readable form: the points of an OTLP MetricsData. Needs the extra telemetry."""
+"""Clients' metrics in readable form: reads the points of an OTLP MetricsData. Needs the extra `telemetry`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class MetricPoint(msgspec.Struct, frozen=True):
 
 
 def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-    """Returns the values of these pushes in order; if given, only of this client, and only of this metric.
+    """Returns the values of these pushes in order. With `client_id` or `metric`, returns only those of this client or metric.
 
-    Raises RuntimeError without the extra telemetry, and ValueError for damage.
+    Raises RuntimeError if the extra `telemetry` is not installed, and ValueError if a push cannot be decoded.
     """
     try:
         from google.protobuf.message import DecodeError

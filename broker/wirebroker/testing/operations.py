@@ -1,7 +1,8 @@
-"""Operations that tests call directly, without a client: on topics, stored records, seed data, producers' state, fault files.
+"""Operations that tests call directly, without a client. They concern topics, stored records, seed data, producer state and
+fault files.
 
 MockKafka and the HTTP control both use these functions, in the thread of the engine. Times are ms since the
-epoch. After a change the caller calls `Host.changed`.
+epoch. After an operation that changes something, the caller must call `Host.changed`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = True  # pytest shows the caller's line
 COMMIT = 1
-"""The type of a marker that commits, the second number in its key."""
+"""The marker type of a commit, which is the second number in the marker's key."""
 
 
 class StoredRecord(NamedTuple):
@@ -54,8 +55,9 @@ class StoredRecord(NamedTuple):
     control: bool
 
     def text(self) -> str:
-        """Returns the value as a text. Raises ValueError for a value that is not UTF-8, and for a tombstone, which has no
-        value."""
+        """Returns the value as text. Raises ValueError for a value that is not UTF-8, and for a tombstone, which has no
+        value.
+        """
         if self.value is None:
             raise ValueError(f"{self.place} is a tombstone: it has no value")
         try:
@@ -73,7 +75,7 @@ class StoredRecord(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The place of the record: `orders-0 offset 3`."""
+        """The place of the record, such as `orders-0 offset 3`."""
         return f"{self.topic}-{self.partition} offset {self.offset}"
 
     def __repr__(self) -> str:
@@ -130,7 +132,9 @@ def upgrade(
     engine: Engine, now: int, to: str, node_id: int | None = None, *, finalize: bool = True, pause: float = 0,
     told: Callable[[int], None] = lambda _: None,
 ) -> None:  # fmt: skip
-    """Begin a rolling upgrade of all brokers, or of this one, with a pause in seconds. Raises ValueError if it is refused."""
+    """Begin a rolling upgrade of all brokers, or of the broker `node_id`, with a pause in seconds. Raises ValueError if the
+    upgrade is refused.
+    """
     if pause < 0:
         raise ValueError(f"a pause is a number of seconds from 0 up, not {pause:g}")
     pause_ms, only = round(pause * 1000), node_id is not None
@@ -196,13 +200,17 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
 
 
 def warm(engine: Engine, now: int) -> None:
-    """Let all coordinators respond at once: create their topics and load them. ValueError, OSError."""
+    """Create the coordinators' internal topics and mark all coordinators as loaded, so that they respond without delay.
+    ValueError, OSError.
+    """
     engine.cluster.warm(now)
     _write_down(engine, now)
 
 
 def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) -> None:
-    """Ask clients for their metrics, with the settings of a subscription. RuntimeError, ValueError, OSError."""
+    """Create a subscription with these settings, so that clients are asked for their metrics. RuntimeError, ValueError,
+    OSError.
+    """
     if not engine.telemetry.on:
         raise RuntimeError(
             "clients are not asked for metrics here; make it with MockKafka(telemetry=True), or serve --telemetry"
@@ -216,11 +224,13 @@ def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) ->
 
 
 DEFAULT = "<default>"
-"""Stands for the default of a type, in quotas."""
+"""The name that stands for the default entity of a type in quotas."""
 
 
 def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[str, float | None], now: int) -> None:
-    """Set the limits of an entity, which is given as names by their types. None removes a limit. ValueError, OSError."""
+    """Set the quota limits of an entity, which is given as a name for each entity type. None removes a limit. ValueError,
+    OSError.
+    """
     names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
     error, behaviour = entity_error(names, names), engine.cluster.configs.release.behaviour
     for key, value in limits.items():
@@ -264,8 +274,9 @@ def records(
 
 
 def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """Yields the records that a read_committed consumer gets from this offset on. The records exclude open and aborted
-    transactions, and markers."""
+    """Yields the records that a read_committed consumer gets from this offset on: no records of open or aborted transactions,
+    and no markers.
+    """
     stop = partition.last_stable_offset
     aborted: dict[int, list[tuple[int, int]]] = {}
     for each in partition.transactions.aborted_between(start_offset, stop):
@@ -289,7 +300,9 @@ def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[Stor
 
 
 def records_in(batch: Buffer, topic: str, partition: int, *, named_producers: bool = False) -> Iterator[StoredRecord]:
-    """Yields every record of a stored batch. With `named_producers` batches without a producer id have sequences, too."""
+    """Yields every record of a stored batch. With `named_producers`, records have sequences even if the batch has no producer
+    id.
+    """
     header = read_header(batch)
     for record in iter_records(batch):
         numbered = header.base_sequence >= 0 and (header.producer_id >= 0 or named_producers)
@@ -303,7 +316,9 @@ def records_in(batch: Buffer, topic: str, partition: int, *, named_producers: bo
 
 
 def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """Returns a partition's committed records in order, and its records in open transactions, from all its stored records."""
+    """Splits all stored records of a partition: returns the committed records in order, and the records in open
+    transactions.
+    """
     pending: dict[int, list[StoredRecord]] = {}
     shown: list[StoredRecord] = []
     for record in records:
@@ -347,7 +362,7 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
 
 
 def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
-    """Let partitions forget a producer. Returns the number of partitions that knew the producer. Raises NoSuchTopic,
+    """Remove a producer's state from partitions. Returns the number of partitions that had it. Raises NoSuchTopic,
     NoSuchPartition."""
     if topic is not None:
         named = topic_named(engine, topic)
@@ -357,7 +372,7 @@ def expire_producer(engine: Engine, producer_id: int, topic: str | None, partiti
 
 
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:
-    """Returns the validator's state of one partition: producer id to epoch and latest batches."""
+    """Returns the producer states of one partition: the epoch and the latest batches of each producer id."""
     return {key: unpack(state) for key, state in partition.producers.items()}
 
 

@@ -42,9 +42,11 @@ CHOICES = {
 Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One data directory or several."""
 AUTO_CREATION_MS = 35
-"""Kafka 4.3.1 takes 33 to 39 ms from the first Metadata until other clients can see a new topic."""
+"""The time after which other clients see an automatically created topic. Kafka 4.3.1 takes 33 to 39 ms from the first
+Metadata.
+"""
 LOADING_MS = 200
-"""Kafka 4.3.1 takes 145 to 310 ms from the first FindCoordinator until the coordinator serves requests."""
+"""The time after which a coordinator serves requests. Kafka 4.3.1 takes 145 to 310 ms from the first FindCoordinator."""
 
 
 class OptionError(ValueError):
@@ -63,22 +65,22 @@ class BrokerOptions:
     `topics` are one or several names, each optionally with partitions, replicas and settings
     (`wirebroker.testing.topic_specs`). `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the
     `profile`. `random_seed` makes the ids of each start repeatable; `fault_seed` makes the random choices of faults
-    repeatable. With `cold_start`, coordinators and automatically created topics need time at first, as in Kafka. If it is
-    `warm`, the coordinators' topics exist from the start. `data` are the directories that keep the logs, and `sync` says when
-    they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls` are texts
+    repeatable. With `cold_start`, coordinators and automatically created topics are not available at first, as in Kafka. With
+    `warm`, the coordinators' internal topics exist from the start. `data` are the directories that keep the logs, and `sync`
+    says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls` are texts
     (`wirebroker.security.acl_specs`). With ACLs, the broker has an authorizer. `quotas` are texts such as
-    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by names
-    such as `transaction.version`. With `telemetry`, clients can push their own metrics (KIP-714).
+    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by names such
+    as `transaction.version`. With `telemetry`, clients can push their own metrics (KIP-714).
 
-    `like` is a file that `wirebroker learn` wrote: the cluster is an empty copy of the learned cluster. The other options win
-    over the file.
+    `like` is a file that `wirebroker learn` wrote: the cluster is an empty copy of the learned cluster. The other options take
+    precedence over the file.
     """
 
     brokers: int | None = None
-    """None: 1, or the number in the file `like`"""
+    """None for 1, or for the number of brokers in the file `like`"""
     topics: Topics | None = None
     profile: str | None = None
-    """None: the profile of `wirebroker.core.releases.DEFAULT`, or of the release in the file `like`"""
+    """None for the profile of `wirebroker.core.releases.DEFAULT`, or of the release in the file `like`"""
     rules: Mapping[str, Any] | None = None
     configs: Mapping[str, Any] | None = None
     clock: str = "system"
@@ -184,21 +186,21 @@ class BrokerOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings in `configs` in Kafka's form, with an authorizer if there are ACLs, over the settings of the file
-        `like`.
+        """The settings in the file `like`, overridden by those in `configs`, in Kafka's form. They include an authorizer if
+        there are ACLs.
         """
         own = {} if self._likeness is None else self._likeness.settings
         return ({"authorizer.class.name": AUTHORIZER} if self.acls else {}) | own | self._given
 
     @property
     def logins(self) -> dict[str, str]:
-        """The passwords by the users' names: first the given users, then the users of the file `like`."""
+        """The passwords by user name, of the given users and then of the users in the file `like`."""
         given = dict(self.users or {})
         return given if self._likeness is None else given | self._likeness.passwords(given)
 
     @cached_property
     def _nodes(self) -> dict[int, str | None]:
-        """The racks of the brokers by their ids; if it is empty, the racks in `broker.rack` apply."""
+        """The racks of the brokers by broker id. None as the rack means that `broker.rack` applies."""
         if self._likeness is not None and not self._given.keys() & {"node.id", "broker.id"}:
             return self._likeness.nodes(self.brokers)
         first = first_node(self.settings)
@@ -224,8 +226,8 @@ class BrokerOptions:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about settings in `configs` without effect, and about parts of the file `like` that the broker does not
-        have.
+        """Sentences about settings in `configs` that have no effect, and about parts of the file `like` that the broker does
+        not support.
         """
         given = self.configs or {}
         names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
@@ -236,7 +238,7 @@ class BrokerOptions:
         return said
 
     def new_rules(self) -> Rules:
-        """Returns the rules of the profile, with the changes of `rules`. Raises ValueError for a rule that does not exist."""
+        """Returns the profile's rules, changed by `rules`. Raises ValueError if a rule does not exist."""
         like = None if self._likeness is None else self._likeness.profile
         return profile(self.profile or like or DEFAULT_PROFILE, **(self.rules or {}))
 
@@ -245,7 +247,7 @@ class BrokerOptions:
         return CLOCKS[self.clock]()
 
     def new_engine(self, now: int) -> Engine:
-        """Returns a cluster with its topics. With `data`, returns the cluster that is stored there.
+        """Returns an engine whose cluster has its topics. With `data`, the cluster is read from there if it exists.
 
         Raises ValueError for a setting that Kafka would not accept, and DataError (an OSError) if the directory cannot be
         used.
@@ -268,7 +270,7 @@ class BrokerOptions:
             seed=self.fault_seed, telemetry=self.telemetry or (like is not None and like.telemetry), store=store,
             kafkas_defaults=like is not None,
         )  # fmt: skip
-        if self.cold_start and self.clock == "system":  # with a clock that stands still, no topic would come into being
+        if self.cold_start and self.clock == "system":  # with a frozen clock no topic would ever be ready
             engine.cluster.auto_creation_ms, engine.cluster.loading_ms = AUTO_CREATION_MS, LOADING_MS
         engine.trace_at(self.trace)
         new = store is None or not store.has_features
@@ -291,7 +293,9 @@ class BrokerOptions:
         return engine
 
     def _become_like(self, engine: Engine, like: Likeness, now: int, *, new: bool) -> None:
-        """Give the engine the parts of the file that are not options. A cluster that is already in `data` is not changed."""
+        """Give the engine the parts of the file `like` that are not options. A cluster that is already in `data` is not
+        changed.
+        """
         try:
             like.offer(engine)
             if new:
@@ -320,7 +324,7 @@ class BrokerOptions:
 
 
 def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:
-    """Returns the entity and the limits of a quota that is given as text. ValueError."""
+    """Parses a quota. Returns its entity and its limits. ValueError."""
     entity: dict[str, str | None] = {}
     limits: dict[str, float | None] = {}
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""The state of groups and transactions in the form of `states`, as passing requests show it to a proxy."""
+"""The state of groups and transactions that a proxy has learned from requests, in the form of `states`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from wirebroker.testing.states import Group, Member, Offset, Partitions, Transac
 
 
 def transactions(proxy: Proxy) -> dict[str, Transaction]:
-    """Returns every transactional id that has passed, with the state of its transaction."""
+    """Returns every transactional id that the proxy has seen in requests, with the state of its transaction."""
     return {each.transactional_id: _transaction(each) for each in proxy.watch().transactions.at(proxy.now)}
 
 
 def groups(proxy: Proxy) -> dict[str, Group]:
-    """Returns every group that has passed, with its members and committed offsets."""
+    """Returns every group that the proxy has seen in requests, with its members and committed offsets."""
     held = proxy.watch().groups
     return {each.group_id: _group(each, held) for each in held.at(proxy.now)}
 

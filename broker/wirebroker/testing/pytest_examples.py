@@ -1,8 +1,8 @@
 """Support for Hypothesis: each example of `@given` gets its own broker, as each test does.
 
-Hypothesis calls a test many times with the fixtures of one test, so it refuses fixtures with function scope. Hypothesis lets
-plugins replace the inner test. This module calls the inner test with a new broker each time, so it can switch the check off for
-tests without another such fixture.
+Hypothesis calls a test function many times with the same fixtures, so its health check refuses function-scoped fixtures. This
+module replaces the inner test, which Hypothesis allows, by a function that passes a new broker each time. So it can switch off
+the health check for tests that have no other function-scoped fixture.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pytest
 
 FIXTURE = "mock_kafka"
 NewBroker = Callable[[Any], AbstractContextManager[Any]]
-"""Starts another broker like this one, until the context ends."""
+"""A function that starts another broker with the same settings, which runs until the context ends."""
 
 
 def prepare(item: pytest.Item, another: NewBroker) -> None:
-    """Give each example of a test with `@given` its own broker, if the test uses the fixture."""
+    """Give each example of a test with `@given` its own broker, if the test uses the fixture `mock_kafka`."""
     function = getattr(item, "obj", None)
     if not getattr(function, "is_hypothesis_test", False) or FIXTURE not in signature(item.function).parameters:  # type: ignore[attr-defined]
         return
     handle = function.hypothesis  # type: ignore[union-attr]
-    if not hasattr(handle.inner_test, "_wirebroker"):  # several items of a parametrized test have one function
+    if not hasattr(handle.inner_test, "_wirebroker"):  # all items of a parametrized test share one function
         handle.inner_test = _with_new_brokers(handle.inner_test, another)
     if _is_alone(item):
         _allow(getattr(function, "__func__", function))
@@ -51,10 +51,10 @@ def _with_new_brokers(inner: Callable[..., Any], another: NewBroker) -> Callable
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    """Tells whether the test has no other fixture of a function's scope, about which Hypothesis must warn."""
+    """Whether the test has no other function-scoped fixture, about which Hypothesis must warn."""
     function = item.function  # type: ignore[attr-defined]
     found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
-    definitions = found.name2fixturedefs  # as Hypothesis asks: without the arguments of `parametrize`
+    definitions = found.name2fixturedefs  # the same call as in Hypothesis; it leaves out the arguments of `parametrize`
     used = set(signature(function).parameters) & definitions.keys()
     return not any(definitions[name][-1].scope == "function" for name in used - {FIXTURE})
 

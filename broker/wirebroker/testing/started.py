@@ -1,4 +1,4 @@
-"""The brokers that tests make, for the pytest plugin's reports. Every start of pytest imports this module, so it imports
+"""Tells the pytest plugin which brokers tests start, for its reports. Every start of pytest imports this module, so it imports
 nothing itself."""
 
 from __future__ import annotations
@@ -11,6 +11,6 @@ listeners: list[Callable[[Any], None]] = []
 
 
 def announce(kafka: Any) -> None:
-    """Report a started broker."""
+    """Tell all listeners that a broker has started."""
     for listener in listeners:
         listener(kafka)

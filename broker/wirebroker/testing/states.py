@@ -31,11 +31,11 @@ from wirebroker.testing.operations import DEFAULT
 
 
 class StateView(msgspec.Struct, forbid_unknown_fields=True):
-    """The state of an object at the time of reading."""
+    """The base of all states. A state is a snapshot, which does not change when the broker's state changes."""
 
 
 class Quota(StateView):
-    """The limits of clients; `<default>` stands for all clients without a limit of their own."""
+    """The quota limits of clients. The name `<default>` stands for all clients that have no limit of their own."""
 
     user: str | None
     client_id: str | None
@@ -88,7 +88,7 @@ class Partitions(StateView):
 
 
 class Transaction(StateView):
-    """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
+    """A transactional id and its transaction. Times are in ms since the epoch, −1 if there is none."""
 
     transactional_id: str
     state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Ongoing"])]
@@ -98,9 +98,9 @@ class Transaction(StateView):
     started: int
     updated: int
     partitions: Annotated[
-        list[Partitions], Meta(description="of the open transaction; a proxy has −1 for __consumer_offsets")
+        list[Partitions], Meta(description="those of the open transaction; a proxy has −1 for __consumer_offsets")
     ]  # fmt: skip
-    client_id: Annotated[str, Meta(description='a proxy: the client that used it last; a broker: ""')] = ""
+    client_id: Annotated[str, Meta(description='a proxy: the client that used the id last; a broker: ""')] = ""
     client_host: Annotated[str, Meta(description="the client's host")] = ""
 
 
@@ -142,7 +142,7 @@ class Group(StateView):
     state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Stable"])]
     generation: Annotated[int, Meta(description="for a consumer, share or streams group, the epoch")]
     protocol_type: str
-    protocol: Annotated[str, Meta(description="the assignor, once the members have agreed on an assignor")]
+    protocol: Annotated[str, Meta(description="the assignor, after the members have agreed on one")]
     leader: Annotated[str | None, Meta(description="the member that assigns partitions, in a classic group")]
     members: list[Member]
     offsets: list[Offset]
@@ -227,7 +227,7 @@ def _group(held: AnyGroup, engine: Engine) -> Group:
 
 
 def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
-    """Returns the partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
+    """Returns the partitions of a classic member, or None if its assignment is not in the format of Kafka's consumers."""
     found = assigned(assignment, held.protocol_type)
     return None if found is None else [Partitions(topic, indexes) for topic, indexes in found.items()]
 
@@ -248,7 +248,7 @@ def _shared(member: ShareMember, engine: Engine) -> Member:
 
 
 def _streams(member: StreamsMember, held: StreamsGroup, engine: Engine) -> Member:
-    """Returns a member of a streams group with the partitions that its active tasks read."""
+    """Returns the state of a streams group's member, with the partitions that its active tasks read."""
     reads: dict[str, list[int]] = {}
     for topic, key in held.topology.reader_of.items() if held.topology is not None else ():
         count = len(engine.cluster.topics[topic].partitions) if topic in engine.cluster.topics else 0
@@ -265,7 +265,7 @@ def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str]
 
 
 def quotas(engine: Engine) -> list[Quota]:
-    """Returns the limits of all clients."""
+    """Returns all quotas with their limits."""
     found = []
     for entity, held in engine.cluster.quotas.limits.items():
         names = {kind: DEFAULT if name is None else name for kind, name in entity}

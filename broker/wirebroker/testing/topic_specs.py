@@ -1,7 +1,7 @@
 """Reads the topics with which a broker starts, from `topics=` of MockKafka and `serve --topic`.
 
-The form of a text is `orders`, `orders:3` or `orders:3:rf=2:cleanup.policy=compact`. A dict has a count or the three words of
-`Words` for each name.
+A topic can be a string such as `orders`, `orders:3` or `orders:3:rf=2:cleanup.policy=compact`. In a dict, each name has a
+partition count or a dict with the keys in `Words`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class Words(TypedDict, total=False):
-    """A topic in a dict. Missing values come from the broker's settings, as in Kafka."""
+    """The description of a topic as a dict. Missing values come from the broker's settings, as in Kafka."""
 
     partitions: int | None
     replication_factor: int | None
@@ -89,7 +89,7 @@ def _from_text(text: str) -> TopicSpec:
             if key in settings:
                 raise ValueError(f"{text}: {key} is set twice")
             settings[key] = value
-        elif key:  # the value has a colon, for example of leader.replication.throttled.replicas
+        elif key:  # the value contains a colon, as leader.replication.throttled.replicas does
             settings[key] += f":{part}"
         else:
             raise ValueError(f"{text}: {part!r} is not KEY=VALUE")

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Machine(Protocol):
-    """The interface of an engine or a proxy for its faults and its trace."""
+    """The part of an engine or a proxy that its faults and its trace use."""
 
     @property
     def plan(self) -> FaultPlan:
@@ -43,17 +43,17 @@ class Running(Protocol):
     """A MockKafka or a ProxyKafka."""
 
     def _call(self, function: Callable[[Machine], T]) -> T:
-        """Call this function in the thread of its loop."""
+        """Call this function in the thread of the event loop."""
 
     def _change(self, function: Callable[[Machine, int], T]) -> T:
-        """Call this function with the time, in the thread of its loop, and perform the effects."""
+        """Call this function with the time, in the thread of the event loop, and perform the resulting effects."""
 
     def _peek(self) -> Machine | None:
-        """Returns the current engine or proxy, in any thread, or None if it is not running."""
+        """Returns the current engine or proxy, or None if it is not running. Any thread may call this."""
 
     @property
     def _fault_seed(self) -> int:
-        """The seed of the rules' probabilities."""
+        """The seed for rules that act with a probability."""
 
 
 class Faults:
@@ -69,7 +69,7 @@ class Faults:
 
     @property
     def seed(self) -> int:
-        """The seed of the rules' probabilities; `MockKafka(random_seed=…)` repeats a run."""
+        """The seed for rules that act with a probability."""
         return self._kafka._fault_seed
 
     @property
@@ -78,33 +78,35 @@ class Faults:
         return self._kafka._call(lambda host: list(host.plan.rules))
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule, from the next request on. Returns the rule, so that a test can read its `fired`."""
+        """Load a rule, which acts from the next request on. Returns the rule, so that a test can read its `fired`."""
         checked_rules(rule)
         return self._kafka._change(lambda host, _: host.plan.add(rule))
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule. Does nothing if the rule is not loaded. Requests and responses that it holds back continue."""
+        """Unload a rule. Requests and responses that the rule holds back continue. Does nothing if the rule is not loaded."""
         self._kafka._change(lambda host, _: host.plan.remove(rule))
 
     def clear(self) -> None:
-        """Unload all rules. Requests and responses that they hold back continue."""
+        """Unload all rules. Requests and responses that the rules hold back continue."""
         self._kafka._change(lambda host, _: host.plan.clear())
 
     def load(self, path: str | os.PathLike[str]) -> list[Rule]:
-        """Load the rules of a fault file and return them. Raises FaultFileError, which names the wrong line."""
+        """Load the rules of a fault file and return them. Raises FaultFileError, whose message names the invalid line."""
         from wirebroker.faults.files import load
 
         file = load(Path(path))
         return self._kafka._change(lambda host, _: host.plan.load(file))
 
     def as_toml(self) -> str:
-        """Returns the loaded rules as a fault file that repeats the run."""
+        """Returns the loaded rules and the seed as the text of a fault file, which can repeat the run."""
         from wirebroker.faults.files import dump
 
         return dump(self.rules, self.seed)
 
     def __getitem__(self, name: str) -> Rule:
-        """Returns the loaded rule with this name: `faults.lose_ack(name="lost")` is `kafka.faults["lost"]`. KeyError."""
+        """Returns the loaded rule with this name: `kafka.faults["lost"]` is the rule added as `faults.lose_ack(name="lost")`.
+        KeyError.
+        """
         names = {rule.name: rule for rule in reversed(self.rules) if rule.name}
         if name not in names:
             raise NoSuchRule(name, nearest(name, names, "the rules with a name are"))
@@ -124,7 +126,7 @@ class NoSuchRule(KeyError):
 
 
 def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
-    """Returns a rule or several rules as a list. Raises TypeError for anything else."""
+    """Returns the given rule or rules as a list. Raises TypeError if something else is given."""
     rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
     for rule in rules:
         if not hasattr(rule, "needs_broker"):
@@ -144,7 +146,7 @@ class TraceView:
 
     @property
     def level(self) -> Level:
-        """Tells how much is traced. The level can be set at any time."""
+        """The level of the trace, which decides what is traced. It can be set at any time."""
         return self._kafka._call(lambda host: cast(Level, host.trace.level))
 
     @level.setter
@@ -171,8 +173,8 @@ class TraceView:
     def explain(self, now: int | None = None) -> list[Finding]:
         """Returns the findings in the rows, the most important first, as `wirebroker explain` prints them.
 
-        `now` is the present time in ms since the epoch: a long silence before it may be a finding. None: the time of the latest
-        row.
+        `now` is the current time in ms since the epoch, by default the time of the latest row. A long silence before `now` may
+        be a finding.
         """
         return Explanation().take_all(self.events()).findings(now)
 
@@ -187,8 +189,8 @@ class TraceView:
     def picture(self, kind: str = "sequence", of: str = "", width: int = 1000, lines: int = 200) -> str:
         """Returns a picture of the rows as an SVG file. Raises ValueError for a kind that does not exist.
 
-        The kinds: `sequence` (requests and responses), `log` (the batches and readers of a partition), `groups` (the owners of
-        partitions), `windows` (of producers). `of` names the partition, the group or the producer.
+        The kinds are `sequence` (requests and responses), `log` (the batches and readers of a partition), `groups` (the owners
+        of partitions) and `windows` (the windows of producers). `of` names the partition, the group or the producer.
         """
         if kind not in PICTURES:
             raise ValueError(f"there is no picture {kind!r}{nearest(kind, PICTURES)}")

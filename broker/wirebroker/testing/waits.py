@@ -1,6 +1,6 @@
-"""The methods of MockKafka that wait, for a condition of the test or for a goal (`wirebroker.testing.goals`).
+"""The methods of MockKafka that wait until a test's condition holds or a goal is reached (`wirebroker.testing.goals`).
 
-Every wait has a twin for `async` code, which works in any event loop.
+Each has a twin for `async` code, whose name ends in `_async` and which works in any event loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Waits:
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """Wait until `condition()` holds. Raises TimeoutError after `timeout` s.
 
-        Checks the condition after every change of the broker, and every 50 ms for changes elsewhere.
+        Checks the condition after every change of the broker, and also every 50 ms, because it may depend on something else.
         """
         _check_no_loop("wait_until")
         changed, end = threading.Event(), time.monotonic() + timeout
@@ -72,8 +72,8 @@ class Waits:
     def wait_for_records(
         self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until the topic has `count` records, and return all its records. TimeoutError gives the number of stored
-        records.
+        """Wait until the topic has `count` records, and return all its records. The message of a TimeoutError has the number of
+        stored records.
 
         With `committed`, counts and returns only the records that a read_committed consumer gets.
         """
@@ -94,12 +94,12 @@ class Waits:
     ) -> list[StoredRecord]:  # fmt: skip
         """Wait until the topic has as many records as expected, and compare the records.
 
-        `wirebroker.testing.expectations` has the forms.
+        `wirebroker.testing.expectations` describes how to write expected records.
 
-        The records must be in order of partition and offset; with `in_order=False`, any order is right. The comparison
-        includes the records that a read_committed consumer gets; with `committed=False`, also records of open and aborted
-        transactions. Returns the records. Raises AssertionError with the differences, also if records are missing after
-        `timeout` s. Raises KeyError if no records are expected and the topic does not exist.
+        The expected records must be in order of partition and offset, unless `in_order=False`. They are compared with the
+        records that a read_committed consumer gets, or, with `committed=False`, with all records. Returns the records. Raises
+        AssertionError with the differences, also if records are still missing after `timeout` s. Raises KeyError if no records
+        are expected and the topic does not exist.
         """
         _check_no_loop("assert_records")
         goal = RecordsExpected(topic, list(records), partition, in_order=in_order, committed=committed)
@@ -119,11 +119,11 @@ class Waits:
         self, group: str, *, members: int | None = None, committed: Offsets | None = None, lag: int | None = None,
         timeout: float = 5.0,
     ) -> states.Group:  # fmt: skip
-        """Wait until a group is stable; with `members`, until it has this number of members. Returns the group. TimeoutError.
+        """Wait until a group is stable, and, with `members`, has this number of members. Returns the group. TimeoutError.
 
-        With `committed={("orders", 0): 3}`, it waits until the group has committed these offsets or later offsets. With
-        `lag=n`, it waits until the group lags by at most n records that a read_committed consumer gets. In both cases the
-        group's state does not matter, unless `members` are given as well.
+        With `committed={("orders", 0): 3}`, wait until the group has committed these or later offsets. With `lag=n`, wait until
+        the group lags by at most n records, as counted for a read_committed consumer. In both cases the group need not be
+        stable, unless `members` is given as well.
         """
         _check_no_loop("wait_for_group")
         return self._reach(GroupReady(group, members, committed, lag), timeout)
@@ -136,10 +136,10 @@ class Waits:
         return await self._reach_async(GroupReady(group, members, committed, lag), timeout)
 
     def wait_until_quiet(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
-        """Wait until no record was stored, no offset committed, and no group or transaction changed for this many seconds.
-        TimeoutError.
+        """Wait until, for `seconds` seconds, no record was stored, no offset was committed, and no group or transaction
+        changed. TimeoutError.
 
-        A consumer that polls, a heartbeat and a producer that waits change nothing.
+        Polling consumers, heartbeats and waiting producers do not count as changes.
         """
         _check_no_loop("wait_until_quiet")
         self._reach(Quiet(seconds, time.monotonic), timeout)
@@ -155,9 +155,9 @@ class Waits:
 
         With `node_id` only this broker is upgraded. With `pause` each broker is down for this many seconds of the broker's
         clock, and the same time passes before the next broker stops; with a frozen clock this method does not wait. When all
-        brokers run the release, the levels of features rise to those of a new cluster, unless `finalize` is false. An earlier
-        release is possible while the levels allow it. Raises ValueError if the levels do not allow it, or if an upgrade is in
-        progress.
+        brokers run the release, the feature levels rise to those of a new cluster, unless `finalize` is false. A downgrade
+        to an earlier release is possible if the feature levels allow it. Raises ValueError if the feature levels do not allow
+        the release, or if an upgrade is in progress.
         """
         if pause:
             _check_no_loop("upgrade")
@@ -172,7 +172,7 @@ class Waits:
             await self.wait_until_async(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)
 
     def _begins_upgrade(self, to: str, node_id: int | None, finalize: bool, pause: float) -> bool:
-        """Begin an upgrade. Returns whether to wait for its end."""
+        """Begin an upgrade. Returns whether the caller has to wait for the upgrade's end."""
         self._change(lambda engine, now: upgrade(engine, now, to, node_id, finalize=finalize, pause=pause))
         return self._running.clock.running and not self._call(_is_upgraded)
 
@@ -193,7 +193,7 @@ class Waits:
         return self._call(goal.result)
 
     def _check_late(self, goal: Goal[T], timeout: float) -> None:
-        """Raises TimeoutError, unless the result itself names the missing records."""
+        """Raises TimeoutError if the goal is not reached, unless the result explains what is missing."""
         if (missing := self._call(goal.shortfall)) is not None:
             raise TimeoutError(f"{missing} {timeout} s") from None
 
@@ -203,6 +203,8 @@ def _is_upgraded(engine: Engine) -> bool:
 
 
 def _check_no_loop(name: str) -> None:
-    """Raises RuntimeError in a coroutine, because its client could not send while the loop is blocked."""
+    """Raises RuntimeError if called in a coroutine, because a client in the same event loop could not send while the loop is
+    blocked.
+    """
     if running_loop() is not None:
         raise RuntimeError(f"kafka.{name} would block the event loop that runs here; await kafka.{name}_async(…) instead")

@@ -1,7 +1,7 @@
-"""Rows as tuples of their values, for readers of thousands of rows a second, such as the live page.
+"""Trace rows as tuples of their values, for readers that take thousands of rows a second, such as the live page.
 
-A row's first value is its event; `COLUMNS` names the others. A row of an event in `FREQUENT` has no words, because words take
-longer to make than all other values. The reader makes the words.
+A tuple's first value is the row's event; `COLUMNS` names the other values. Rows of the events in `FREQUENT` have no text,
+because a text takes longer to make than all other values. The reader makes the text.
 """
 
 from __future__ import annotations

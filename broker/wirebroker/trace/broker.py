@@ -1,8 +1,8 @@
-"""The recorder of a broker. The recorder notes the wire and the faults, as in a proxy, and the verdicts and changes that only
-a broker knows.
+"""The trace recorder of a broker. Like a proxy's recorder it records requests, responses and faults; it adds verdicts and
+changes, which only a broker knows.
 
-On the Produce path a row is only a tuple of references. The tuple becomes a `ProduceRow`, with its sentence, when somebody
-reads it, or at once if there is a sink. Other events become rows at once, but only at a level that includes them.
+On the Produce path the recorder keeps only a tuple of references. It becomes a `ProduceRow`, with its sentence, when the trace
+is read, or immediately if there is a sink. Other events become rows immediately, if the level includes them.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header", "principal", "client_host",
 )  # fmt: skip
-"""The facts about a batch that was stored in order. These facts suffice for a row of `produce`."""
+"""The facts about a batch that was stored in order. A row of the event `produce` can be made from them."""
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
     LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow, FeatureChange: FeatureRow,
     UpgradeChange: UpgradeRow,
 }  # fmt: skip
-"""The kinds of changes, each with its class of rows. A row has the fields of the change after the time."""
+"""The types of changes, each with its row class. After the time, a row has the same fields as the change."""
 
 
 class BrokerRecorder(Recorder):
-    """The recorder of a broker's verdicts and changes, of the wire, and of the faults."""
+    """The trace recorder of a broker."""
 
     def produced(
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
@@ -81,7 +81,7 @@ class BrokerRecorder(Recorder):
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
         partition: Partition, base_offset: int, header: bytes,
     ) -> None:  # fmt: skip
-        """Note a batch that `append_next` stored, by its base offset and its 61 received header bytes."""
+        """Note a batch that `append_next` stored, with its base offset and its 61 header bytes as received."""
         raw = (now, connection, client_id, version, correlation_id, acks, partition, base_offset, header)
         if self.sinks:
             self._note(raw)
@@ -127,7 +127,7 @@ class BrokerRecorder(Recorder):
 
 
 def _stored(raw: tuple[Any, ...]) -> Brief | None:
-    """Returns the values of `STORED` for a batch that was stored in order, or None for any other verdict."""
+    """Returns the values of the columns in `STORED` for a batch that was stored in order, or None for any other verdict."""
     now, connection, client_id, version, correlation_id, acks, partition = raw[:7]
     if len(raw) > 8:
         base_offset, rule, header = raw[7], "next", HEADER.unpack(raw[8])
@@ -145,7 +145,7 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    """Returns the row of a verdict. Row and response come from the same `Appended`, so they cannot disagree."""
+    """Returns the row of a verdict. It is made from the same `Appended` as the response, so the two cannot disagree."""
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER
@@ -165,7 +165,7 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
         partition=partition.index,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
-        first_sequence=header.base_sequence if sequenced else -1,  # some clients send 0 without a producer id
+        first_sequence=header.base_sequence if sequenced else -1,  # some clients send sequence 0 but no producer id
         last_sequence=header.last_sequence if sequenced else -1,
         records=max(header.records_count, 0),
         bytes=header.size if appended.header else 0,

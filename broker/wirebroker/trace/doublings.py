@@ -1,5 +1,5 @@
-"""Remarks on the batches of a trace: a fault on the response, records that were probably stored again because of the fault, and
-a real broker's deviations from the predicted verdict.
+"""Makes remarks on the batches of a trace: that a fault hit the response, that the records were probably stored again because
+of it, or that a real broker's verdict differs from the prediction.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from collections.abc import Iterable
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 
 ExchangeKey = tuple[int, int, int]
-"""Node, connection and correlation id."""
+"""The node, connection and correlation id of an exchange."""
 Alike = tuple[str, int, str | None, int, int]
-"""Topic, partition, client id, records and bytes. A batch and its retry share these values under any producer id and
-epoch."""
+"""Topic, partition, client id, and number of records and bytes of a batch. A batch and its retry have the same values, even if
+the producer id or the epoch differs.
+"""
 
 
 def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
-    """Returns a remark by `id` of the row of a batch.
+    """Returns the remarks on batches by the `id()` of the batch's row.
 
     Records are stored twice if the client sends a stored batch again in a way that the validator cannot recognise: without a
-    producer id, or under another id or epoch. A batch is in doubt if its response met a fault, or its retry was rejected. A
-    trace has no contents, so the next batch of the same client and size is only probably the same batch.
+    producer id, or under another id or epoch. A stored batch may be sent again if a fault hit its response or its retry was
+    rejected. A trace does not contain the records, so the next batch of the same client and size is only probably the same
+    batch.
     """
     rows = list(rows)
     return _Doublings([row for row in rows if isinstance(row, FaultRow)]).read(
@@ -84,6 +86,6 @@ def _alike(row: ProduceRow) -> Alike:
 
 
 def _another(earlier: ProduceRow, row: ProduceRow) -> bool:
-    """Tells whether the validator cannot know that the second batch is a retry of the first batch."""
+    """Whether the validator cannot recognise the second batch as a retry of the first."""
     ids = (earlier.producer_id, earlier.producer_epoch), (row.producer_id, row.producer_epoch)
     return row.producer_id < 0 or ids[0] != ids[1]

@@ -1,13 +1,14 @@
-"""Filters of rows in one grammar, for `trace show --where`, `kafka.trace.where(…)`, the control and its page.
+"""Filters for trace rows. `trace show --where`, `kafka.trace.where(…)`, the HTTP control and the live page use the same
+grammar.
 
     api=Produce error!=NONE               both hold
     topic=orders or topic=payments
     not (client~load or latency<100)      `~`: contains
     "out of order"                        some field contains these words
 
-A field is a field of a row (docs/reference/trace.md) or one of `NAMES`. A field with several values, such as `topic`, meets
-`=` if one value does, and `!=` if no value is equal. A row without the field meets only `!=` and `!~`, but `error!=NONE` needs
-an error. Letters' case does not matter.
+A field is a field of a row (docs/reference/trace.md) or one of `NAMES`. A field may have several values, such as `topic`. It
+meets `=` if one of them is equal, and `!=` if none is equal. A row without the field meets only `!=` and `!~`; but
+`error!=NONE` is met only by rows with an error. Upper and lower case are the same.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from wirebroker.trace.selection import topics_of, values_of
 DEEPEST = 50
 """The largest depth of nested parentheses and `not`."""
 LONGEST = 2000
-"""The largest number of characters of a filter."""
+"""The largest number of characters in a filter."""
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""The API of the rows that do not name it, because only one API has such rows."""
+"""The API of events whose rows do not name it, because these events occur with only one API."""
 
 
 def _api(row: Row) -> Iterable[Any]:
@@ -45,7 +46,7 @@ def _errors(row: Row) -> Iterable[Any]:
 
 
 def _latency(row: Row) -> Iterable[Any]:
-    """The latency without the ms for which the request told the broker to wait."""
+    """The latency without the time for which the request let the broker wait."""
     return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
 
 
@@ -58,9 +59,9 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "latency": _latency,
     "host": values_of("client_host"),
 }
-"""The fields whose values are derived from a row's fields."""
+"""Fields whose values are computed from a row's own fields."""
 OWN = {field.name for row in EVENTS.values() for field in fields(row)} | details.NAMES
-"""The fields of the rows of all events, and the further fields that `details` can have."""
+"""The own fields of the rows of all events, and the fields that `details` can have."""
 
 
 class FilterError(ValueError):
@@ -69,7 +70,7 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Some field contains these words."""
+    """A filter that a row meets if one of its fields contains this text."""
 
     text: str
 
@@ -85,7 +86,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A field compared with a value."""
+    """A filter that compares a field with a value."""
 
     field: str
     operator: str
@@ -106,7 +107,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """`all`, `any` or `not` of other filters."""
+    """A filter that combines other filters with `all`, `any` or `not`."""
 
     how: str
     parts: tuple[Filter, ...]
@@ -126,7 +127,7 @@ Filter = Word | Comparison | Combined
 
 
 def parsed(text: str) -> Filter:
-    """Returns the filter for a text. Every row meets an empty text. Raises FilterError."""
+    """Parses the text of a filter. Every row meets the filter of an empty text. Raises FilterError."""
     if len(text) > LONGEST:
         raise FilterError(f"a filter has at most {LONGEST} characters, not {len(text)}")
     reader = _Reader(list(_tokens(text)))
@@ -137,16 +138,16 @@ def parsed(text: str) -> Filter:
 
 
 NAMED_IN_JSON = {*selection.NAMES, "event", "api", "partition", "error"}
-"""The names of derived fields whose values are in the row's JSON, except `DERIVED_VALUES`."""
+"""The derived fields whose values also occur in the row's JSON, except for the values in `DERIVED_VALUES`."""
 DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("error", "none")}
-"""Values that a row can have although its JSON does not contain them."""
+"""Values of derived fields that a row can have although its JSON does not contain them."""
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:
-    """Returns texts in small letters; the JSON of each row that meets the filter contains one of them. None if there are no
-    such texts.
+    """Returns lower-case texts, one of which must occur in the JSON of every row that meets the filter. Returns None if there
+    are no such texts.
 
-    The search of a large file need not read the other rows.
+    A search in a large file can skip the rows that contain none of them.
     """
     if isinstance(wanted, Combined):
         parts = [needles(part) for part in wanted.parts]
@@ -166,7 +167,7 @@ def needles(wanted: Filter) -> tuple[bytes, ...] | None:
         text = wanted.text
         if any(text in value for _, value in DERIVED_VALUES):
             return None
-    safe = re.fullmatch(r"[ -!#-.0-\[\]-~]+", text)  # without characters that JSON escapes
+    safe = re.fullmatch(r"[ -!#-.0-\[\]-~]+", text)  # no characters that JSON escapes
     return (text.encode(),) if safe else None
 
 
@@ -193,7 +194,7 @@ def _values(row: Row, name: str) -> Iterable[Any]:
 
 
 def _text(value: Any) -> str:
-    """Returns the value in its JSON form, in small letters."""
+    """Returns the value as in JSON, in lower case."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value).lower()
 
 
@@ -209,7 +210,7 @@ def _meets(value: Any, operator: str, wanted: str) -> bool:
 
 
 Token = tuple[str, str, int]
-"""A token: its kind, its text, and the index of its first character."""
+"""The kind of a token, its text, and the index of its first character."""
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -224,7 +225,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 class _Reader:
-    """Reads filters from tokens, from the loosest binding to the tightest."""
+    """Parses filters from tokens. The operators that bind loosest are parsed first."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
