@@ -7,8 +7,9 @@ from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
-from wirebroker.requests.facts import Batch
-from wirebroker.trace.filters import FilterError, parsed
+from wirebroker.requests.facts import Batch, Facts
+from wirebroker.trace.filters import FilterError, contradiction, parsed
+from wirebroker.trace.recorder import NAMED, names_of
 from wirebroker.trace.rows import EVENTS, FaultRow, FetchRow, GroupRow, ReplyRow, Row, TransactionRow
 
 REPLY = ReplyRow(1000, 1, 7, "billing", "librdkafka/2.8", "Produce", 9, 3, 57, 62, (), ("orders-0", "transaction pay-1"),
@@ -102,3 +103,32 @@ def test_no_field_holds_numbers_in_some_rows_and_texts_in_others() -> None:
         unions = [set(get_args(kind)) for kind in get_type_hints(row).values() if get_origin(kind) is UnionType]
         assert unions or row.event not in ("produce", "reply")
         assert not [kinds for kinds in unions if kinds & {int, float} and kinds - {int, float, NoneType}]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("event=authentication client=foo", "rows of the event authentication have no client"),
+        ("event=fetch member_id=m", "rows of the event fetch have no member_id"),
+        ("event=fetch host=10.0.0.9 client=foo", ""),
+        ("event=reply member_id=m", ""),
+        ("event=authentication client!=foo", ""),
+        ("event=authentication or client=foo", ""),
+        ("event=group topic=orders", ""),
+    ],
+)
+def test_a_filter_that_no_row_can_meet_says_why(text: str, sentence: str) -> None:
+    assert contradiction(parsed(text)) == sentence
+
+
+def test_many_partitions_do_not_displace_the_group() -> None:
+    many = frozenset(("orders", index) for index in range(20))
+    named = names_of(Facts("OffsetCommit", 9, None, 1, 1, frozenset({"orders"}), many, frozenset({"shipping"})))
+    assert named[-2:] == ("group shipping", "13 more")
+    assert len(named) == NAMED + 1
+    few = names_of(
+        Facts("OffsetCommit", 9, None, 1, 1, frozenset({"orders"}), frozenset({("orders", 0)}), frozenset({"shipping"}))
+    )
+    assert few == ("orders-0", "group shipping")
+    everything = Facts("Metadata", 9, None, 1, 1, frozenset({"a"}), frozenset(), frozenset(f"g{at}" for at in range(20)))
+    assert names_of(everything)[0] == "a"

@@ -184,6 +184,8 @@ def contradiction(wanted: Filter) -> str:
         own = {field.name for field in fields(EVENTS[event])}
         for each in compared:
             name = ALIASES.get(each.field, each.field)
+            if each.field in NAMES and each.field not in ALIASES:
+                continue  # other fields give it, such as the names in a request
             if name not in own and (name in OWN - details.NAMES or (name in details.NAMES and "details" not in own)):
                 return f"rows of the event {event} have no {each.field}"
     return ""
