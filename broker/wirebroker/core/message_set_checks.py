@@ -1,8 +1,8 @@
 """Kafka's checks of message sets, the record data of Produce before version 3, which become one batch of magic 2.
 
-Each message's size and CRC come first (UnifiedLog), then the magic and the messages inside a wrapper (LogValidator). The new
-batch then goes through the checks of any batch: timestamps, keys, compression, sizes. Clients of these versions may send a
-batch, too (ProduceRequest.validateRecords does not look).
+The first checks are of each message's size and CRC (UnifiedLog), the next of the magic and of the messages inside a wrapper
+(LogValidator). The new batch then goes through the checks of any batch: timestamps, keys, compression, sizes. A request of
+these versions may also hold a batch of magic 2, because ProduceRequest.validateRecords does not check the magic.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from wirebroker.core.record_checks import (
 MUCH_DATA = 1 << 16
 """The number of bytes of a message set that take about ten milliseconds to convert."""
 BATCH = 2
-"""The magic of batches."""
+"""The magic of the current batch format."""
 _ANY_SIZE = 2**31 - 1
 
 
 def check_any(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool = False
 ) -> Checked | RecordReject:
-    """`check` for every version of Produce. With `at_once`, raises TakesLong for work that takes long."""
+    """Does the work of `check` for every version of Produce. With `at_once`, raises TakesLong for work that takes long."""
     if produce_version >= OLDEST_VERSION_OF_BATCHES or records is None:
         return check(records, policy, now, produce_version, full, at_once)
     if at_once and len(records) > MUCH_DATA:
@@ -46,7 +46,7 @@ def check_any(
     try:
         entries = list(iter_batches(records))
         if not entries:
-            return RecordReject(ErrorCode.NONE, "no_messages")  # nothing is appended, and that is not an error
+            return RecordReject(ErrorCode.NONE, "no_messages")  # Kafka accepts an empty message set and appends nothing
         if entries[0][MAGIC_AT] == BATCH:
             return check(records, policy, now, OLDEST_VERSION_OF_ZSTD, full, at_once)
         return _converted(entries, policy, now)

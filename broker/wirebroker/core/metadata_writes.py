@@ -1,4 +1,4 @@
-"""The changes of the cluster's metadata. The broker writes a change down before any client sees it, or undoes the change.
+"""Writes changes of the cluster's metadata. A change is written before any client sees it; if the write fails, it is undone.
 
 Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues.
 The broker writes down a change that it cannot undo, such as a new leader, as soon as it can.
@@ -19,13 +19,13 @@ Versions = tuple[int, int, int]
 
 
 class Write(Protocol):
-    """Writes down all changes. If partitions are named, all changes are of these partitions. Raises OSError."""
+    """Writes down all changes. If `only` names partitions, no other partition has changed. Raises OSError."""
 
     def __call__(self, now: int, only: Sequence[Partition] = ()) -> None: ...
 
 
 class Decisions:
-    """The changes of the metadata that are not written down yet. `versions` rise with every change."""
+    """The metadata changes that are not written down yet. `versions` returns counters that every change increases."""
 
     def __init__(self, timers: Timers, versions: Callable[[], Versions]) -> None:
         self._timers = timers
@@ -33,12 +33,12 @@ class Decisions:
         self._write: Write | None = None
         self._written: Versions | None = None
         self._given_up: Versions | None = None
-        """The versions at which writing failed. After a failure, only another change or the timer tries again."""
+        """The versions at which the last write failed. The next attempt is made by the timer or after another change."""
         self._waiting = False
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def write_with(self, write: Write) -> None:
-        """Set the function that writes changes down. The function raises OSError. A broker in memory has no such function and
+        """Set the function that writes changes down; it raises OSError on failure. A broker in memory sets no such function and
         writes nothing.
         """
         self._write = write
@@ -60,7 +60,7 @@ class Decisions:
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:
         """Write down the pending changes. If the write fails, undo the changes that can be undone and return the reason.
 
-        With `only`, the caller says that all pending changes are of these partitions.
+        With `only`, the caller states that the pending changes concern only these partitions.
         """
         if not self.pending or self._write is None:
             return None

@@ -52,8 +52,8 @@ _remembered_hash = lru_cache(maxsize=1 << 15)(_hash)
 
 
 def abs_hash(text: str) -> int:
-    """Returns the same hash, made non-negative as by Kafka's Utils.abs. The hash selects the partition that coordinates a
-    key."""
+    """Returns `java_hash` of the text, made non-negative as by Kafka's Utils.abs. The hash of a group id or transactional id
+    selects the partition of the coordinator's topic."""
     value = java_hash(text)
     if value == 0x80000000:
         return 0
@@ -61,7 +61,8 @@ def abs_hash(text: str) -> int:
 
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
-    """Returns the keys in the order of a HashMap with this number of buckets; `keys` are in the order of insertion."""
+    """Returns the keys in the order in which a Java HashMap with `buckets` buckets iterates over them. `keys` are in the order
+    of insertion."""
     mask, keys = buckets - 1, list(keys)
     if len(keys) < 2:
         return keys

@@ -7,7 +7,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 _IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
-"""The form that Kafka's SubnetUtils takes, with leading zeros, too, and with an address that is not the network's first."""
+"""The form that Kafka's SubnetUtils accepts. It allows leading zeros, and an address inside the network (`10.1.2.3/8`)."""
 _IPV6 = re.compile(r"([0-9a-fA-F:.]+)(?:%\w+)?/(\d{1,3})", re.ASCII)
 
 
@@ -26,7 +26,7 @@ def network(pattern: str) -> IPv4Network | IPv6Network:
 
 @lru_cache(maxsize=1000)
 def holds(pattern: str, host: str) -> bool:
-    """Tells whether the host of an ACL is a network with this address in it."""
+    """Tells whether the host `pattern` of an ACL is a network that contains the address `host`."""
     if "/" not in pattern:
         return False
     try:

@@ -11,7 +11,7 @@ from wirebroker.core.producers import Verification
 
 
 class OpenTransactions:
-    """Kafka's ongoingTxns, unreplicatedTxns, TransactionIndex and verificationStates of one partition."""
+    """What Kafka keeps as ongoingTxns, unreplicatedTxns, TransactionIndex and verificationStates of one partition."""
 
     __slots__ = ("_aborted", "_first_offsets", "_unreplicated", "verifications")
 
@@ -28,8 +28,8 @@ class OpenTransactions:
         return next(iter(self._first_offsets.values()), None)
 
     def first_unstable(self) -> int | None:
-        """Returns the first offset of the transactions that are open or whose marker is not replicated; None without such a
-        transaction."""
+        """Returns the smallest first offset of all transactions that are open or whose marker is not replicated yet. Returns
+        None if all transactions have ended and their markers are replicated."""
         if not self._first_offsets and not self._unreplicated:
             return None
         first = self.first_offset()
@@ -43,7 +43,7 @@ class OpenTransactions:
         self._first_offsets[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True) -> None:
-        """Note that the transaction's marker was stored. Ignores a transaction without a batch in this partition."""
+        """Note that the transaction's marker was stored. Does nothing if the transaction has no batch in this partition."""
         first = self._first_offsets.pop(producer_id, None)
         if first is None:
             return
@@ -55,7 +55,7 @@ class OpenTransactions:
             self._aborted.append(AbortedTransaction(producer_id, first, marker_offset, stable))
 
     def aborted_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """Returns the aborted transactions within the offsets from `start` up to `stop`
+        """Returns the aborted transactions that overlap the offsets from `start` up to `stop`
         (TransactionIndex.collectAbortedTxns)."""
         found = []
         for aborted in self._aborted[bisect_left(self._aborted, start, key=lambda a: a.last_offset) :]:
@@ -82,10 +82,11 @@ class OpenTransactions:
         return self._aborted[first:end]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
-        """Drop the transactions aborted by a marker at the offsets from `start` up to `stop`, except those in `left`, as
-        compaction did.
+        """Forget the aborted transactions whose markers were at the offsets from `start` up to `stop`, except those in `left`,
+        whose markers compaction has kept.
 
-        If a response named a transaction whose marker is gone, a consumer would skip all later records of the producer.
+        If a Fetch response named an aborted transaction without a marker, a consumer would skip all later records of the
+        producer.
         """
         first, end = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         self._aborted[first:end] = left
@@ -95,19 +96,20 @@ class OpenTransactions:
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
     def clear(self) -> None:
-        """Forget all transactions, because all records were deleted. The transactions that expect their first batch stay."""
+        """Forget all transactions that have batches, because all records were deleted. Keeps the verifications, which belong to
+        transactions without a batch."""
         self._first_offsets.clear()
         self._aborted.clear()
         self._unreplicated.clear()
 
     def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
-        """Forget the transactions after `end_offset`, the new end of the log. `open_ones` are the transactions that the
-        producers' states show as open."""
+        """Forget the transactions that ended after `end_offset`, the new end of the log. `open_ones` are the transactions that
+        are open according to the producers' states."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
         self.restart(open_ones)
 
     def restore_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Replace the aborted transactions by these, which are in the order of their markers."""
+        """Replace the known aborted transactions. `aborted` is in the order of the markers' offsets."""
         self._aborted = list(aborted)
 
     def restart(self, open_ones: dict[int, int]) -> None:

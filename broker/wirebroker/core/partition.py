@@ -65,7 +65,8 @@ _new: Any = tuple.__new__
 
 
 class Appended(NamedTuple):
-    """The result of appending a batch: the verdict, and the fields of the response. Offsets are −1 where Kafka sends −1."""
+    """The result of `append`: the verdict on the batch, and the fields of the response. An unknown offset is −1, as in
+    Kafka."""
 
     verdict: Verdict | RecordReject
     error_code: int
@@ -74,11 +75,11 @@ class Appended(NamedTuple):
     log_start_offset: int
     header: BatchHeader | None
     state_before: bytes | None
-    """The producer's packed state before the batch. The batch's verdict is based on this state."""
+    """The producer's packed state before the batch was appended. The verdict was made with this state."""
 
 
 def appended_next(base_offset: int, header: BatchHeader) -> Appended:
-    """Returns the result of `append` for a batch that the fast path stored, as far as the trace needs it."""
+    """Returns an `Appended` for a batch that the fast path stored. It has only the fields that the trace needs."""
     return Appended(Accept(base_offset, "next"), 0, base_offset, -1, -1, header, None)
 
 
@@ -96,7 +97,7 @@ class PartitionCopy(NamedTuple):
     """A snapshot of a partition in memory whose replicas are all in sync."""
 
     dirs: dict[int, str]
-    """The directories of its replicas, by broker."""
+    """The log directory of each replica, by broker."""
     leader: int
     leader_epoch: int
     epoch_starts: list[tuple[int, int]]
@@ -146,15 +147,16 @@ class Partition:
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
-        """The number of next writes that fail; see `fail_next_write`."""
+        """How many of the next writes will fail; see `fail_next_write`."""
         self.offline_at: int | None = None
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
         self._deleted: dict[Key, bytes] = {}
-        """The producers whose last batches were deleted last, in releases that then forget the producers."""
+        """The producers that the latest advance of the log start offset removed. Only old releases forget a producer when its
+        last batch is deleted."""
         self.emptied_from = NEVER
-        """The earliest offset from which `empty` has deleted records. A Fetch from this or a later offset is in range."""
+        """The smallest offset that a soft reset (`empty`) has deleted. A Fetch from this or a later offset is in range."""
         self._emptied_to = 0
         self.held_at: int | None = None
         """The high watermark while it is below the end of the log; `Replication.review` computes it."""
@@ -195,9 +197,10 @@ class Partition:
     # Writing
 
     def _follow_settings(self) -> None:
-        """Compute the derived values again, after the settings or another input of the fast path have changed."""
+        """Compute the values again that depend on the settings, because a setting or another input of the fast path has
+        changed."""
         self.fast_path.renew()
-        self.replication.review()  # min.insync.replicas may have changed, and a retry must notice the change, too
+        self.replication.review()  # min.insync.replicas may have changed, and decides about the responses to retries, too
 
     def append(
         self,
@@ -271,7 +274,8 @@ class Partition:
         return appended
 
     def fail_next_write(self, times: int = 1) -> None:
-        """Let the next writes fail, as on a broken disk: KAFKA_STORAGE_ERROR, and neither log nor state changes."""
+        """Let the next writes fail as on a broken disk. The response is KAFKA_STORAGE_ERROR; the log and the producers' states
+        do not change."""
         self.write_fails = times
         self.fast_path.invalidate()
 
@@ -302,8 +306,8 @@ class Partition:
         if fast_path.version != self._settings.version:
             self._follow_settings()
         policy, active = fast_path.policy, log.active
-        # LogSegment.shouldRoll compares only the timestamps. The clock's time counts as well, because a test may have moved
-        # the clock.
+        # LogSegment.shouldRoll compares only the timestamps of records. Here the segment's age on the broker's clock counts as
+        # well, because a test may have moved the clock.
         waited = max(now - active.created, timestamp - active.first_timestamp)
         if active.size + len(batch) > fast_path.segment_bytes or waited > policy.segment_ms:
             log.roll(now)
@@ -381,7 +385,7 @@ class Partition:
         return ErrorCode.NONE
 
     def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
-        """Returns the aborted transactions within a slice that was read from `fetch_offset` on."""
+        """Returns the aborted transactions that overlap the slice `read`, which was read from `fetch_offset` on."""
         return self.transactions.aborted_between(fetch_offset, self.log.offset_after(fetch_offset, len(read.data)))
 
     def _joins_transaction(self, producer_id: int, state_before: bytes | None, base_offset: int) -> None:
@@ -390,19 +394,19 @@ class Partition:
         self.transactions.verifications.pop(producer_id, None)
 
     def notify(self, now: int) -> None:
-        """Call the waiting requests: more is stored or visible, or the leader has changed."""
+        """Call the callbacks of the waiting requests, because records were stored or became visible, or the leader changed."""
         for callback in list(self.waiting):
             callback(self, now)
 
     # Reading
 
     def seen_at(self, node_id: int) -> Partition | Prefix:
-        """Returns the offsets as this replica sees them. The records are in `log`."""
+        """Returns the offsets as the replica on the broker `node_id` sees them. All replicas share the records in `log`."""
         return self.replication.lagging.get(node_id, self)
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
-        """Returns the offset for a ListOffsets request, by a time in ms since the epoch or by a negative constant of the
-        API."""
+        """Returns the offset that ListOffsets finds for a timestamp: a time in ms since the epoch, or a negative constant such
+        as LATEST."""
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampedOffset(self.log_start_offset, -1, self.epochs.at(self.log_start_offset))
         if timestamp == LATEST:
@@ -434,14 +438,15 @@ class Partition:
             self.log.keep_epochs(self.epochs.starts)
 
     def prefix(self, now: int) -> Prefix:
-        """Returns the state of a replica that stops following now."""
+        """Returns the state of a replica that stops replicating the leader's log now."""
         return Prefix(
             self.log_end_offset, self.log_start_offset, self.high_watermark, dict(self.producers),
             self.transactions.copy(), list(self.epochs.starts), now,
         )  # fmt: skip
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from a new leader's state. Later records, and all state that follows from them, are lost."""
+        """Continue from `prefix`, the new leader's state. The records after its end are lost, with the state that they
+        caused."""
         end = prefix.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)
@@ -497,12 +502,13 @@ class Partition:
         self.transactions.clear()
         if start < end:
             self.log_start_offset = end
-            with suppress(OSError):  # then the old records stay on the disk, before the log start offset
+            with suppress(OSError):  # if the disk fails, the old records stay on it, before the log start offset
                 self.log.empty(end, now, closes=bool(unfinished))
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
 
     def after_emptied(self, offset: int) -> int | None:
-        """Returns the offset at which a Fetch before the log start continues, or None if the Fetch is out of range."""
+        """Returns the offset at which a Fetch of records deleted by a soft reset continues. Returns None if a soft reset did
+        not delete `offset`."""
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> None:
@@ -526,7 +532,7 @@ class Partition:
                 try:
                     self.log.roll(now)
                 except OSError:
-                    break  # the next check tries again
+                    break  # the next retention check tries again
             self._start_at(self.log.segments[1].base_offset, now)
 
     def expire_producers(self, now: int, after_ms: int) -> Iterator[tuple[int, int] | None]:
@@ -562,8 +568,8 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """Close the log, because the topic is deleted. Calls the requests that wait for this partition. These requests then
-        find that the partition has no leader."""
+        """Close the log, because the topic is deleted. Then call the waiting requests, which find that the partition has no
+        leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()
@@ -589,11 +595,12 @@ class Partition:
             self._restart_in_memory(mode, now)
         else:
             self._take(kept, now)
-        if not self._settings.release.has_zookeeper:  # a controller in ZooKeeper elects the only replica again in its epoch
+        # With ZooKeeper, the controller elects the only replica again in the same leader epoch.
+        if not self._settings.release.has_zookeeper:
             self.new_leader_epoch(self.leader_epoch + (self.configs.behaviour.clean_restart_epochs if mode == "clean" else 1))
 
     def _take(self, kept: Kept, now: int) -> None:
-        """Restore the state that the log has kept."""
+        """Restore the partition's state from `kept`, which the log has read from the disk."""
         self.log_start_offset = kept.log_start_offset
         self.producers = dict(kept.producers)
         self.transactions.restore_aborted(kept.aborted)
@@ -619,7 +626,8 @@ class Partition:
 
     @property
     def is_whole(self) -> bool:
-        """Tells whether each replica has the whole log, and stays in its directory."""
+        """Tells whether every replica has the whole log, no replica is moving to another directory, and no directory has
+        failed."""
         return not (self.moves or self.replication.lagging or self.offline_at is not None)
 
     def copied(self, dirs: dict[int, str]) -> PartitionCopy:
@@ -633,8 +641,8 @@ class Partition:
         )  # fmt: skip
 
     def restore(self, kept: PartitionCopy, epoch: int) -> None:
-        """Continue from a copy, in this leader epoch. The epoch must be later than every leader epoch that clients have
-        seen."""
+        """Continue from the copy `kept`, in the leader epoch `epoch`. `epoch` must be later than every leader epoch that
+        clients have seen."""
         self.log = kept.log.copy()
         self.log_start_offset = kept.log_start_offset
         self.producers, self.transactions = dict(kept.producers), kept.transactions.copy()
@@ -647,10 +655,11 @@ class Partition:
         self.fast_path.invalidate()
 
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
-        """Returns the producers' states after a restart, with a log from `start` to `end`: the last batch of each.
+        """Returns the producers' states after a restart with a log from `start` to `end`. Each state has only its last batch.
 
-        The snapshot at the end of the log has all producers, also producers without remaining batches. Kafka deletes a snapshot
-        that is not after the log start offset (ProducerStateManager.truncateAndReload), so an empty log has no producers.
+        Kafka reads the states from the snapshot at the end of the log. The snapshot also has producers whose batches were
+        deleted. If the log is empty, Kafka deletes the snapshot (ProducerStateManager.truncateAndReload), and no producer is
+        known.
         """
         if start >= end and self.rules.key == "producer_id":
             return {}

@@ -1,9 +1,9 @@
 r"""Regular expressions that clients send: to subscribe to topics (KIP-848), and to list transactional ids (ListTransactions).
 
-Kafka matches these expressions with RE2/J. RE2, which this module uses, accepts the same expressions and also needs only
-linear time, even for `(a+)+`. Where RE2 and RE2/J differ, this module follows RE2/J: it has no `\C`, and refuses two groups
-with the same name. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but
-fails or crashes on some of them.
+Kafka matches these expressions with RE2/J. This module uses RE2, which accepts the same expressions and also needs only
+linear time, even for `(a+)+`. Where RE2 and RE2/J differ, this module follows RE2/J: it refuses `\C`, and two groups with the
+same name. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but fails or
+crashes on some of them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ LONGEST = 1000
 """The largest number of characters in a pattern."""
 MOST_REPEATS = 1000
 MOST_UNICODE_CLASSES, STATES_OF_CLASS = 10, 1300
-r"""The largest number of \p in a pattern, and the largest number of instructions for one \p. One \p takes a millisecond to
-compile."""
+r"""The largest number of `\p` in a pattern, and the largest number of RE2 instructions for one `\p`. RE2 compiles one `\p` in a
+millisecond."""
 MOST_STATES = 2500
-"""The largest number of other instructions. RE2 may run all of them for each character of a text."""
+r"""The largest number of RE2 instructions of a pattern, without those of `\p`. RE2 may run all instructions for each character
+of a text."""
 MEMORY_AT_FIRST = 600_000
-"""The number of bytes that RE2 may use to check the size of a pattern. A small number makes the check fast."""
+"""The number of bytes that RE2 may use when it compiles a pattern only to find its size. A small limit makes this fast."""
 MEMORY = 4 << 20
 """The number of bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000
-"""The largest number of names whose result a pattern remembers."""
+"""The largest number of names for which a pattern remembers whether they match."""
 TOO_LARGE = "it is larger than this broker compiles"
 
 _TOKENS = re.compile(
@@ -34,7 +35,8 @@ _TOKENS = re.compile(
     r"|\{(?P<low>\d+)(?:,(?P<high>\d*))?\}",
     re.DOTALL,
 )
-"""The tokens that matter for the differences to RE2/J; a class in brackets is skipped as a whole."""
+"""The parts of a pattern in which RE2 and RE2/J differ. A character class in brackets is one token, so that its characters are
+not examined."""
 _WORDS = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
@@ -71,10 +73,10 @@ class Pattern:
         return self._compiled.search(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
-        """Match the names and remember the results. Returns False if the match takes more than this number of steps (about
-        100 per microsecond).
+        """Match the names and remember the results. Returns False if some names are left after `steps` steps of RE2 (about 100
+        steps take a microsecond).
 
-        Call this method again to continue. Every call makes some progress.
+        Call the method again for the other names. Every call matches at least one name.
         """
         known = self._known
         for name in names:

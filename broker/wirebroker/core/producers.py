@@ -177,21 +177,21 @@ def epoch_of(state: bytes) -> int:
 
 
 def without_batches(state: bytes) -> bytes:
-    """Returns the state of a producer whose batches are forgotten: no retry is recognised, and the sequence goes on."""
+    """Returns the producer's state without its batches: no retry is recognised, but the next sequence stays the same."""
     return state[:_START]
 
 
 def last_batch_only(state: bytes) -> bytes:
-    """Returns the state in a snapshot, which has only the last batch."""
+    """Returns the producer's state as a snapshot on disk keeps it: with only its last batch."""
     return state[: _START + _BATCH.size]
 
 
 def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
-    """Returns a follower's state of a producer. `mine` was the follower's state when its log ended at offset `since`.
+    """Returns the state of a producer on a follower. `mine` was the follower's state when its log ended at offset `since`.
 
-    `leaders` is the leader's state of the same log. The follower itself has appended the batches from `since` on. The
-    follower's knowledge of earlier batches is from the time of `mine`. Returns None if the follower does not know the
-    producer.
+    `leaders` is the leader's state of the producer; the follower now has the same log as the leader. The follower knows the
+    batches from `since` on because it appended them, and earlier batches only from `mine`. Returns None if the follower does
+    not know the producer.
     """
     batches = [leaders[at : at + _BATCH.size] for at in range(_START, len(leaders), _BATCH.size)]
     kept = [batch for batch in batches if _BATCH.unpack(batch)[1] >= since]
@@ -218,7 +218,7 @@ def judge(
     verification: Verification | None = None,
     verified: bool = False,
 ) -> Verdict:
-    """Decide about this batch.
+    """Decides whether `batch` is accepted, a duplicate, or rejected.
 
     `issued` says whether a broker ever issued the batch's producer id. `verified` says whether the transaction coordinator
     has just confirmed that the partition belongs to the transaction of `verification`.
@@ -249,8 +249,9 @@ def _judge_in_transaction(
     """Decide about a transactional batch, or a batch of a producer that has an open transaction or is about to begin a
     transaction.
 
-    The order is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. A recognised retry comes first;
-    then the batch must belong to a transaction that the coordinator knows; then epoch and sequence must fit.
+    The order of the checks is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. The first check
+    recognises a retry. The second requires that the coordinator knows the batch's transaction. The last compares the epoch
+    and the sequence.
     """
     epoch, flags, last = (-1, 0, -1) if state is None else _QUICK.unpack_from(state)
     client = origin is Origin.CLIENT
@@ -343,7 +344,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
 
 
 def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: int) -> Verdict:
-    """Compare the first sequence of a batch, which is not a retry, with the last stored sequence."""
+    """Compare the first sequence of a batch with the last stored sequence. The batch is known not to be a retry."""
     got = batch.base_sequence
     expected = (last + 1) % SEQUENCES
     if got == expected:
@@ -379,8 +380,8 @@ def _judge_by_name(state: bytes, batch: BatchHeader, rules: Rules, log_end_offse
 
 
 def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp: int, rules: Rules) -> bytes:
-    """Returns the state after the batch was stored at `base_offset`. `timestamp` is the largest timestamp of its records, in
-    ms."""
+    """Returns the producer's state after `batch` was stored at `base_offset`. `timestamp` is the largest timestamp in the
+    batch, in ms."""
     epoch, delta, sequence = batch.producer_epoch, batch.last_offset_delta, batch.base_sequence
     last = (sequence + delta) % SEQUENCES if sequence >= 0 else -1
     newest = _NEXT.pack(last, timestamp, last, base_offset + delta, delta, timestamp)
@@ -402,8 +403,8 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
 def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> ErrorCode:
     """Check whether a transaction's marker may be written (ProducerAppendInfo.appendEndTxnMarker).
 
-    From transaction version 2 on, a marker carries a new epoch. A marker with the current epoch is a repetition, and is
-    allowed if no transaction is open.
+    From transaction version 2 on, a marker carries a new producer epoch. A marker with the producer's current epoch repeats an
+    earlier marker, and is allowed if no transaction is open.
     """
     if state is None:
         return ErrorCode.NONE
@@ -418,7 +419,8 @@ def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: in
 
 
 def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> bytes:
-    """Returns the state after the marker was stored. With a new epoch, the state forgets the batches of the old epoch."""
+    """Returns the producer's state after a transaction marker was stored. If the marker has a new epoch, the batches of the old
+    epoch are forgotten."""
     epoch, last, batches = -1, -1, b""
     if state is not None:
         epoch, _, _, _, last, _ = _HEAD.unpack_from(state)
@@ -438,7 +440,8 @@ def without_transaction(state: bytes) -> bytes:
 def advance_in_order(
     state: bytes, epoch: int, sequence: int, delta: int, base_offset: int, timestamp: int, window: int
 ) -> bytes | None:
-    """Returns the same as `judge` and then `advance` for the next batch of its epoch, or None for any other batch."""
+    """Returns the producer's new state if `judge` would accept the batch as the next in order, else None. The new state is the
+    one that `advance` would return."""
     known, flags, last = _QUICK.unpack_from(state)
     if sequence != (last + 1) % SEQUENCES or epoch != known or epoch < 0 or flags:
         return None

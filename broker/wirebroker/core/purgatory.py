@@ -1,7 +1,7 @@
 """Timers, and long work in slices, without a clock.
 
-The driver of the engine asks `deadline()` for the time of its next call, and passes the time to `run(now)`. Each due timer
-runs with the time for which it was set. So advancing the clock by eight days has the same effect as eight days that pass.
+The engine's driver learns from `deadline()` when it has to call `run(now)` next. Each due timer's action gets the time for
+which the timer was set, not `now`. So a clock moved forward by eight days has the same effect as eight days that pass.
 
 Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
 continue.
@@ -16,7 +16,7 @@ from itertools import count
 
 Action = Callable[[int], None]
 _TIDY_FROM = 1024
-"""The smallest number of timers among which a search for cancelled timers is worthwhile."""
+"""With fewer timers than this, cancelled timers are not removed."""
 
 
 class Timer:
@@ -42,11 +42,12 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Tells whether the driver calls `run` again while there is work. Otherwise all work runs at once."""
+        """Tells whether work runs in slices, because the driver calls `run` again while there is work. If not, a work's slices
+        all run in one call."""
         self.runs = False
         """Tells whether `run` is running."""
         self.reached = 0
-        """The time for which the latest timer that ran was set."""
+        """The due time of the timer that ran last."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` at the time `when`."""
@@ -86,7 +87,7 @@ class Timers:
         return bool(self._work)
 
     def deadline(self) -> int | None:
-        """Returns the time at which the next timer is due, or None; 0 while there is unfinished work."""
+        """Returns the time at which the next timer is due, or None without timers. Returns 0 while there is unfinished work."""
         if self._work:
             return 0
         while self._heap and self._heap[0][2].action is None:
@@ -116,7 +117,7 @@ class Timers:
             self.runs = False
 
     def _proceed(self) -> None:
-        """Run one slice of the work whose turn it is, or all of it without slices."""
+        """Run the next slice of the work that is first in the queue; all its slices if `in_slices` is False."""
         slices = self._work.popleft()
         for _ in slices:
             if self.in_slices:
@@ -138,7 +139,8 @@ class Timers:
                 pass
 
     def move(self, ms: int) -> None:
-        """Move all timers by `ms`, perhaps back, as the clock was moved. The remaining times stay the same."""
+        """Move all timers by `ms`, because the clock was moved by `ms`. The time until each timer is due stays the same. `ms`
+        may be negative."""
         for _, _, timer in self._heap:
             timer.when += ms
         self._heap = [(when + ms, order, timer) for when, order, timer in self._heap]

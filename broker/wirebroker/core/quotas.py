@@ -1,4 +1,4 @@
-"""Client quotas, and how Kafka measures use (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
+"""Client quotas, and the measurement of what clients use (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
 
 `Quotas` are the limits of a cluster, by their kind. `Rate` and `TokenBucket` compute exactly what Kafka's classes of
 these names do, on the broker's clock.
@@ -20,13 +20,13 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 MUTATION, CONNECTION = "controller_mutation_rate", "connection_creation_rate"
 IN_ZOOKEEPER = (REQUEST, PRODUCE, FETCH, MUTATION, CONNECTION)
-"""The order of an entity's limits in releases that keep these in ZooKeeper."""
+"""The order of an entity's limits in releases that keep quotas in ZooKeeper."""
 BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
-"""The limits of users and client ids. An address has only the limit CONNECTION."""
+"""The limits that a user or a client id can have. An IP address can have only the limit CONNECTION."""
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The largest value of each limit that Kafka keeps as a whole number."""
 ALMOST_WHOLE = 1e-6
-"""The largest distance from a whole number that Kafka accepts where it requires a whole number."""
+"""Kafka accepts a value as a whole number if it differs from a whole number by at most this."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
 """An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
@@ -34,13 +34,13 @@ Change = tuple[QuotaEntity, str, float | None]
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
-    """Returns the entity with these names by their types. A name of None is the default: it stands for all entities without a
-    limit of their own."""
+    """Returns the quota entity for `names`, a dictionary from entity types to names. The name None is the default entity: its
+    limits apply to all users, client ids or addresses that have no limit of their own."""
     return tuple(sorted(names.items()))
 
 
 def java_buckets(capacity: int, count: int) -> int:
-    """Returns the number of buckets of a HashMap that was made for `capacity` keys, after `count` were put into it."""
+    """Returns the number of buckets of a Java HashMap that was created with `capacity` buckets and now has `count` keys."""
     buckets = 1 << max(capacity - 1, 0).bit_length()
     while count > buckets * 3 // 4:
         buckets *= 2
@@ -83,7 +83,7 @@ def _is_address(text: str) -> bool:
 
 
 def value_error(names: Mapping[str, str | None], key: str, value: float, behaviour: Behaviour) -> str | None:
-    """Returns why an entity of these names cannot have this limit, in Kafka's words; else None."""
+    """Returns Kafka's message if the entity `names` cannot have the limit `key` with this value, else None."""
     if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
         return f"Invalid configuration key {key}"
     if behaviour.finite_quotas and not math.isfinite(value):
@@ -100,7 +100,8 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, behavio
 
 
 def _cast_error(key: str, value: float, behaviour: Behaviour) -> str | None:
-    """Returns why a limit is refused as not being a whole number, in releases that only cast the limit to its type."""
+    """Returns Kafka's message if `value` must be a whole number and is not, else None. For releases that cast the value to a
+    whole number and compare."""
     if key not in LARGEST or math.isnan(value):
         return None
     largest = LARGEST[PRODUCE if behaviour.strict_quotas else key]
@@ -134,7 +135,7 @@ class Quotas:
 
     @staticmethod
     def _altered(held: dict[str, float], changes: dict[str, float | None] | None) -> dict[str, float]:
-        """Returns the limits of an entity after changes."""
+        """Returns an entity's limits `held` with the changes applied, in the order of Kafka's HashMap."""
         if changes is None:
             return held
         new = {key: changes[key] for key in hash_order(changes, java_hash, java_buckets(16, len(changes)))}
@@ -143,14 +144,14 @@ class Quotas:
 
 
 class Measured(NamedTuple):
-    """The clients whose use is measured together, by the names of user and client id; "" stands for any name."""
+    """The clients that share one measurement: those with this user and this client id. "" stands for any user or client id."""
 
     user: str
     client_id: str | None
 
 
 class KeyedQuotas:
-    """A kind of limit, and the clients of each value of the limit (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
+    """All values of one kind of limit. Finds the value for a client (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
 
     def __init__(self, quotas: Quotas, key: str) -> None:
         self._values = {entity: held[key] for entity, held in quotas.limits.items() if key in held}
@@ -160,7 +161,7 @@ class KeyedQuotas:
         return bool(self._values)
 
     def measured(self, user: str, client_id: str | None) -> Measured:
-        """Returns the clients with which a client is measured together."""
+        """Returns the group of clients that are measured together with the client of this user and client id."""
         if self._levels == {(CLIENT_ID,)}:
             return Measured("", client_id)
         if self._levels == {(USER,)}:
@@ -196,7 +197,7 @@ class KeyedQuotas:
 
 
 class Window(NamedTuple):
-    """The samples of a measurement: their number, and the length of a sample in ms."""
+    """The window of a measurement: the number of samples, and the length of each sample in ms."""
 
     samples: int
     ms: int
@@ -214,7 +215,7 @@ class _Sample:
 
 
 class Rate:
-    """Kafka's Rate over a WindowedSum: the use in a second, measured in samples. Times are ms."""
+    """Kafka's Rate over a WindowedSum: the average use per second over the last samples. Times are in ms."""
 
     __slots__ = ("_current", "_samples")
 
@@ -223,7 +224,7 @@ class Rate:
         self._current = 0
 
     def record(self, window: Window, value: float, now: int) -> None:
-        """Record a use; a negative value takes back a recorded use."""
+        """Add `value` to the measured use. A negative value takes back an earlier use."""
         if not self._samples:
             self._samples.append(_Sample(now))
         sample = self._samples[self._current]
@@ -238,7 +239,7 @@ class Rate:
         sample.last_event = now
 
     def measure(self, window: Window, now: int) -> float:
-        """Returns the use in a second."""
+        """Returns the average use per second."""
         size = self.window_size(window, now)
         return sum(sample.value for sample in self._samples) / (size / 1000)
 
@@ -252,7 +253,7 @@ class Rate:
         return max(elapsed + max(missing, 0) * window.ms, 1)
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns the time in ms for which the client has to wait, or 0 if it is within its limit."""
+        """Returns for how many ms the client has to wait, or 0 if the measured rate is within `limit`."""
         value = self.measure(window, now)
         if value <= limit:
             return 0
@@ -277,17 +278,17 @@ class TokenBucket:
         return self._tokens
 
     def take(self, window: Window, limit: float, count: float, now: int) -> None:
-        """Take this many tokens, even if the bucket has fewer."""
+        """Take `count` tokens from the bucket, even if it has fewer."""
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns the time in ms until the bucket has no debt, or 0 if it has none now."""
+        """Returns after how many ms the number of tokens is no longer negative, or 0 if it is not negative now."""
         tokens = self.refill(window, limit, now)
         return java_round(quotient(-tokens, limit) * 1000) if tokens < 0 else 0
 
 
 def quotient(value: float, divisor: float) -> float:
-    """Returns Java's quotient, which is infinite if a positive number is divided by 0."""
+    """Returns the quotient as Java does: a positive number divided by 0 is infinite."""
     return value / divisor if divisor else math.inf
 
 
@@ -299,5 +300,5 @@ def java_round(value: float) -> int:
 
 
 def java_int(number: int) -> int:
-    """Returns Java's `(int)`, which wraps around."""
+    """Returns the number cast to Java's `int`, which wraps around at 32 bits."""
     return (number + 2**31) % 2**32 - 2**31

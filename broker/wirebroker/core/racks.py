@@ -21,14 +21,14 @@ class Racked(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Tells whether the broker can lead and follow."""
+        """Tells whether the broker can lead partitions and replicate them."""
 
 
 def racks(value: str, brokers: int) -> list[str | None]:
     """Reads the rack of each broker from `broker.rack`: one rack for all brokers, or a comma-separated list with a rack for
     each broker. Raises ConfigError.
 
-    All brokers of a cluster are one process here and share their settings.
+    A list is allowed because all brokers of a cluster are one process here and share their settings.
     """
     names = [name.strip() or None for name in value.split(",")]
     if len(names) == 1:
@@ -49,10 +49,10 @@ def spread(brokers: Iterable[Racked]) -> list[int]:
 
 
 def preferred_replica(brokers: Mapping[int, Racked], partition: Partition, rack: str, offset: int) -> int:
-    """Returns the in-sync replica in this rack that has the offset, or −1 if the leader should be read
+    """Returns the in-sync replica in `rack` that has the offset, or −1 if the consumer should read from the leader
     (findPreferredReadReplica).
 
-    If there are several, the replica with the most records wins, then the replica with the highest id.
+    Of several such replicas, the one with the highest end offset is returned; if they are equal, the one with the highest id.
     """
     known = (brokers[node_id] for node_id in partition.in_sync if node_id in brokers)
     near = [broker.node_id for broker in known if broker.alive and broker.rack == rack]

@@ -1,11 +1,11 @@
 """Kafka's checks of a client's record data, which precede the check of the sequence.
 
-The checks follow Kafka's order: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
-(UnifiedLog), the counts and every record (LogValidator), the segment's size. All checks come before the validator, so a
-damaged retry is an error and not a duplicate.
+The order of the checks is Kafka's: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
+(UnifiedLog), the counts and every record (LogValidator), the segment's size. All these checks come before the validator's, so
+the response to a damaged retry is an error and not the success of a duplicate.
 
-`full` reads the records as Kafka does. Otherwise this module trusts the batch header, and reads records only for a reason: a
-timestamp in the future, or a topic that stores another compression.
+With `full`, the module reads all records, as Kafka does. Without it, the module trusts the batch header. It then reads records
+only if a timestamp is in the future, or if the topic stores records with another compression.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from wirebroker.core.configs import TopicConfigs
 
 SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
-"""The largest number of records that a response names; Kafka names every such record."""
+"""The largest number of refused records that a response names. Kafka names all of them."""
 OLDEST_VERSION_OF_BATCHES, OLDEST_VERSION_OF_ZSTD = 3, 7
-"""The first versions of Produce that must have one batch of magic 2, and that may compress with zstd."""
+"""The first version of Produce that must have one batch of magic 2, and the first version that may compress with zstd."""
 NO_TIMESTAMP = -1
 _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
@@ -62,7 +62,7 @@ MUCH_DATA = 1 << 21
 """The number of bytes of records that take about ten milliseconds to decompress."""
 MOST_COMPRESSED = MUCH_DATA // 4
 _new = tuple.__new__
-"""Makes a named tuple without its constructor, which would take as long as all the checks."""
+"""Creates a named tuple without its constructor. The constructor would take as long as all the checks."""
 _unpack = HEADER.unpack_from
 _rooms: list[Room] = []
 """The buffers that no thread uses now."""
@@ -84,23 +84,23 @@ class RecordPolicy(NamedTuple):
     refuses_append_time: bool = False
     """Tells whether a client's batch with the type LogAppendTime is refused on every topic."""
     takes_many_batches: bool = False
-    """Tells whether a message set may have several compressed messages, or both magics."""
+    """Tells whether a message set may have several compressed messages, or messages of magic 0 and of magic 1."""
     foresees_null_records: bool = True
-    """Tells whether null records have an error of their own."""
+    """Tells whether the release has a special error for null records."""
     max_unfolded: int = MOST_UNFOLDED
-    """The largest size of a record of a compressed batch, as the record itself states it."""
+    """The largest size of a record in a compressed batch. The size is the one that the record's length field states."""
     explains_records: bool = True
-    """Tells whether refused records have an error of their own, with details (KIP-467)."""
+    """Tells whether the release has a special error for refused records, with details (KIP-467)."""
     newest_codec: int = ZSTD
     """The number of the newest compression codec that the release knows."""
     compares_counts: bool = True
     """Tells whether the number of records must agree with the last offset delta."""
     names_records: bool = True
-    """Tells whether the response names each refused record, and not the first one alone."""
+    """Tells whether the response names every refused record, and not only the first."""
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
-        """Returns the policy of these settings."""
+        """Returns the policy that follows from a topic's settings."""
         compression = configs.text("compression.type")
         compacted = "compact" in configs.text("cleanup.policy")
         segment_ms = configs.integer("segment.ms")
@@ -130,7 +130,8 @@ class RecordPolicy(NamedTuple):
 def _timestamp_limits(configs: TopicConfigs) -> tuple[int, int]:
     """Returns how far before and after the broker's time a timestamp may be, in ms.
 
-    Up to 3.9 message.timestamp.difference.max.ms limits both, while the settings of KIP-937 have their defaults.
+    Up to Kafka 3.9, message.timestamp.difference.max.ms limits both directions if the two settings of KIP-937 have their
+    defaults.
     """
     known = configs.broker.definitions.topic
     difference = configs.integer(DIFFERENCE) if DIFFERENCE in known else _LATEST
@@ -141,10 +142,9 @@ def _timestamp_limits(configs: TopicConfigs) -> tuple[int, int]:
 
 
 class Checked(NamedTuple):
-    """A batch whose records are in order, as it will be stored.
+    """A batch that has passed all checks, in the form in which it will be stored.
 
-    `batch` is the caller's buffer, or a part of it, unless the batch had to be `rewritten`. `header` is the header of
-    `batch`.
+    `batch` is the caller's buffer or a part of it; if `rewritten`, it is a new buffer. `header` is the header of `batch`.
     """
 
     header: BatchHeader
@@ -156,7 +156,8 @@ class Checked(NamedTuple):
 
 
 class TakesLong(Exception):
-    """Raised if the check would take long. Call `check` again without `at_once`, in a thread."""
+    """Raised if the check of the records would take long. The caller then calls `check` again in a thread, without
+    `at_once`."""
 
 
 class RecordReject(NamedTuple):

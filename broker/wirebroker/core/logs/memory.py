@@ -203,7 +203,8 @@ class MemoryLog:
         """Returns at most `max_bytes` below offset `limit`, beginning with the batch that holds `offset`. The last batch may
         be incomplete.
 
-        The slice ends at the end of its segment, as in Kafka, or at the end of a buffer once it has COPIED bytes or more.
+        As in Kafka, the slice ends at the end of its segment at the latest. A slice of COPIED bytes or more also ends at the
+        end of a buffer.
         Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then.
         """
         if offset >= limit:
@@ -231,9 +232,9 @@ class MemoryLog:
         return Slice(data, available)
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset at or after the end of `size` bytes from the batch that holds `offset`.
+        """Returns an upper bound for the offsets in the `size` bytes that begin with the batch of `offset`.
 
-        Kafka searches a sparse index, so its offset may be a little larger. The index here is at most 4 KiB off.
+        Kafka searches a sparse index, so the bound may be too large by a few batches (here by at most 4 KiB of batches).
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):
@@ -323,7 +324,7 @@ class MemoryLog:
                     if left:
                         made.keep(left)
             if not self._take(made, group):
-                return  # truncation or retention was faster; the next round reads the present segments
+                return  # truncation or retention has removed a segment; the next round of compaction tries again
             following = self._segment_behind(made)
             self.cleaned_to = max(self.cleaned_to, min(cleaning.end, following.base_offset))
             owner.transactions.keep_aborted(made.base_offset, following.base_offset, known.kept[aborted_before:])
@@ -342,7 +343,7 @@ class MemoryLog:
     # A log in memory survives every stop of a broker, because all brokers are one process
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Returns None, because nothing was kept."""
+        """Returns None, because a log in memory keeps no state for the next start."""
         return None
 
     def restart(self, mode: str, now: int) -> Kept | None:
@@ -350,7 +351,7 @@ class MemoryLog:
         return None
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Does nothing, because the partition keeps the epochs."""
+        """Does nothing, because the partition keeps the leader epochs in memory."""
 
     def delete(self) -> None:
         """Does nothing."""
