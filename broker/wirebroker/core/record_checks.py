@@ -174,7 +174,7 @@ class RecordReject(NamedTuple):
     header: BatchHeader | None = None
 
     def unexplained(self) -> RecordReject:
-        """Returns the rejection as releases before KIP-467 respond with it."""
+        """Returns the rejection in the form in which releases before KIP-467 respond: without the refused records."""
         if self.code not in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
             return self
         code = ErrorCode.CORRUPT_MESSAGE if self.code == ErrorCode.INVALID_RECORD else self.code
@@ -192,7 +192,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
         return _first_batch(records, policy, now, produce_version, full, at_once)
     header = _new(BatchHeader, _unpack(records))
     base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = header
-    # Every client sends one whole batch of version 2, and nothing else.
+    # Normal clients send exactly one whole batch of magic 2. The other branch checks all other data.
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     codec = attributes & COMPRESSION_MASK
@@ -229,7 +229,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
             or (keyless and policy.compacted)
         ) and (error := _record_errors(body, header, policy, now)) is not None:
             return error
-        if latest < NO_TIMESTAMP:  # Kafka's search for the largest timestamp starts at −1
+        if latest < NO_TIMESTAMP:  # Kafka's search for the largest timestamp starts at −1, so it finds no smaller one
             latest = NO_TIMESTAMP
     else:
         latest = max_timestamp
@@ -243,7 +243,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
 def _first_batch(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool
 ) -> Checked | RecordReject:
-    """Check record data that is not exactly one whole batch. Removes a truncated second batch."""
+    """Check record data that is not exactly one whole batch. A truncated batch after the first batch is ignored."""
     if records is None and not policy.foresees_null_records:
         return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "null_records", log_start_known=True)
     size = size_of_only_batch(records, produce_version)
@@ -258,8 +258,8 @@ def _first_batch(
 def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
     """Returns the size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
 
-    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged batch is an error. Kafka does not
-    respond to null records; INVALID_RECORD is the error that fits.
+    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged batch is an error. Kafka sends no
+    response to null records. For these the rejection is INVALID_RECORD, the error that fits best.
     """
     if records is None:
         return RecordReject(ErrorCode.INVALID_RECORD, "null_records")
@@ -278,13 +278,14 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
         if following is not None and size + following <= len(records):
             return RecordReject(ErrorCode.INVALID_RECORD, "more_than_one_batch", header=header)
     except CorruptBatch as corrupt:
-        message = str(corrupt) if size is None else None  # Kafka does not name the error of a second batch
+        message = str(corrupt) if size is None else None  # for a second batch, Kafka's response has no message
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
     return size
 
 
 def size_error(records: memoryview | None, produce_version: int) -> RecordReject | None:
-    """The rejection by ProduceRequest.validateRecords, which does not look at versions with message sets."""
+    """Returns the rejection by ProduceRequest.validateRecords, or None. The method checks nothing in versions that have message
+    sets."""
     if produce_version < OLDEST_VERSION_OF_BATCHES and records is not None:
         return None
     found = size_of_only_batch(records, produce_version)
@@ -292,7 +293,8 @@ def size_error(records: memoryview | None, produce_version: int) -> RecordReject
 
 
 def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:
-    """Kafka reads the producer id before it checks the size, and fails if the data ends before the producer id."""
+    """Returns the rejection of a batch that is shorter than a batch header. Kafka reads the producer id before it checks the
+    size, and fails if the data ends before the producer id."""
     if len(batch) < _END_OF_PRODUCER_ID:
         return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "batch_ends_inside_its_header")
     if any(batch[:8]):
@@ -326,7 +328,7 @@ def _damaged(header: BatchHeader, damage: Exception) -> RecordReject:
 
 
 def _server_error(header: BatchHeader, rule: str) -> RecordReject:
-    """Returns the rejection with UNKNOWN_SERVER_ERROR: Kafka does not foresee such data."""
+    """Returns the rejection of data that raises an unexpected exception in Kafka: UNKNOWN_SERVER_ERROR."""
     return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, rule, log_start_known=True, header=header)
 
 
@@ -335,7 +337,7 @@ def _larger_than_segment(header: BatchHeader) -> RecordReject:
 
 
 def _fitting(checked: Checked | RecordReject, policy: RecordPolicy) -> Checked | RecordReject:
-    """Check that a segment can hold the batch in the form in which it will be stored."""
+    """Reject a batch that is larger than a segment in the form in which it will be stored."""
     if isinstance(checked, Checked) and len(checked.batch) > policy.segment_bytes:
         return _larger_than_segment(checked.header)
     return checked
@@ -352,7 +354,7 @@ class _Skimmed(NamedTuple):
 def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
     """Read records as Kafka reads the records of a compressed batch that it stores unchanged.
 
-    Kafka ignores the announced sizes of the records (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
+    Kafka ignores the length field of each record (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
     """
     pos = 0
     try:
@@ -379,8 +381,8 @@ def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
 
 
 def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """Read the records of a compressed batch that is stored unchanged. Also returns whether its offset deltas are 0, 1, 2
-    …"""
+    """Read the records of a compressed batch that is stored unchanged. Also returns whether the offset deltas are in order:
+    0, 1, 2 and so on."""
     try:
         return walk_in_order(body, count)
     except ProtocolError:
@@ -393,8 +395,8 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Tells whether a record may have to be refused; only then is each record checked. `check` contains a copy of this
-    condition."""
+    """Tells whether some record of the batch may have to be refused. If not, the records are not checked one by one. `check`
+    contains a copy of this condition."""
     return (
         header.is_log_append_time
         or header.base_timestamp + walked.max_delta - now > policy.after_max_ms
@@ -404,8 +406,8 @@ def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: 
 
 
 def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> RecordReject | None:
-    """Returns the rejection that names each refused record, as LogValidator does, or None. The caller has already read the
-    body once."""
+    """Returns a rejection that names each refused record, as LogValidator does, or None if no record is refused. The caller has
+    already parsed `body` once without an error."""
     errors: list[tuple[int, str | None]] = []
     found = 0
     code = ErrorCode.INVALID_RECORD
@@ -455,7 +457,8 @@ def _timestamp_error(record: _Skimmed, header: BatchHeader, policy: RecordPolicy
 def _check_unusual(
     records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int, at_once: bool
 ) -> Checked | RecordReject:
-    """Check a compressed batch, a batch that claims LogAppendTime, or a batch for a topic that stores another compression."""
+    """Check a compressed batch, a batch with the timestamp type LogAppendTime, or a batch for a topic that stores another
+    compression."""
     if at_once and header.compression and len(records) > MOST_COMPRESSED:
         raise TakesLong
     room = _rooms.pop() if _rooms else Room()
@@ -475,11 +478,11 @@ def _check_records(
     except CodecMissing as missing:
         if codec != target:
             return _codec_missing(header, missing)
-        return _as_stored(records, header, header.max_timestamp, policy, now)  # only the header decides here
+        return _as_stored(records, header, header.max_timestamp, policy, now)  # without the codec
     except TooLarge as large:
         if at_once:
             raise TakesLong from None
-        # Kafka has no such limit, because it never holds all decompressed data
+        # Kafka has no limit for decompressed data, because it never holds all of it in memory
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "unfolds_into_too_much", str(large), header=header)
     except ProtocolError as damage:
         return _server_error(header, f"damaged_compression: {damage}")
@@ -500,20 +503,21 @@ def _check_records(
             return _rebuilt(body, header, target, policy, now)
     except ProtocolError as damage:
         return _damaged(header, damage)
-    if not ordered:  # Kafka would number the records itself, but has not kept their keys and values
+    if not ordered:  # Kafka would rebuild the batch, but has not kept keys and values
         return _server_error(header, "offset_deltas_out_of_order")
     latest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
     return _as_stored(records, header, max(latest, NO_TIMESTAMP), policy, now)
 
 
 def _first_above(limit: int, body: memoryview) -> int:
-    """Returns the size of the first record that is larger than the limit, as the record states it; 0 if there is none."""
+    """Returns the size of the first record that is larger than `limit`, or 0 without such a record. A record's size is the one
+    in its length field."""
     at = 0
     while at < len(body):
         try:
             size, at = read_varint(body, at)
         except IndexError:
-            return 0  # the records are cut, which a later check finds
+            return 0  # the records are truncated; a later check rejects them
         if size > limit:
             return size
         at += max(size, 0)
@@ -521,7 +525,7 @@ def _first_above(limit: int, body: memoryview) -> int:
 
 
 def _target(header: BatchHeader, policy: RecordPolicy) -> int:
-    """Returns the compression with which the topic stores this batch."""
+    """Returns the number of the compression codec with which the topic stores the batch."""
     if policy.compression == "producer":
         return header.compression
     return 0 if policy.compression == "uncompressed" else NAMES.index(policy.compression)
@@ -532,9 +536,9 @@ def _codec_missing(header: BatchHeader, missing: CodecMissing) -> RecordReject:
 
 
 def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: RecordPolicy, now: int) -> Checked:
-    """Returns the batch with its topic's timestamp type and its true max timestamp."""
+    """Returns the batch as it is stored: with the topic's timestamp type, and with `latest` as its max timestamp."""
     if latest > _LATEST:
-        latest = NO_TIMESTAMP  # Java wraps around after 64 bits, to negative numbers
+        latest = NO_TIMESTAMP  # a sum above 63 bits becomes negative in Java
     stamp = now if policy.append_time else latest
     if stamp == header.max_timestamp and policy.append_time == header.is_log_append_time:
         return Checked(header, records, stamp, now if policy.append_time else -1, False)
@@ -544,8 +548,8 @@ def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: Re
 
 
 def _rebuilt(body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int) -> Checked | RecordReject:
-    """Returns the same records in a new batch, numbered from 0. The first record's timestamp is the base
-    (MemoryRecordsBuilder)."""
+    """Returns a new batch of the records in `body`, with offset deltas from 0. Its base timestamp is the first record's
+    timestamp (MemoryRecordsBuilder)."""
     if header.producer_id == -1 and header.is_transactional:
         return _server_error(header, "transactional_without_producer_id")
     if header.producer_id != -1 and (header.producer_epoch == -1 or header.base_sequence < 0):

@@ -8,7 +8,7 @@ from kafkawire.errors import ErrorCode
 
 
 class Refusal(NamedTuple):
-    """An error, with Kafka's message."""
+    """An error code, with Kafka's message if the response has one."""
 
     code: ErrorCode
     message: str | None = None
@@ -18,8 +18,8 @@ MESSAGES = {
     ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
     ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
 }
-"""Kafka's own messages for errors. Few responses have a message."""
+"""Kafka's default messages for these errors. Few responses have an error message."""
 MOST_RECORDS = 10_000
 """The largest number of records that Kafka's controller writes for one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 TOO_LARGE = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-"""The refusal of a request that needs more records."""
+"""The refusal of a request for which Kafka's controller would have to write more than MOST_RECORDS records."""

@@ -1,10 +1,10 @@
 """The replicas of one partition. Each replica holds a prefix of the leader's log, usually the whole log.
 
-A follower normally has a record as soon as the leader has it. So only the leader's log exists, and nothing is copied. A
-replica that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the
+A follower normally has a record as soon as the leader has it. So all replicas share the leader's log, and no records are
+copied. A replica that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the
 producers' state and transactions at that offset. If such a replica becomes the leader, the log is truncated to the replica's
-end, and the replica's state takes effect. Records that only the former leader had are lost by the election, and not by the
-former leader's later return.
+end, and the replica's state takes effect. Records that only the former leader had are therefore lost at the election; in Kafka
+they are lost when the former leader returns.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Prefix:
     caught_up: int
     """The time at which the replica last had the leader's whole log, in ms since the epoch."""
     forgetful: bool = False
-    """Tells whether the replica was restarted, and so knows only the last earlier batch of each producer."""
+    """Tells whether the replica was restarted. Of the batches before the restart it knows only the last of each producer."""
     cut_off: bool = False
-    """Tells whether the replica's log was truncated to a new leader's log. The replica's state is then read from the log
-    again."""
+    """Tells whether the replica's log was truncated because a new leader had fewer records. The replica then rebuilds its
+    producers' state from the log."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -48,9 +48,7 @@ class Prefix:
 
 
 class Replicated(Protocol):
-    """The interface of a partition for its replication. The replication decides which replicas follow, and up to
-    which offset.
-    """
+    """The part of a partition that its `Replication` uses."""
 
     configs: TopicConfigs
     rules: Rules
@@ -76,10 +74,10 @@ class Replicated(Protocol):
         """The offset up to which records are replicated."""
 
     def prefix(self, now: int) -> Prefix:
-        """Returns the state of a replica that stops following now."""
+        """Returns the state of a replica that stops replicating the leader's log now."""
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from a new leader's state."""
+        """Continue from `prefix`, the new leader's state."""
 
     def new_leader_epoch(self, epoch: int, *, elected: bool) -> None:
         """Begin a new leader epoch."""
@@ -103,7 +101,7 @@ class Replication:
         self.since_restart: dict[int, Prefix] = {}
         """The state of restarted followers when they began to follow again."""
         self.uncapped = False
-        """Tells whether more in-sync replicas can be required than there are replicas."""
+        """Tells whether min.insync.replicas may require more replicas than the partition has (before Kafka 3.7)."""
         self.become_release()
 
     def become_release(self) -> None:
@@ -114,7 +112,7 @@ class Replication:
 
     @property
     def min_in_sync(self) -> int:
-        """The value of min.insync.replicas, from 3.7 on at most the number of replicas (KIP-966)."""
+        """The effective value of min.insync.replicas. From Kafka 3.7 on it is at most the number of replicas (KIP-966)."""
         partition = self._partition
         wanted = partition.configs.integer("min.insync.replicas")
         return wanted if self.uncapped else min(wanted, len(partition.replicas))
@@ -127,7 +125,7 @@ class Replication:
 
     @property
     def low_watermark(self) -> int:
-        """The offset up to which all live replicas have deleted records. Replicas on dead brokers do not count."""
+        """The smallest log start offset of the replicas whose brokers are up."""
         starts = [self.lagging[node].log_start_offset for node in self.frozen if node in self.lagging]
         return min([self._partition.log_start_offset, *starts])
 
@@ -145,8 +143,8 @@ class Replication:
     def review(self) -> None:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).
 
-        The high watermark is the smallest log end offset of the in-sync replicas. The high watermark never moves back, and
-        from 3.7 on (KIP-966) stands still while too few replicas are in sync.
+        The high watermark is the smallest log end offset of the in-sync replicas, and it never decreases. From Kafka 3.7 on
+        (KIP-966) it does not advance while fewer replicas are in sync than min.insync.replicas.
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
@@ -160,18 +158,18 @@ class Replication:
     # Events
 
     def freeze(self, node_id: int, now: int) -> None:
-        """Let a live replica that does not lead stop following."""
+        """Make a follower whose broker is up stop replicating the leader's log."""
         self.frozen.add(node_id)
         self._stop_following(node_id, now)
         self.review()
 
     def thaw(self, node_id: int, alive: Alive, now: int) -> None:
-        """Let the replica follow again. The replica catches up and gets in sync at once."""
+        """Make a frozen replica follow again. It catches up and becomes in sync immediately."""
         self.frozen.discard(node_id)
         self._change(self._registration, alive, now)
 
     def absent(self, node_id: int, now: int) -> None:
-        """Handle the creation of the partition while the replica's broker is down."""
+        """Note that the broker `node_id` of a replica was down when the partition was created."""
         partition = self._partition
         self._stop_following(node_id, now)
         partition.in_sync.remove(node_id)
@@ -179,14 +177,14 @@ class Replication:
         self.review()
 
     def broker_down(self, node_id: int, alive: Alive, now: int) -> None:
-        """Handle the end of the replica's killed broker: the replica is out of sync and does not lead."""
+        """Handle a kill of the replica's broker: the replica is no longer in sync, and another replica becomes the leader."""
         self.frozen.discard(node_id)
         self._stop_following(node_id, now)
         if node_id in self._partition.in_sync:
             self._elect([each for each in self._partition.in_sync if each != node_id], alive, now)
 
     def broker_up(self, node_id: int, alive: Alive, now: int) -> None:
-        """Handle the start of the replica's broker. The replica has the state that a killed broker finds on its disk."""
+        """Handle the start of the replica's broker after a kill. The replica continues with the state that is on its disk."""
         prefix, partition = self.lagging[node_id], self._partition
         if not prefix.cut_off:
             prefix.producers = partition.producers_after_restart(
@@ -200,7 +198,7 @@ class Replication:
             self._change(self._registration, alive, now)
 
     def shrink(self, out: Iterable[int], alive: Alive, now: int) -> None:
-        """Remove these replicas from the in-sync replicas."""
+        """Remove the replicas `out` from the in-sync replicas."""
         gone = set(out)
         self._elect([each for each in self._partition.in_sync if each not in gone], alive, now)
 
@@ -210,13 +208,13 @@ class Replication:
         self._change(known._replace(leader=to, leader_epoch=known.leader_epoch + 1), alive, now)
 
     def elect(self, alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
-        """Hold an election. With `preferred` the first replica wins; with `unclean` any live replica may win rather than
-        none."""
+        """Elect a leader. With `preferred` the first replica becomes the leader. With `unclean` a live replica that is not in
+        sync may become the leader if no other can."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
     def reassign(self, wanted: Sequence[int], alive: Alive, now: int, *, slow: bool = False) -> None:
-        """Move the replicas to these brokers. The reassignment lasts until the new replicas are in sync. A live replica gets
-        in sync at once, and a slow replica when it is thawed.
+        """Move the partition's replicas to the brokers `wanted`. The reassignment lasts until the new replicas are in sync. A
+        live replica becomes in sync immediately; with `slow`, only when it is thawed.
         """
         to = self._registration.assignment.towards(wanted)
         for node in set(to.replicas).difference(self._partition.replicas):
@@ -226,7 +224,8 @@ class Replication:
         self._elect(self._partition.in_sync, alive, now, to=to)
 
     def revert(self, alive: Alive, now: int) -> bool:
-        """Give up a reassignment. Returns whether that is possible, because an unclean election may be necessary."""
+        """Cancel a reassignment. Returns False and changes nothing if only an unclean election, which the settings forbid,
+        could find a leader."""
         known = self._registration
         to = known.assignment.reverted()
         in_sync = [node for node in known.in_sync if node not in known.assignment.adding]
@@ -266,8 +265,8 @@ class Replication:
         self._change(elect(self._registration, where, in_sync, to=to, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
-        """Make this the partition's state. Let all replicas follow whose brokers are up. The replicas catch up and get in
-        sync again."""
+        """Change the partition's state to `to`. All replicas that are not frozen and whose brokers are up catch up with the
+        leader and become in sync."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)
@@ -308,7 +307,8 @@ class Replication:
             self.since_restart[node_id] = prefix
 
     def _lead(self, node_id: int, now: int) -> None:
-        """Make the replica the leader. Records and producers' state that it does not have are lost."""
+        """Make the replica on the broker `node_id` the leader. Records and producers' states that this replica does not have
+        are lost."""
         partition = self._partition
         self.frozen.discard(node_id)
         prefix, restarted = self.lagging.pop(node_id, None), self.since_restart.pop(node_id, None)
@@ -326,7 +326,8 @@ class Replication:
             other.caught_up = now
 
     def cut_off(self, end: int) -> None:
-        """Truncate replicas that have more records than the leader. These replicas read their state from the log again."""
+        """Truncate the followers that have records after `end`, the end of a new leader's log. These followers rebuild their
+        state from the log."""
         for node, prefix in list(self.lagging.items()):
             if prefix.log_end_offset > end:
                 prefix = self.lagging[node] = self._partition.prefix(prefix.caught_up)
@@ -335,7 +336,8 @@ class Replication:
         self.since_restart = {node: own for node, own in self.since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
-        """Returns the producers' states of a follower that was restarted and has followed since."""
+        """Returns the producers' states of a follower. The follower had the state `restarted` after a restart, and has
+        replicated the leader's log since then."""
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():
             mine = restarted.producers.get(key)

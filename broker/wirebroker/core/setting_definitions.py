@@ -43,7 +43,7 @@ _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `default` is the default as text, or None; for `valid` see setting_definitions.txt."""
+    """One setting. `default` is the default value as text, or None. setting_definitions.txt explains the forms of `valid`."""
 
     name: str
     type: ConfigType
@@ -58,7 +58,8 @@ class Setting:
 
     @property
     def absent(self) -> bool:
-        """Tells whether the release does not have the setting. The broker reads its default, and clients do not see it."""
+        """Tells whether the release lacks the setting. The broker then uses the setting's default, and clients do not see the
+        setting."""
         return "absent" in self.marks
 
     @property
@@ -73,23 +74,24 @@ class Setting:
 
     @property
     def shown_type(self) -> ConfigType:
-        """The type in DescribeConfigs. It is unknown for a setting that no ConfigDef has."""
+        """The setting's type in DescribeConfigs. The type is UNKNOWN for a setting that no ConfigDef of Kafka defines."""
         return ConfigType.UNKNOWN if "unlisted" in self.marks else self.type
 
     @property
     def sensitive(self) -> bool:
-        """Tells whether the broker never shows the value. A value of unknown type might be a secret."""
+        """Tells whether the broker never shows the value. It hides passwords, and values of unknown type, which might be
+        secrets."""
         return self.shown_type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
-        """Returns the typed value of this text. Raises ConfigError if the text is not valid."""
+        """Converts the text `raw` to a value of the setting's type. Raises ConfigError if the text is not valid."""
         value = self._typed(raw)
         if self.valid != "-" or isinstance(value, list):
             self._check(value)
         return value
 
     def default_value(self) -> Value:
-        """Returns the typed default, or None."""
+        """Returns the default as a value of the setting's type, or None."""
         return None if self.default is None else self._typed(self.default)
 
     def _typed(self, raw: str) -> Value:
@@ -201,7 +203,7 @@ def _java_double(value: float) -> str:
 
 
 def _tables() -> dict[str, list[list[str]]]:
-    """Returns the rows of setting_definitions.txt, each split into words, by section."""
+    """Returns the rows of each section of setting_definitions.txt. A row is a list of words."""
     tables: dict[str, list[list[str]]] = {}
     for line in Path(__file__).with_name("setting_definitions.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -225,20 +227,20 @@ BROKER_SETTINGS = _settings(_TABLES["broker"])
 GROUP_SETTINGS = _settings(_TABLES["group"])
 CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
 TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
-"""The broker settings that correspond to each topic setting. The first of them that is set takes effect."""
+"""The broker settings that give each topic setting its default. The first of these that is set takes effect."""
 PER_LISTENER = "listener.name."
 """The names of one listener's settings begin with this prefix and the listener's name in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The settings of one release, by kind and name. Settings that the release does not have are among them, as `absent`."""
+    """The settings of one release, by kind and name. They include the settings that the release lacks, marked `absent`."""
 
     broker: Mapping[str, Setting]
     topic: Mapping[str, Setting]
     group: Mapping[str, Setting]
     topic_synonyms: Mapping[str, tuple[str, ...]]
-    """The broker settings that correspond to each topic setting. The first of them that is set takes effect."""
+    """The broker settings that give each topic setting its default. The first of these that is set takes effect."""
 
     def has_topic_setting(self, name: str) -> bool:
         """Tells whether a topic of the release can have this setting."""
@@ -249,20 +251,21 @@ class Definitions:
         return name in self.broker or name in self.topic or self.of_listener(name) is not None
 
     def of_broker(self, name: str) -> Setting:
-        """Returns the definition of a broker setting or of a listener's setting. A name that Kafka does not know is shown as
-        a secret."""
+        """Returns the definition of a broker setting or of a listener's setting. For a name that Kafka does not know, the
+        definition has the type UNKNOWN, so the value is hidden like a secret."""
         unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
         return self.broker.get(name) or self.of_listener(name) or unknown
 
     def of_listener(self, name: str) -> Setting | None:
-        """Returns the setting in `listener.name.NAME[.MECHANISM].SETTING`, or None for other names."""
+        """Returns the broker setting SETTING for a name `listener.name.NAME[.MECHANISM].SETTING`, or None for other names."""
         if not name.startswith(PER_LISTENER):
             return None
         setting = name.removeprefix(PER_LISTENER).partition(".")[2]
         return self.broker.get(setting) or self.broker.get(setting.partition(".")[2])
 
     def read_only(self, name: str) -> bool:
-        """Tells whether DescribeConfigs shows the setting as read-only: only a restart of the broker can change it."""
+        """Tells whether DescribeConfigs shows the setting as read-only. Only a restart of the broker can change such a
+        setting."""
         return self.of_broker(name).read_only or name.startswith(PER_LISTENER)
 
 
@@ -271,7 +274,7 @@ DEFINITIONS = Definitions(BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS, TOPIC
 
 
 def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -> Definitions:
-    """Returns the settings of a release with these differences from 4.3.1."""
+    """Returns the definitions for a release whose settings differ from those of Kafka 4.3.1 by `settings`."""
     if not settings:
         return DEFINITIONS
     broker, topic, group = (
@@ -284,7 +287,7 @@ def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -
 
 
 VALID = "valid="
-"""Begins the mark of a release's setting that names its valid values."""
+"""The prefix of a mark that names the valid values of a release's setting."""
 
 
 def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | None]) -> dict[str, Setting]:
@@ -309,14 +312,14 @@ def meanings() -> Mapping[str, str]:
 
 @cache
 def ignored_patterns() -> Mapping[str, Sequence[str]]:
-    """The settings of Kafka without effect here: the reasons, and the patterns of their names (fnmatch)."""
+    """Returns the name patterns (for fnmatch) of Kafka's settings that have no effect in wirebroker, by the reason."""
     lines = Path(__file__).with_name("ignored_settings.txt").read_text(encoding="utf-8").splitlines()
     split = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {why: patterns.split() for why, _, patterns in split}
 
 
 def ignored(names: Iterable[str]) -> list[str]:
-    """Returns the topic and broker settings among these that have no effect here."""
+    """Returns those of the topic and broker settings `names` that have no effect in wirebroker."""
     from fnmatch import fnmatchcase
 
     patterns = [pattern for some in ignored_patterns().values() for pattern in some]

@@ -24,15 +24,15 @@ INTERVAL_MS = 300_000
 """The push interval of a client that matches no subscription with an interval."""
 EVERYTHING = "*"
 KEPT_MS = 60_000
-"""The shortest time after which the broker forgets a silent client."""
+"""The shortest time in ms after which the broker forgets a client that sends no requests."""
 MOST_CLIENTS = 16_384
 KEPT_PUSHES, KEPT_BYTES = 1000, 64 << 20
 FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""After these errors a client may ask for its subscription again at once."""
+"""After these errors a client may ask for its subscription again without waiting."""
 
 
 class Push(NamedTuple):
-    """A client's push: `metrics` is an OTLP MetricsData, decompressed."""
+    """The metrics that a client has pushed. `metrics` is a decompressed OTLP MetricsData."""
 
     time: int
     node: int
@@ -44,8 +44,8 @@ class Push(NamedTuple):
 
 
 class Pushes:
-    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and at most `KEPT_BYTES` in all unless only one push is
-    kept."""
+    """The latest pushes, oldest first. Keeps at most `KEPT_PUSHES` pushes with at most `KEPT_BYTES` bytes together. The latest
+    push is always kept."""
 
     def __init__(self) -> None:
         self._kept: deque[Push] = deque()
@@ -83,7 +83,7 @@ def push_of(
 
 @dataclass(slots=True)
 class Client:
-    """A client instance, as a broker knows it."""
+    """What a broker knows about a client instance."""
 
     subscription_id: int
     version: int
@@ -97,15 +97,16 @@ class Client:
     expires: int = 0
 
     def may_ask(self, now: int, *, forgives: bool) -> bool:
-        """Tells whether the client may get its subscription now. `forgives` tells whether it may ask again after an error."""
+        """Tells whether the client may get its subscription now. With `forgives`, it need not wait after one of the errors in
+        `FORGIVEN`."""
         if now - max(self.asked, self.pushed) >= self.interval_ms:
             self.asked = now
             return True
         return forgives and self.error in FORGIVEN
 
     def may_push(self, now: int) -> bool:
-        """Tells whether the client may push now: once after it has asked for its subscription, and then once in its
-        interval."""
+        """Tells whether the client may push metrics now. It may push once after each request for its subscription, and then
+        once in each push interval."""
         if self.asked > self.pushed or now - self.pushed >= self.interval_ms:
             self.pushed = now
             return True
@@ -114,7 +115,7 @@ class Client:
 
 @dataclass(slots=True)
 class Telemetry:
-    """The receiver of a cluster."""
+    """The receiver of clients' metrics in a cluster."""
 
     configs: BrokerConfigs
     on: bool = False
@@ -126,12 +127,12 @@ class Telemetry:
     _version: int = 0
 
     def clear(self) -> None:
-        """Forget the clients, as a restarted broker does."""
+        """Forget all clients, because the brokers restart."""
         self._clients.clear()
         self._connections.clear()
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, as the clock was moved."""
+        """Move all times by `ms`, because the clock was moved by `ms`."""
         for client in self._clients.values():
             client.asked, client.pushed, client.expires = client.asked + ms, client.pushed + ms, client.expires + ms
 
@@ -141,7 +142,7 @@ class Telemetry:
             self._clients.pop(key, None)
 
     def client(self, node: int, number: int, instance: bytes, attributes: Mapping[str, str | None], now: int) -> Client:
-        """Returns the client of this id. The client has just sent a request over the connection of this number."""
+        """Returns the client with the instance id `instance`. It has just sent a request on the connection `number`."""
         self._look_at_subscriptions()
         key = node, instance
         known = self._clients.pop(key, None)
@@ -155,7 +156,7 @@ class Telemetry:
         return known
 
     def is_known(self, node: int, instance: bytes) -> bool:
-        """Tells whether the broker knows a client of this id."""
+        """Tells whether the broker knows a client with this instance id."""
         return (node, instance) in self._clients
 
     def _look_at_subscriptions(self) -> None:
@@ -179,20 +180,20 @@ def _listed(held: Mapping[str, str], name: str) -> list[str]:
 
 
 def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
-    """Tells whether a client has all these attributes."""
+    """Tells whether a client's attributes match all of the patterns `name=expression`."""
     for pattern in patterns:
         name, _, wanted = pattern.partition("=")
         value = attributes.get(name.strip())
         try:
             if value is None or not compile_pattern(wanted.strip()).matches(value):
                 return False
-        except PatternError:  # Java accepts the expression and RE2 does not
+        except PatternError:  # an expression that Java accepts and RE2 does not
             return False
     return True
 
 
 def _buckets(count: int) -> int:
-    """Returns the number of buckets of a HashSet of this size."""
+    """Returns the number of buckets of a Java HashSet with `count` elements."""
     buckets = 16
     while count * 4 > buckets * 3:
         buckets *= 2
@@ -200,7 +201,7 @@ def _buckets(count: int) -> int:
 
 
 def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:
-    """Returns Kafka's computeSubscriptionId, as a signed number of 32 bits."""
+    """Returns the subscription id as Kafka's computeSubscriptionId computes it, a signed number of 32 bits."""
     text = f"[{', '.join(metrics)}]{interval}"
     folded = int.from_bytes(instance[:8], "big") ^ int.from_bytes(instance[8:], "big")
     number = crc32c(text.encode()) ^ (folded >> 32 ^ folded) & 0xFFFFFFFF

@@ -8,10 +8,10 @@ from wirebroker.core.producers import Key, advance, end_transaction, last_offset
 
 
 def truncate(partition: Partition, offset: int, now: int) -> int:
-    """Forget everything from the batch that holds `offset` on. Returns the log end offset afterwards.
+    """Delete the batch that contains `offset` and all later batches. Returns the new log end offset.
 
-    Producers that had written after `offset` get their state from the remaining log. The leader epoch rises, so consumers and
-    followers notice the truncation. Raises ValueError for an offset outside the log.
+    The state of a producer whose batches were deleted is computed again from the remaining log. The leader epoch increases, so
+    that consumers and followers detect the truncation. Raises ValueError for an offset outside the log.
     """
     if not partition.log_start_offset <= offset <= partition.log_end_offset:
         raise ValueError(
@@ -30,7 +30,7 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
 
 
 def replayed(partition: Partition, kept: dict[Key, bytes]) -> dict[Key, bytes]:
-    """Returns the producers' states: the kept states, and the states that follow from the log for other producers."""
+    """Returns the producers' states. The states of producers that are not in `kept` are computed from the log."""
     found: dict[Key, bytes] = {}
     for batch in partition.log.batches(partition.log_start_offset):
         header = read_header(batch)

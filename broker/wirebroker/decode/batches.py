@@ -1,4 +1,5 @@
-"""Record data as plain data: batches with their header's fields, the check of their CRC, and their records."""
+"""Converts record data to plain data and back. A batch becomes its header's fields, the result of the CRC check, and its
+records."""
 
 from __future__ import annotations
 
@@ -37,20 +38,21 @@ NUMBERS = (
     "base_offset", "partition_leader_epoch", "magic", "last_offset_delta", "base_timestamp", "max_timestamp", "producer_id",
     "producer_epoch", "base_sequence", "records_count",
 )  # fmt: skip
-"""The fields of the header that are plain numbers."""
+"""The fields of a batch header that are copied as numbers."""
 CODEC_MASK = 0x07
 MAGIC = 2
-"""The magic of batches; message sets have 0 or 1 at the same place."""
+"""The magic of a batch. An entry of a message set has 0 or 1 at the same position."""
 
 
 class RecordData:
-    """Reads record data. `complaints` are sentences about damage, with the position in the whole input."""
+    """Reads record data. `complaints` has a sentence about each damaged part, with its position in the whole input."""
 
     def __init__(self) -> None:
         self.complaints: list[str] = []
 
     def read(self, data: Buffer, topic: str | None, at: int, path: str) -> list[dict[str, Any]]:
-        """The batches; bytes that are not a whole batch become `{"hex": …}`. `at` is the position of the data in the input."""
+        """Returns the batches. Bytes that are not a whole batch become `{"hex": …}`. `at` is the position of `data` in the
+        whole input."""
         view, pos = memoryview(data), 0
         found: list[dict[str, Any]] = []
         while pos < len(view):
@@ -76,7 +78,7 @@ class RecordData:
         self.complaints.append(sentence)
 
     def _entry(self, entry: memoryview, topic: str | None, where: str) -> dict[str, Any] | None:
-        """A whole batch, or an entry of a message set; None if it cannot be read."""
+        """Returns a whole batch or an entry of a message set as plain data, or None if it cannot be parsed."""
         magic = entry[MAGIC_AT]
         if magic == MAGIC and len(entry) >= HEADER_SIZE:
             return self._batch(entry, topic, where)
@@ -136,7 +138,8 @@ def _body(records: list[Record]) -> bytes:
 
 
 def record_data(plain: Any, path: str) -> bytes:
-    """The bytes of batches. Corrects the lengths, and the CRC unless `crc_right` is false. Raises PlainError."""
+    """Returns the bytes of batches. The lengths are computed, and so is the CRC unless `crc_right` is false. Raises
+    PlainError."""
     if isinstance(plain, dict):
         return bytes_of(plain, embedded_bytes, path) or b""
     if not isinstance(plain, list):

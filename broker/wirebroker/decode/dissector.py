@@ -1,4 +1,5 @@
-"""A dissector for Wireshark: the declarations of all messages as tables of Lua, and `dissector.lua`, which interprets them."""
+"""Writes a dissector for Wireshark. It consists of Lua tables that declare all messages, and of `dissector.lua`, which
+interprets the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ CLASSES = {
     "bool": "bool", "uint16": "uint", "uint32": "uint", "float64": "float", "string": "string", "uuid": "string",
     "bytes": "bytes", "records": "bytes",
 }  # fmt: skip
-"""Wireshark's kinds of values; all other numbers are `int`."""
+"""The kind of value that Wireshark uses for each type of field. All other types are numbers of the kind `int`."""
 OWN_FIELDS = {
     "api": "string", "api_version": "int16", "correlation_id": "int32", "client_id": "string", "frame_size": "int32",
     "record_key": "bytes", "record_value": "bytes", "record_header": "string", "record_header_value": "bytes",
@@ -29,11 +30,11 @@ OWN_FIELDS = {
     "attributes": "int16", "last_offset_delta": "int32", "base_timestamp": "int64", "max_timestamp": "int64",
     "producer_id": "int64", "producer_epoch": "int16", "base_sequence": "int32", "records_count": "int32",
 }  # fmt: skip
-"""The fields of headers and batches."""
+"""The types of the fields that are not in messages: those of frames' headers, batches and records."""
 
 
 def lua() -> Iterator[str]:
-    """The dissector, line by line."""
+    """Yields the lines of the dissector."""
     tables = _Tables()
     apis = [_api(key, tables) for key in APIS]
     yield from HEAD.splitlines()
@@ -64,7 +65,7 @@ def _api(key: int, tables: _Tables) -> str:
 
 
 class _Tables:
-    """The structs and the names of fields, as they are found."""
+    """Collects the structs of the messages, and the names of their fields."""
 
     def __init__(self) -> None:
         self.structs: list[str] = []
@@ -73,7 +74,7 @@ class _Tables:
         self.own = {name: self._name(name, spec) for name, spec in OWN_FIELDS.items()}
 
     def struct(self, cls: type[Struct]) -> int:
-        """The number of a struct, counted from 1."""
+        """Returns the number of a struct in `structs`, counted from 1. Adds the struct if it is new."""
         if cls not in self._numbers:
             fields = ", ".join(self._field(field) for field in cls.__wire__)
             self.structs.append(f"  {{{fields}}}, -- {cls.__name__}")
@@ -96,7 +97,8 @@ class _Tables:
         return str(self.struct(spec)) if isinstance(spec, type) else _text(spec)
 
     def _name(self, name: str, spec: str) -> str:
-        """The name of a field for filters; with its kind at the end if another field has this name and another kind."""
+        """Returns a field's name for Wireshark's display filters. The name ends with the field's kind if a field of another
+        kind has the same name."""
         kind = CLASSES.get(spec, "int")
         for known in (name, f"{name}_{kind}"):
             if self.fields.setdefault(known, kind) == kind:

@@ -1,7 +1,8 @@
-"""Messages inside bytes: the coordinators' records, transaction markers, and the messages between members of a group.
+"""Converts messages that are inside bytes fields: coordinators' records, transaction markers, and messages of the consumer
+protocol.
 
-A value of bytes becomes `{"OffsetCommitValue": {"version": 4, …}}` if the message encodes to exactly these bytes, so nothing is
-lost on the way back.
+The bytes become `{"OffsetCommitValue": {"version": 4, …}}`, for example. They are converted only if the message encodes to
+exactly the same bytes, so that no byte is lost when the message is converted back.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BY_FIELD = {
     "subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment,
     "member_assignment": ConsumerProtocolAssignment,
 }  # fmt: skip
-"""The bytes fields that hold a message of the consumer protocol, if the group is a group of consumers."""
+"""The bytes fields that contain a message of the consumer protocol if the group's members are consumers."""
 INTERNAL_TOPICS = {"__consumer_offsets": GROUP_RECORDS, "__transaction_state": TRANSACTION_RECORDS}
 
 
@@ -46,13 +47,13 @@ def _by_name() -> dict[str, type[Message]]:
 
 
 def in_field(name: str, raw: bytes) -> Plain | None:
-    """Returns the message in a field of this name, or None if there is none."""
+    """Returns the message in the bytes `raw` of the field `name`, or None if `raw` is not a message."""
     cls = BY_FIELD.get(name)
     return _versioned(cls, raw) if cls is not None else None
 
 
 def in_record(key: bytes | None, value: bytes | None, topic: str | None) -> tuple[Plain | None, Plain | None]:
-    """The key and value of a coordinator's record in a topic of this name, or in a topic with an unknown name."""
+    """Returns the key and the value of a coordinator's record as messages. `topic` is None if the topic's name is unknown."""
     tables = [INTERNAL_TOPICS[topic]] if topic in INTERNAL_TOPICS else [] if topic else list(INTERNAL_TOPICS.values())
     for kinds in tables:
         for kind in kinds if key and len(key) >= _PREFIX.size else ():
@@ -65,7 +66,7 @@ def in_record(key: bytes | None, value: bytes | None, topic: str | None) -> tupl
 
 
 def in_marker(key: bytes | None, value: bytes | None) -> tuple[Plain | None, Plain | None]:
-    """The key and value of a control record that ends a transaction."""
+    """Returns the key and the value of a transaction marker's control record as messages."""
     if key is None or value is None or len(key) != _MARKER_KEY.size or len(value) != _MARKER_VALUE.size:
         return None, None
     (version, kind), (value_version, epoch) = _MARKER_KEY.unpack(key), _MARKER_VALUE.unpack(value)
@@ -92,7 +93,7 @@ def _message(cls: type[Message], raw: bytes, version: int, first: Plain) -> Plai
 
 
 def embedded_bytes(plain: Plain, path: str) -> bytes:
-    """The bytes of such a message. Raises PlainError."""
+    """Returns the bytes of a message that `in_field`, `in_record` or `in_marker` has converted. Raises PlainError."""
     if len(plain) != 1:
         raise PlainError(f'{path}: expected {{"hex": …}} or one message by its name, not {", ".join(plain) or "nothing"}')
     ((name, content),) = plain.items()

@@ -1,4 +1,4 @@
-"""The forms in which people have bytes: binary, hex, base64, a dump of xxd or hexdump, a literal of Python."""
+"""The forms of input and output bytes: binary, hex, base64, the output of xxd or hexdump, and a Python literal."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import re
 from collections.abc import Callable
 
 _DUMP = re.compile(r"(?:0x)?[0-9a-f]{4,16}(?:(?::\s*|\s{2,})((?:[0-9a-f]{2,4}\s?)+(?:\s|$).*))?", re.IGNORECASE)
-"""A line of xxd, of `hexdump -C` or of Wireshark: the position, the bytes, and perhaps the characters."""
+"""A line of a dump by xxd, `hexdump -C` or Wireshark: the position, the bytes, and perhaps the characters."""
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BETWEEN = re.compile(r"\\x|0x|[\s:,]")
-"""The separators that people write between bytes in hex."""
+"""The separators and prefixes that are allowed between bytes in hex."""
 _WIDTH = 16
-"""Bytes of a line of a dump."""
+"""The number of bytes in a line of a dump."""
 
 
 class UnknownForm(ValueError):
-    """Raised for a text in another form; the message is a sentence."""
+    """Raised for a text that is in none of the forms. The error's message is a sentence."""
 
 
 def read_bytes(data: bytes, form: str | None = None) -> bytes:
-    """The bytes of a text or a file in a given form; without a form, the form is recognised. Raises UnknownForm."""
+    """Returns the bytes that `data` stands for in the form `form`. If `form` is None, the form is recognised. Raises
+    UnknownForm."""
     if form == "binary":
         return data
     try:
@@ -38,7 +39,7 @@ def read_bytes(data: bytes, form: str | None = None) -> bytes:
 
 
 def recognise(text: str) -> str:
-    """The form of a text. Raises UnknownForm."""
+    """Returns the name of a text's form. Raises UnknownForm."""
     if text.startswith(("b'", 'b"', "bytearray(")):
         return "python"
     rows = [line.strip() for line in text.splitlines() if line.strip() not in ("", "*")]
@@ -76,7 +77,7 @@ def _from_dump(text: str) -> bytes:
         match = _DUMP.fullmatch(line.strip())
         if match is None:
             raise UnknownForm(f"line {number}: this is not a line of a dump: {line[:40]!r}")
-        # The characters stand after two spaces or a bar. hexdump also has two spaces in the middle.
+        # Two spaces or a bar separate the bytes from the characters. hexdump also has two spaces in the middle of the bytes.
         columns = re.split(r"\s\|", match[1] or "")[0]
         pairs = re.match(r"(?:[0-9a-f]{2}){1,2}(?:\s{1,2}(?:[0-9a-f]{2}){1,2}(?=\s|$))*", columns, re.IGNORECASE)
         found += bytes.fromhex("".join(pairs[0].split()) if pairs else "")[:_WIDTH]
@@ -99,7 +100,7 @@ READERS: dict[str, Callable[[str], bytes]] = {
 
 
 def written(data: bytes, form: str) -> str:
-    """The bytes as a text of this form (not binary), without the end of its last line."""
+    """Returns the bytes as text in the form `form`, without a final newline. The form must not be binary."""
     if form == "base64":
         return base64.b64encode(data).decode()
     if form == "python":

@@ -1,4 +1,4 @@
-"""Frames to plain data and back: requests, responses, and record data that stands by itself, as in a segment of a log.
+"""Converts frames to plain data and back: requests, responses, and record data without a frame, as in a log segment.
 
 {"kind": "request", "api": "Produce", "version": 9, "correlation_id": 3, "client_id": "billing", "body": {…}}
 {"kind": "response", "api": "Produce", "version": 9, "correlation_id": 3, "body": {…}}
@@ -32,28 +32,28 @@ from wirebroker.decode.embedded import embedded_bytes, in_field
 from wirebroker.decode.plain import PlainError, message_of, plain_of
 
 SMALLEST = 4
-"""Bytes of the smallest frame, a correlation id."""
+"""The size in bytes of the smallest frame, which has only a correlation id."""
 KIND = "kind"
 
 
 @dataclass(slots=True)
 class Decoded:
-    """A frame as plain data. `complaints` are sentences about damaged parts; the rest could still be decoded."""
+    """A frame as plain data. `complaints` has a sentence about each damaged part. The other parts were decoded."""
 
     plain: dict[str, Any]
     size: int
-    """its bytes, with the four bytes of the size if they were there"""
+    """the number of bytes of the frame, including the four bytes of the size field if the input has them"""
     complaints: list[str] = field(default_factory=list)
 
 
 class NotRecognised(ProtocolError):
-    """Raised for bytes that are neither a request nor batches; the message names the missing part."""
+    """Raised for bytes that are neither a request nor batches. The error's message names the part that is missing."""
 
 
 def decode_all(data: bytes, api: str | None = None, version: int | None = None) -> Iterator[Decoded]:
-    """The frames in `data`: responses to `api` in `version` if these are given, else requests or record data.
+    """Yields the frames in `data`. They are responses to `api` in `version` if `api` is given, else requests or record data.
 
-    Frames may have their size in front. Raises ProtocolError, with the position in `data` and the field.
+    Each frame may begin with its size. Raises ProtocolError; its message names the position in `data` and the field.
     """
     if not data:
         raise NotRecognised("there are no bytes")
@@ -70,7 +70,7 @@ def decode_all(data: bytes, api: str | None = None, version: int | None = None) 
 
 
 def key_of(api: str) -> int:
-    """The key of an API by its name or number. Raises NotRecognised."""
+    """Returns the API key for the name or the number of an API. Raises NotRecognised."""
     names = {name.lower(): key for name, key in KEYS.items()}
     key = int(api) if api.isdecimal() else names.get(api.lower(), -1)
     if key not in APIS:

@@ -1,8 +1,9 @@
-"""The releases of Kafka that a broker can be, as data: the API versions that a release announces, its features, and its
+"""The releases of Kafka that a broker can play, as data: the API versions that a release announces, its features, and its
 default settings.
 
-Each release is a file beside this module, which scripts/record-oracle wrote when it asked a real broker. A process reads only
-the files of the releases that it uses. `wirebroker.core.releases.changes` has the differences in behaviour between releases.
+The data of each release is a file beside this module. scripts/record-oracle wrote the file from the responses of a real broker.
+A process reads only the files of the releases that it uses. `wirebroker.core.releases.changes` has the differences in behaviour
+between releases.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kafkawire.registry import KEYS
 from wirebroker.core.releases.changes import Behaviour, behaviour_of
 
 DEFAULT = "4.4"
-"""The release that a broker is without a profile."""
+"""The release of Kafka that a broker plays if no profile is chosen."""
 
 
 class Feature(NamedTuple):
@@ -30,17 +31,18 @@ class Feature(NamedTuple):
 
 
 SettingChange = tuple[str, ...]
-"""A setting that 4.3.1 does not have, or has with another default: type, default and marks, as in setting_definitions.txt.
-A mark `valid=` names the valid values; settings marked internal were read from Kafka's code, because no broker shows them."""
+"""The type, default and marks of a setting that differs from Kafka 4.3.1, in the form of setting_definitions.txt. The mark
+`valid=` names the valid values. The mark `internal` means that no broker shows the setting; it was read from Kafka's code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """One release.
 
-    `announced` are the oldest and newest version of each API in ApiVersions, by API key. `reads_from` is the oldest version
-    that the broker really reads, for APIs that announce older ones. `settings` are the differences from the settings of 4.3.1
-    by kind of resource ("broker", "topic") and name; None stands for a setting that the release does not have.
+    `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. `reads_from` has
+    the oldest version that the broker can really read, for each API that announces older versions. `settings` are the
+    differences from the settings of Kafka 4.3.1, by kind of resource ("broker", "topic") and by name. None stands for a setting
+    that the release does not have.
     """
 
     name: str
@@ -58,7 +60,8 @@ class Release:
 
     @property
     def has_zookeeper(self) -> bool:
-        """Tells whether the recorded broker kept its metadata in ZooKeeper: a KRaft broker has a metadata.version."""
+        """Tells whether brokers of the release keep their metadata in ZooKeeper. Only KRaft brokers have the feature
+        metadata.version."""
         return "metadata.version" not in self.features
 
 

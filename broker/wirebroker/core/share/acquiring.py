@@ -1,7 +1,8 @@
 """Acquiring records of a share partition for a member (SharePartition.acquire).
 
-Consumers may be unable to handle a record that has often been delivered. So from half of the limit of deliveries on, the
-partition gives out fewer and fewer records at once, and a record's last delivery contains no other record.
+A record that was delivered often may be one that no consumer can process. So once a record was delivered half as often as the
+limit allows, the share partition gives out fewer and fewer records together. The last delivery of a record contains no other
+record.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ MINIMUM_THROTTLE = 2
 
 
 class FetchedBatch(NamedTuple):
-    """The offsets of a batch of the log."""
+    """The first and the last offset of a batch that was read from the log."""
 
     base: int
     last: int
 
 
 Acquired = StateBatch
-"""Acquired records, with the number of their deliveries."""
+"""Consecutive acquired records that were delivered equally often."""
 
 
 class Acquisition:
-    """One member acquires records of one share partition. `by_records` is the acquire mode "record_limit".
+    """The acquisition of records of one share partition by one member. `by_records` stands for the acquire mode "record_limit".
 
-    `batches` are the whole batches that were read from the log. `count` is the number of acquired offsets afterwards.
+    `batches` are the whole batches that were read from the log. After `acquire`, `count` is the number of acquired offsets.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class Acquisition:
         self.acquired: list[Acquired] = []
 
     def acquire(self, fetch_offset: int, max_records: int) -> list[Acquired]:
-        """Acquire up to `max_records`, or in the mode "batch_optimized" up to the end of the last record's batch."""
+        """Acquire up to `max_records` records. In the mode "batch_optimized", the rest of the last record's batch is acquired,
+        too."""
         partition, fetched = self._partition, self._batches
         if not fetched or max_records <= 0 or fetched[-1].last < partition.start_offset:
             return []
@@ -75,7 +77,8 @@ class Acquisition:
         return self.acquired
 
     def _make_room(self, fetch_offset: int, max_records: int) -> None:
-        """Set how many records may be acquired. At the limit of records in flight, only released records may be acquired."""
+        """Set how many records may be acquired. When the limit of records in flight is reached, only records that were given
+        out before can be acquired."""
         partition = self._partition
         self._limit = min(max_records, partition.limits.in_flight - partition.in_flight)
         if self._limit <= 0 and fetch_offset <= partition.end_offset:
@@ -83,7 +86,8 @@ class Acquisition:
             self._last = min(self._last, partition.end_offset)
 
     def _acquire_held(self, base: int, held: Sequence[InFlightBatch]) -> None:
-        """Acquire the available records in these batches and, after a restart, in the gaps between them."""
+        """Acquire the available records in the batches `held`. After a restart, also acquire the records in the gaps between
+        these batches."""
         partition = self._partition
         at = base
         for batch in held:
@@ -100,7 +104,8 @@ class Acquisition:
                 return
 
     def _acquire_batch(self, batch: InFlightBatch) -> bool:
-        """Acquire the available records in a batch. Returns False if no other record may be given out with them."""
+        """Acquire the available records in a batch. Returns False if the same acquisition may not contain records of later
+        batches."""
         room = self._limit - self.count
         throttled = self._is_throttled(batch)
         if throttled and self.count > 0:
@@ -139,7 +144,7 @@ class Acquisition:
         return max(available, default=0) >= self._throttle
 
     def _acquire_some(self, records: dict[int, InFlight], room: int) -> int:
-        """Acquire single records of a batch. Returns their number."""
+        """Acquire some of the records of a batch. Returns the number of acquired records."""
         limit = self._partition.limits.deliveries
         taken: list[Acquired] = []
         at_most = -1
@@ -163,7 +168,7 @@ class Acquisition:
         return len(taken)
 
     def _acquire_new(self, first: int, last: int, room: int) -> None:
-        """Acquire records that were never given out."""
+        """Acquire records that no member has acquired before."""
         partition = self._partition
         if not len(partition.batches) and partition.end_offset > first:
             first = partition.end_offset
@@ -181,15 +186,15 @@ class Acquisition:
         self.count += last - first + 1
 
     def _end_of_batch(self, offset: int) -> int:
-        """Returns the last offset of the fetched batch with this offset, or the offset itself without such a batch."""
+        """Returns the last offset of the fetched batch that contains `offset`. If no batch contains it, returns `offset`."""
         for batch in self._batches:
             if batch.base <= offset <= batch.last:
                 return batch.last
         return offset
 
     def _make(self, first: int, last: int, room: int) -> list[Acquired]:
-        """Returns new batches for these records. The new batches end where the fetched batches end, and are not larger than
-        necessary."""
+        """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a batch ends at the first
+        end of a fetched batch at which it has `batch_size` records."""
         if self._by_records and last - first + 1 > room:
             return [self._make_partly(first, last, room)]
         made = []
@@ -208,7 +213,7 @@ class Acquisition:
         return made
 
     def _make_partly(self, first: int, last: int, room: int) -> Acquired:
-        """Returns a new batch of which only the first records are acquired."""
+        """Put the records from `first` to `last` into a new batch, and acquire only the first `room` of them."""
         partition = self._partition
         batch = InFlightBatch(first, last, InFlight(RecordState.AVAILABLE, 0, NOBODY))
         for offset, record in batch.split(partition.lock).items():
@@ -220,7 +225,8 @@ class Acquisition:
 
 
 def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
-    """Yields first offset, last offset and number of deliveries. Joins neighbours with equal numbers."""
+    """Joins adjacent records that were delivered equally often. Returns the first offset, the last offset and the number of
+    deliveries of each group."""
     found: list[tuple[int, int, int]] = []
     for first, last, _, count in taken:
         if found and found[-1][1] + 1 == first and found[-1][2] == count:
@@ -231,7 +237,7 @@ def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
 
 
 def without(acquired: Sequence[Acquired], aborted: Sequence[FetchedBatch]) -> list[Acquired]:
-    """Returns the acquired records in order, without the records of aborted batches."""
+    """Returns the acquired records without those in the batches of aborted transactions, in order."""
     left = list(acquired)
     for gone in aborted:
         cut: list[Acquired] = []

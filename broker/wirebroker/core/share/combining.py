@@ -1,7 +1,7 @@
 """Merging the batches of a share partition's state (PersisterStateBatchCombiner).
 
-Where batches overlap, the batch with the higher number of deliveries wins. With equal numbers, the batch with the later state
-wins.
+Where batches overlap, the result is the batch with more deliveries. If both have equally many deliveries, it is the batch with
+the later state.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _first, _last = attrgetter("first"), attrgetter("last")
 
 
 def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """Returns all batches in order, without overlaps and without offsets before the start offset (−1: unknown).
+    """Returns all batches in order, without overlaps and without offsets before the start offset (−1 if it is unknown).
 
     The batches in `held` are combined already, so this function compares only batches that overlap or touch `new`. As in
-    Kafka, neighbours of the same kind may remain until the next call joins them.
+    Kafka, adjacent batches with the same state may stay separate until the next call joins them.
     """
     if start_offset != -1:
         held, new = _from(held, start_offset), _from(new, start_offset)

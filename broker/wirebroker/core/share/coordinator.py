@@ -36,8 +36,7 @@ COLD = "share.coordinator.cold.partition.snapshot.interval.ms"
 WRITES = 64
 """The number of records written in one slice."""
 UNKNOWN = -1
-"""The value that means no start offset: the group's share.auto.offset.reset decides. The value also means that no epoch is
-given."""
+"""The value for an unknown start offset or epoch. The group's share.auto.offset.reset determines an unknown start offset."""
 
 
 class ShareState(NamedTuple):
@@ -67,7 +66,7 @@ UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server d
 
 
 def coordinator_key(key: Key) -> str:
-    """Returns the text by which FindCoordinator asks for a share partition's coordinator."""
+    """Returns the key under which FindCoordinator asks for the coordinator of a share partition."""
     group_id, topic_id, index = key
     return f"{group_id}:{format_uuid(topic_id)}:{index}"
 
@@ -82,19 +81,19 @@ class ShareCoordinator:
         """The number of updates since the last snapshot."""
         self._leader_epochs: dict[Key, int] = {}
         self._state_epochs: dict[Key, int] = {}
-        """The highest epochs so far."""
+        """The highest state epoch of each share partition so far."""
         self._needed: defaultdict[int, NeededRecords] = defaultdict(NeededRecords)
-        """The records still needed, by partition of __share_group_state."""
+        """The records that are still needed, for each partition of __share_group_state."""
         self._started, self._works = 0, False
 
     def set_timers(self, now: int) -> None:
-        """Begin the periodic work of a broker that starts."""
+        """Set the timers of the periodic work when the broker starts."""
         self._started, self._works = now, False
         self._begin_work(now)
 
     def _begin_work(self, now: int) -> None:
-        """Kafka works periodically from its start on. In a broker without share groups, such work would only make moves of
-        the clock slow."""
+        """Begin the periodic work as soon as there is state of a share group. Kafka begins it when the broker starts. Here it
+        would slow down every move of the clock, even without share groups."""
         if self._needed and not self._works:
             self._works = True
             self._every(PRUNE, self._prune, now)
@@ -143,7 +142,7 @@ class ShareCoordinator:
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
     def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
-        """Returns the state for a leader with this epoch, and remembers the epoch."""
+        """Returns the state for a partition leader with the epoch `leader_epoch`, and remembers the epoch."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -179,7 +178,7 @@ class ShareCoordinator:
         return self._update(key, held, new, now)
 
     def summary(self, key: Key) -> ShareState | Refusal:
-        """Returns the state without a check of epochs."""
+        """Returns the state of a share partition to a reader that has no epoch."""
         return self._place_error(key) or self._unknown(key) or self.states.get(key, NOTHING)
 
     def delete(self, key: Key, now: int) -> Refusal | None:
@@ -291,7 +290,7 @@ class ShareCoordinator:
             self._drop(place, at)
 
     def _take_snapshot(self, key: Key, state: ShareState, at: LogPlace) -> None:
-        if self._updates.get(key, 0) >= self._updates_at_most:  # a snapshot before its time does not count
+        if self._updates.get(key, 0) >= self._updates_at_most:  # a snapshot written earlier than due does not reset the count
             self._updates[key] = 0
         self._take(key, state)
         index, offset = at
@@ -330,8 +329,8 @@ class ShareCoordinator:
             self._cluster.report(LogStartChange(log.topic, index, before, log.log_start_offset))
 
     def _write_again(self, now: int) -> Iterator[None]:
-        """Write snapshots of share partitions whose last snapshot is old, so that older records are not needed. If every
-        share partition got a snapshot in this way, no group is in use, and no further snapshots are written.
+        """Write new snapshots of the share partitions whose last snapshot is old, so that the older records can be deleted. If
+        the last snapshot of every share partition was written in this way, no group is in use, and nothing is written.
         """
         pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
         for needed in list(self._needed.values()):

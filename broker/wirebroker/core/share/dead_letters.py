@@ -1,8 +1,9 @@
 """Dead letters of share groups (KIP-1191, ShareGroupDLQStateManager).
 
-A record that a member has rejected, or that was delivered too often, gets a dead letter: a record in the topic that the
-group's errors.deadletterqueue.topic.name names. Its headers name the record and the reason. It has the key and the value of
-the record if the group wants copies. A dead letter that cannot be written is lost, and the record is archived anyway.
+A record that a member has rejected, or that was delivered too often, gets a dead letter. A dead letter is a record in the topic
+errors.deadletterqueue.topic.name of the group. Its headers name the original record and the reason. It has the original key and
+value if the group's settings ask for copies. If a dead letter cannot be written, it is lost; the original record is archived
+anyway.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from wirebroker.core.share.settings import ShareSettings
 REJECTED = "Offset rejected by client."
 DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 ENABLED = "errors.deadletterqueue.group.enable"
-"""The topic's setting without which it takes no dead letters."""
+"""The topic setting that must be true in a topic for dead letters."""
 OVERRIDES = {ENABLED: "true", "message.timestamp.type": "CreateTime"}
 """The settings of a topic that the broker creates for dead letters."""
 ATTEMPTS, FIRST_PAUSE_MS = 5, 2000
-"""The number of attempts to find the leader, and the pause after the first attempt. Each further pause is twice as long."""
+"""The number of attempts to find the topic's leader, and the pause after the first attempt. The pause doubles after each
+attempt."""
 READ_BYTES = 1 << 20
 """The number of bytes that are read from the log at once."""
 
 
 class Letters(NamedTuple):
-    """The dead letters of consecutive records of `partition`, from offset `first` to `last`.
+    """The dead letters for consecutive records of `partition`, from offset `first` to `last`.
 
-    `held` tells whether the leader still has the share partition. `done` gets the reason why no letter was written ("" if all
-    were written), and the time.
+    `held()` tells whether the leader still has the share partition. `done(why, now)` is called at the end. `why` is the reason
+    why a dead letter could not be written, or "" if all were written.
     """
 
     settings: ShareSettings
@@ -90,7 +92,8 @@ class DeadLetters:
         return to.append(memoryview(batch), now, versions(PRODUCE)[1]).error_code
 
     def _topic(self, name: str, now: int) -> Topic | str:
-        """The topic, which is created if the broker may; or the reason why letters cannot be written there."""
+        """Returns the topic for dead letters, or the reason why dead letters cannot be written to it. Creates the topic if the
+        settings allow that."""
         configs = self._cluster.configs
         prefix = configs.text("errors.deadletterqueue.topic.name.prefix")
         topic = self._cluster.topics.get(name)
@@ -117,7 +120,7 @@ class DeadLetters:
 
 
 def _batches(letters: Letters, most: int, now: int) -> Iterator[bytes]:
-    """Yields the letters in batches of up to `most` bytes. A letter that is larger has a batch of its own."""
+    """Yields the dead letters in batches of up to `most` bytes. A dead letter larger than that is alone in its batch."""
     at = letters.first
     while at <= letters.last:
         copies, resolved = _copies(letters, at, most)
@@ -153,12 +156,13 @@ def _size(record: Record) -> int:
 
 
 Copies = dict[int, tuple[bytes | None, bytes | None]]
-"""Keys and values by offset."""
+"""The copied key and value of each original record, by its offset."""
 
 
 def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
-    """Returns copies of records from offset `first` on, of at most `most` bytes in all, and the offset where the copying
-    stopped. Larger records, and compressed batches that are larger, have no copy (ShareGroupDLQRecordFetcher).
+    """Returns copies of records from offset `first` on, with a total size of up to `most` bytes, and the last offset that was
+    handled. As in Kafka's ShareGroupDLQRecordFetcher, there is no copy of a record that is larger than `most`, or whose
+    compressed batch is larger than `most` after decompression.
     """
     copies: Copies = {}
     if not letters.settings.copies_dead_letters:
@@ -168,7 +172,7 @@ def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
         header = read_header(batch)
         try:
             records = list(iter_records(batch, most))
-        except ProtocolError:  # more bytes than `most`
+        except ProtocolError:  # the decompressed batch is larger than `most`
             resolved = max(resolved, min(header.last_offset, letters.last))
             continue
         compressed = bool(header.compression)
@@ -189,7 +193,7 @@ def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
 
 
 def _stored(partition: Partition, first: int, last: int) -> Iterator[memoryview]:
-    """Yields the batches with these offsets, as far as the log still has them."""
+    """Yields the batches with the offsets from `first` to `last` that the log still has."""
     at = first
     while at <= last:
         if not partition.log_start_offset <= at < partition.high_watermark:

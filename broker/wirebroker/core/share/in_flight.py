@@ -1,6 +1,7 @@
-"""The records that a share partition has given out, and the batches in which it keeps them (Kafka's InFlightBatch).
+"""The records that a share partition has given out. They are kept in batches, as in Kafka's InFlightBatch.
 
-A batch has one state for all its records until a client treats some records differently. Then each record has its own state.
+A batch has one state for all its records until a client acknowledges only some of them, for example. Then each record has its
+own state.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import NamedTuple
 from wirebroker.core.purgatory import Timer
 
 Key = tuple[str, bytes, int]
-"""Group id, topic id and partition."""
+"""The key of a share partition: the group id, the topic id and the partition number."""
 NOBODY = ""
-"""The member id of records that no member has acquired."""
+"""The member id in the state of a record that no member has acquired."""
 
 
 class RecordState(IntEnum):
@@ -35,7 +36,7 @@ class RecordState(IntEnum):
 
 
 class StateBatch(NamedTuple):
-    """Consecutive records in the same state, as the state topic has them."""
+    """Consecutive records in the same state, in the form in which __share_group_state stores them."""
 
     first: int
     last: int
@@ -73,8 +74,8 @@ class InFlight:
         self.delivery_count += 1
 
     def settle(self, wanted: RecordState, limit: int, *, dead_letters: bool) -> None:
-        """Give an acquired record its next state. A record that has been delivered `limit` times is archived, not
-        released, or gets a dead letter."""
+        """Change an acquired record to the state `wanted`. A record that was delivered `limit` times is not made available
+        again; it is archived, after its dead letter if there is one."""
         if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
             wanted = RecordState.ARCHIVING if dead_letters else RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY
@@ -92,12 +93,13 @@ class InFlight:
 
 
 NewLock = Callable[[str, int, int, int], Timer]
-"""Makes the lock of a member (its id) on records (first and last offset) that ends at a time (ms since the epoch)."""
+"""Creates a member's lock on records. The arguments are the member id, the first and the last offset, and the time at which the
+lock ends (ms since the epoch)."""
 
 
 class InFlightBatch:
-    """Consecutive records, with a state for all records (`whole`) or a state for each record (`records`, by offset, in
-    order)."""
+    """Consecutive records. They have one common state (`whole`), or each record has its own state (`records`, in the order of
+    the offsets)."""
 
     __slots__ = ("_whole", "first", "last", "records")
 
@@ -117,7 +119,7 @@ class InFlightBatch:
         return self.last - self.first + 1
 
     def states(self) -> Iterator[tuple[int, int, InFlight]]:
-        """Yields first offset, last offset and state of each part."""
+        """Yields the first offset, the last offset and the state of each run of records with a common state."""
         if self.records is None:
             yield self.first, self.last, self._whole
         else:
@@ -125,7 +127,8 @@ class InFlightBatch:
                 yield offset, offset, record
 
     def split(self, new_lock: NewLock) -> dict[int, InFlight]:
-        """Give each record a state, and a lock that ends when the batch's lock would have ended."""
+        """Replace the common state by a state for each record. The locks of the records end when the batch's lock would have
+        ended."""
         if self.records is None:
             whole = self._whole
             self.records = {}
@@ -151,12 +154,12 @@ class Batches:
 
     @property
     def first(self) -> InFlightBatch:
-        """The first batch; there must be a batch."""
+        """The first batch. There must be at least one batch."""
         return self._held[self._firsts[0]]
 
     @property
     def last(self) -> InFlightBatch:
-        """The last batch; there must be a batch."""
+        """The last batch. There must be at least one batch."""
         return self._held[self._firsts[-1]]
 
     def put(self, batch: InFlightBatch) -> None:
@@ -176,7 +179,7 @@ class Batches:
         return self._held[self._firsts[at]] if at < len(self._firsts) else None
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
-        """Returns the batches that begin from offset `first` to `last`."""
+        """Returns the batches whose first offset is between `first` and `last`, both included."""
         return [self._held[each] for each in self._firsts[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]]
 
     def drop_before(self, offset: int) -> None:

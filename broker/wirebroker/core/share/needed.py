@@ -13,15 +13,16 @@ class NeededRecords:
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}
         self._deleted: int | None = None
-        """The offset of the last record, if it deletes a state. As in Kafka, that record is needed until the next record."""
+        """The offset of the latest record if that record deletes a state. As in Kafka, the record is needed until another
+        record is written."""
 
     def written(self, key: Key, offset: int) -> None:
-        """Note that a snapshot is written at this offset."""
+        """Note that a snapshot of a share partition was written at `offset`."""
         self._snapshots[key] = offset
         self._deleted = None
 
     def deleted(self, key: Key, offset: int) -> None:
-        """Note that the record at this offset deletes the state."""
+        """Note that the record at `offset` deletes the state of a share partition."""
         self._snapshots.pop(key, None)
         self._deleted = offset
 

@@ -1,9 +1,9 @@
 """A share partition: the records of one partition as one share group sees them (Kafka's SharePartition).
 
-The class has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived. The
-start offset moves up to the first record that is neither acknowledged nor archived. The share partition forgets the records
-before it. Every change by a client is written down before it counts. Acquisitions are not written down, so a restart releases
-them.
+`SharePartition` has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived.
+The start offset moves up to the first record that is neither acknowledged nor archived, and the share partition forgets the
+records before its start offset. An acknowledgement is written down before it takes effect. Acquisitions are not written down,
+so after a restart the acquired records are available again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, RecordState, StateBatch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""The types of an acknowledgement; a gap is an offset without a record."""
+"""The types of an acknowledgement. GAP acknowledges an offset at which the log has no record."""
 NEXT_STATE = {
     GAP: RecordState.ARCHIVED,
     ACCEPT: RecordState.ACKNOWLEDGED,
@@ -28,7 +28,7 @@ NEXT_STATE = {
 
 
 class Acknowledged(NamedTuple):
-    """A client's acknowledgement of the records from `first` to `last`, with a type for all records or a type for each
+    """A client's acknowledgement of the records from `first` to `last`. `types` has one type for all records, or one for each
     record."""
 
     first: int
@@ -37,7 +37,7 @@ class Acknowledged(NamedTuple):
 
 
 class Limits(Protocol):
-    """The group's settings, as they are now."""
+    """The current settings of the share group."""
 
     @property
     def lock_ms(self) -> int:
@@ -61,13 +61,13 @@ class Limits(Protocol):
 
 
 class Stored(Protocol):
-    """The log of the share partition's state."""
+    """What a share partition needs to store its state and to write dead letters."""
 
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
-        """Write down these changes. Returns the reason for a refusal, or None."""
+        """Write down changed states, which are `batches`. Returns the reason for a refusal, or None."""
 
     def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
-        """Write the dead letters of these records, then call `buried`. Members have rejected the records, or the records were
+        """Write the dead letters of `records`, then call `partition.buried`. If not `rejected` by a member, the records were
         delivered too often.
         """
 
@@ -77,7 +77,7 @@ class Broken(Exception):
 
 
 class Undo(NamedTuple):
-    """A changed state, its former state and member, and its first and last offset."""
+    """A change of a record's or batch's state that can be undone: the former state and member, and the offsets."""
 
     record: InFlight
     state: RecordState
@@ -93,10 +93,10 @@ NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the
 
 
 class SharePartition:
-    """One group's state of one partition. Times are in ms since the epoch.
+    """The state that one share group has of one partition. Times are in ms since the epoch.
 
-    `woken` is called with the time whenever more records may be available. The partition calls `report` for each change of
-    records' states.
+    The share partition calls `woken(now)` whenever more records may be available, and `report` for each change of records'
+    states.
     """
 
     def __init__(
@@ -111,20 +111,21 @@ class SharePartition:
         self.batches = Batches()
         self.start_offset = 0
         self.end_offset = 0
-        """The last offset that was ever acquired, or the start offset if nothing is in flight."""
+        """The largest offset that was ever acquired, or the start offset if no record is in flight."""
         self.completed = 0
         """The number of acknowledged or archived records from the start offset on."""
         self.looks_for_next = False
-        """Tells whether a record before the end may be available."""
+        """Tells whether a record at or before `end_offset` may be available."""
         self._gap: tuple[int, int] | None = None
-        """After loading, the offset from which records may be missing in the state, and the end offset at that time."""
+        """The gaps that the state had when it was loaded: the offset of the first record that may be in no batch, and the end
+        offset at that time."""
         self._timers = timers
         self._stored = stored
         self._woken = woken
         self._report = report
 
     def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
-        """Continue from the written state. Raises Broken if the state contradicts itself."""
+        """Load the state that was written down. Raises Broken if the state contradicts itself."""
         self.start_offset, self.state_epoch = start_offset, state_epoch
         before, gap = start_offset - 1, -1
         for batch in batches:
@@ -149,18 +150,18 @@ class SharePartition:
 
     @property
     def gap_start(self) -> int | None:
-        """The offset from which records may be missing among the batches, or None if there is no such gap."""
+        """The offset of the first record that may be missing between the loaded batches, or None if no record is missing."""
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def move_gap(self, offset: int) -> None:
-        """Note that records up to this offset were acquired."""
+        """Note that the records before `offset` were acquired, so that only later records may be missing."""
         if self._gap is not None:
             inside = self._gap[1] == self.end_offset and offset <= self._gap[1]
             self._gap = (offset, self._gap[1]) if inside else None
 
     @property
     def in_flight(self) -> int:
-        """The number of offsets from the first to the last in flight."""
+        """The number of offsets from the start offset to the end offset, or 0 if no record is in flight."""
         return self.end_offset - self.start_offset + 1 if len(self.batches) else 0
 
     def next_fetch_offset(self) -> int:
@@ -188,17 +189,18 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Tells whether the limit of records in flight allows more."""
+        """Tells whether records can be acquired: records that were given out before, or new ones within the limit of records in
+        flight."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
 
     # Locks
 
     def lock(self, member_id: str, first: int, last: int, when: int) -> Timer:
-        """Returns a lock on these records that ends at `when`."""
+        """Returns a member's lock on the records from `first` to `last`, which ends at the time `when`."""
         return self._timers.at(when, lambda now: self._expire(member_id, first, last, now))
 
     def _expire(self, member_id: str, first: int, last: int, now: int) -> None:
-        """Release the records that are still acquired after their lock has ended."""
+        """Handle the end of a lock: release those of its records that are still acquired."""
         floor = self.batches.floor(first)
         if floor is None:
             return
@@ -250,8 +252,8 @@ class SharePartition:
     # Acknowledgements
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledged], now: int) -> Refusal | list[Undo]:
-        """Acknowledge records for a member: all of these batches or none. Returns the refusal, or the changes to `finish`.
-        Raises Broken."""
+        """Handle a member's acknowledgements: either all of `batches` or none. Returns the refusal, or the changes, which the
+        caller passes to `finish`. Raises Broken."""
         changed: list[Undo] = []
         for batch in batches:
             if batch.last < self.start_offset:
@@ -346,7 +348,8 @@ class SharePartition:
             record.state, record.member_id, record.moving = state, member_id, False
 
     def release(self, member_id: str) -> list[Undo]:
-        """Release all records that the member has acquired, after its session has ended. Returns the changes to `finish`."""
+        """Release all records that the member has acquired, because its session has ended. Returns the changes, which the
+        caller passes to `finish`."""
         changed: list[Undo] = []
         for batch in self.batches:
             if (
@@ -362,8 +365,8 @@ class SharePartition:
         return changed
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
-        """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so
-        a fetch in the same request does not see the effect of the acknowledgements.
+        """Write down changes. If the write fails, undo the changes and return the reason. As Kafka writes in the background, a
+        fetch in the same request does not see the effect of the acknowledgements.
         """
         if not changed:
             return None
@@ -390,14 +393,14 @@ class SharePartition:
             self._stored.bury(self, records, rejected, now)
 
     def bury_the_rest(self, now: int) -> None:
-        """Write the dead letters that were not written before the state was loaded."""
+        """Write the dead letters that are missing according to the loaded state."""
         for batch in list(self.batches):
             for first, last, record in list(batch.states()):
                 rejected = record.delivery_count < self.limits.deliveries
                 self._bury(StateBatch(first, last, record.state, record.delivery_count), rejected, now)
 
     def buried(self, records: StateBatch, why: str, now: int) -> None:
-        """Archive records after their dead letters; `why` is the reason if no dead letter was written."""
+        """Archive records after their dead letters were written. `why` is the reason if a dead letter could not be written."""
         floor = self.batches.floor(records.first)
         for batch in self.batches.between(floor.first if floor is not None else records.first, records.last):
             for first, last, record in batch.states():
@@ -412,8 +415,8 @@ class SharePartition:
     # The start offset
 
     def _move_start(self) -> bool:
-        """Move the start offset up to the first record that is not completed. Returns whether a completed record was
-        passed."""
+        """Move the start offset up to the first record that is not completed. Returns whether the start offset passed a
+        completed record."""
         if not self._starts_with_completed():
             return False
         last, count = self._last_completed()
@@ -447,7 +450,8 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """Returns the end of the leading run of completed records, and the number of them at or after the start offset."""
+        """Returns the last offset of the completed records at the beginning, and the number of these records at or after the
+        start offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:
@@ -483,7 +487,8 @@ class SharePartition:
         )
 
     def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
-        """Archive the available records between the two offsets: the log has no records there, perhaps after compaction."""
+        """Archive the available records from `fetch_offset` to before `base_offset`, because the log no longer has them (after
+        compaction, for example)."""
         if not len(self.batches) or fetch_offset >= base_offset:
             return
         floor = self.batches.floor(fetch_offset)
@@ -495,7 +500,8 @@ class SharePartition:
     def archive(
         self, start: int, end: int, batches: Iterable[InFlightBatch], state: RecordState, *, counted: bool
     ) -> bool:  # fmt: skip
-        """Archive the records in this state from offset `start` to below `end`. Returns whether there was such a record."""
+        """Archive the records from offset `start` to before `end` that are in the state `state`. Returns whether any record was
+        archived."""
         found = False
         for batch in batches:
             if batch.first >= end:

@@ -20,7 +20,7 @@ from wirebroker.core.share.settings import ShareSettings
 
 Woken = Callable[[int], None]
 PARTITIONS = 64
-"""The number of partitions in a slice."""
+"""The number of partitions that are handled in one slice of long work."""
 _AS_SEEN = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -30,14 +30,15 @@ _AS_SEEN = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""The share coordinator's errors as a member sees them. Every other error becomes UNKNOWN_SERVER_ERROR."""
+"""The error that a member gets for each error of the share coordinator. For an error not listed here it gets
+UNKNOWN_SERVER_ERROR."""
 _FENCES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""Errors after which the broker forgets its share partition, and reads the state again."""
+"""The errors after which the leader forgets a share partition and reads its state again."""
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A share partition at its leader. The leader gives out records after it has loaded the state."""
+    """A share partition on the broker that leads the partition. The broker gives out records after it has loaded the state."""
 
     share: SharePartition
     partition: Partition
@@ -49,12 +50,12 @@ class Held:
 
     @property
     def key(self) -> Key:
-        """Group id, topic id and partition."""
+        """The group id, the topic id and the partition number."""
         return self.share.group_id, self.share.topic_id, self.share.index
 
 
 class Settling(NamedTuple):
-    """Valid acknowledgements that are not written down yet."""
+    """Acknowledgements that were checked but are not written down yet."""
 
     held: Held
     changed: Sequence[Undo]
@@ -90,7 +91,8 @@ class SharePartitions:
     # Waiting
 
     def watch(self, key: Key, callback: Woken) -> None:
-        """Register a callback: it gets the time whenever more records of the share partition may be available."""
+        """Register a callback. It is called with the current time whenever more records of the share partition may be
+        available."""
         self._waiting.setdefault(key, {})[callback] = None
 
     def unwatch(self, key: Key, callback: Woken) -> None:
@@ -117,7 +119,7 @@ class SharePartitions:
         return held if held is not None and held.node_id == node_id else None
 
     def open(self, key: Key, partition: Partition, node_id: int) -> Held:
-        """Open a share partition. The caller must then load its state."""
+        """Create the share partition on its leader. The caller must then `load` its state."""
         settings = self.settings(key[0])
         share = SharePartition(
             partition.topic, key, partition.leader_epoch, settings, self._cluster.timers, self,
@@ -147,16 +149,17 @@ class SharePartitions:
     def _reset(self, held: Held, now: int) -> int:
         since = held.settings.reset_time(now)
         found = held.partition.offset_for(since)
-        if found.offset < 0:  # no record is that young
+        if found.offset < 0:  # no record has such a late timestamp
             found = held.partition.offset_for(LATEST)
         return found.offset
 
     def starts_at_log_start(self, held: Held) -> None:
-        """Move the share partition to the log's start, which is after its next offset."""
+        """Move the share partition's start offset up to the log start offset."""
         held.share.log_starts_at(held.partition.offset_for(EARLIEST).offset)
 
     def follow_logs(self, now: int) -> None:
-        """Let each share partition begin at the end of its log, for a soft reset. Acquired records stay acquired."""
+        """Handle a soft reset: move every share partition to its log's start, which is now the log's end. Acquired records stay
+        acquired."""
         for held in self:
             self.starts_at_log_start(held)
             self.wake(held.key, now)
@@ -185,7 +188,7 @@ class SharePartitions:
         return None if refused is None else _as_seen(refused)
 
     def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
-        """Write the dead letters of records, if the share partition is still open; then archive the records."""
+        """Write the dead letters of records and then archive the records. Does nothing if the share partition was closed."""
         from wirebroker.core.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, DeadLetters, Letters
 
         held = self._held.get((partition.group_id, partition.topic_id, partition.index))
@@ -203,8 +206,7 @@ class SharePartitions:
     def acknowledge(
         self, key: Key, node_id: int, member_id: str, batches: Sequence[Acknowledged], now: int
     ) -> Refusal | Settling:
-        """Check a member's acknowledgements. The acknowledgements count after the caller has finished the result. Raises
-        Broken."""
+        """Check a member's acknowledgements. They take effect when the caller passes the result to `finish`. Raises Broken."""
         held = self.find(key, node_id)
         if held is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -245,7 +247,8 @@ class SharePartitions:
             self.finish(each, now)
 
     def disconnected(self, connection: int, now: int) -> None:
-        """End the session that a closed connection began. A broker forgets a group without sessions."""
+        """End the share session that was begun on a connection that has closed. The broker forgets a group's share partitions
+        when the group's last session has ended."""
         ended = self.sessions.disconnected(connection)
         if ended is not None:
             self._cluster.timers.work(self._end(ended, now))

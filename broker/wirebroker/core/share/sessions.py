@@ -16,9 +16,9 @@ from kafkawire.errors import ErrorCode
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
 Place = tuple[bytes, int]
-"""Topic id and partition."""
+"""The topic id and the partition number."""
 MemberKey = tuple[int, str, str]
-"""Broker, group id and member id."""
+"""The broker's id, the group id and the member id."""
 
 
 class Wanted(NamedTuple):
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class Cached:
-    """A partition of a session. `shown` says that the next response names the partition even without records."""
+    """A partition of a share session. If `shown`, the next response names the partition even if it has no records."""
 
     topic: str | None
     shown: bool
@@ -38,7 +38,8 @@ class Cached:
 
 @dataclass(slots=True)
 class ShareSession:
-    """The partitions that a member fetches, in order. `epoch` is the epoch that the next request must carry."""
+    """A member's share session: the partitions that the member fetches, in order. The next request must have the epoch
+    `epoch`."""
 
     key: MemberKey
     connection: int
@@ -50,35 +51,35 @@ class ShareSession:
         return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
 
     def add(self, wanted: Wanted, *, shown: bool = True) -> None:
-        """Fetch another partition. The next response names the partition, unless the session begins with it."""
+        """Add a partition to the session. If `shown`, the next response names the partition even if it has no records."""
         self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
 
     def forget(self, forgotten: Iterable[Place]) -> None:
-        """Stop fetching these partitions."""
+        """Remove the partitions `forgotten` from the session."""
         for place in forgotten:
             self.partitions.pop(place, None)
 
     def names(self, place: Place, error: int, has_records: bool) -> bool:
-        """Tells whether a response with this result for a partition names the partition."""
+        """Tells whether the response names the partition, given the partition's error and whether it has records."""
         cached = self.partitions.get(place)
         return cached is not None and (cached.shown or has_records or bool(error))
 
     def responded(self, place: Place, error: int, has_records: bool) -> None:
-        """Note that a response has this result for a partition."""
+        """Note the result for a partition in a response: its error, and whether it has records."""
         cached = self.partitions.get(place)
         if cached is not None:
             cached.shown = bool(error)
-            if has_records:  # the partition goes to the end of the session
+            if has_records:  # the partition becomes the last one of the session
                 self.partitions[place] = self.partitions.pop(place)
 
     def advance(self) -> None:
-        """The next request must carry the next epoch."""
+        """Increase the epoch that the next request must have."""
         self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
 
 
 class Ended(NamedTuple):
-    """The effect of a closed connection: the member's session, if it still exists, and whether the session was the group's
-    last session."""
+    """The share session that ended because its connection closed, or None if it had ended before. `last_of_group` says that the
+    group has no session left on the broker."""
 
     session: ShareSession | None
     node_id: int
@@ -88,7 +89,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Began:
-    """The member whose session a connection began last. `stale` says that this session has ended."""
+    """The member whose session was the last to begin on a connection. If `stale`, this session has ended."""
 
     key: MemberKey
     stale: bool = False
@@ -101,13 +102,13 @@ class ShareSessions:
         self._sessions: dict[MemberKey, ShareSession] = {}
         self._connections: dict[int, _Began] = {}
         self._members: Counter[tuple[int, str]] = Counter()
-        """The number of members with a session, by broker and group."""
+        """The number of members with a session, for each broker and group."""
 
     def __iter__(self) -> Iterator[ShareSession]:
         return iter(list(self._sessions.values()))
 
     def clear(self) -> None:
-        """Forget all sessions, as restarted brokers do."""
+        """Forget all sessions, because the brokers restart."""
         self._sessions.clear()
         self._connections.clear()
         self._members.clear()
@@ -130,7 +131,7 @@ class ShareSessions:
         return self._members.get((node_id, group_id), 0)
 
     def enter(self, session: ShareSession) -> None:
-        """Begin a member's session; an older session must have been removed."""
+        """Begin a member's session. The caller must have removed the member's earlier session."""
         self._sessions[session.key] = session
         self._members[session.key[:2]] += 1
         self._connections[session.connection] = _Began(session.key)
@@ -146,8 +147,8 @@ class ShareSessions:
         return session
 
     def check(self, key: MemberKey, epoch: int) -> ShareSession | ErrorCode:
-        """Returns the session of a request with this epoch, which is not initial. The next request must carry the next
-        epoch."""
+        """Returns the session for a request with the epoch `epoch`, or the error. `epoch` is not the initial epoch. Increases
+        the epoch that the next request must have."""
         session = self._sessions.get(key)
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND

@@ -19,13 +19,13 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 @lru_cache
 def _parsed(name: str, own: str | None) -> str:
-    """Returns a setting's own value as text, or else its default as text."""
+    """Returns a group setting as normalized text: the group's own value, or the default if `own` is None."""
     setting = GROUP_SETTINGS[name]
     return setting.text(setting.parse((setting.default or "") if own is None else own))
 
 
 class ShareSettings:
-    """The settings of one group, as they are now."""
+    """The current settings of one share group."""
 
     def __init__(self, group_id: str, configs: BrokerConfigs) -> None:
         self.group_id = group_id
@@ -82,8 +82,7 @@ class ShareSettings:
         return own.get("errors.deadletterqueue.copy.record.enable", "").strip().lower() == "true"
 
     def reset_time(self, now: int) -> int:
-        """Returns the time from which a new group reads, or the constant of ListOffsets for the earliest or the latest
-        offset."""
+        """Returns where a new group starts to read: a time in ms, or the ListOffsets constant EARLIEST or LATEST."""
         reset = self._text("share.auto.offset.reset")
         if not reset.startswith(BY_DURATION):
             return EARLIEST if reset == "earliest" else LATEST

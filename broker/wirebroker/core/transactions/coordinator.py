@@ -1,8 +1,8 @@
 """The transaction coordinator gives producers their ids and epochs, and decides how transactions end.
 
-The rules come from TransactionCoordinator in Kafka 4.3.1. All brokers of the process share the coordinator. A broker that
-does not coordinate the transactional id responds NOT_COORDINATOR. The coordinator writes markers as soon as it has decided
-about the end, so that no client waits between the response to EndTxn and the next transaction.
+The rules come from TransactionCoordinator in Kafka 4.3.1. All brokers of the process share one coordinator object. A broker
+that does not coordinate a transactional id still responds with NOT_COORDINATOR. If possible, the coordinator writes the markers
+before it responds to EndTxn, so that the client can begin the next transaction without waiting.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
 
 CompleteOffsets = Callable[[int, int, bool], None]
-"""Called after a marker was written to __consumer_offsets, with the partition, the producer id, and whether the marker
-commits."""
+"""The type of a callback. It is called after a marker was written to __consumer_offsets. Its arguments are the partition, the
+producer id, and True if the transaction was committed."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 AWAITED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT})
-"""The errors after which the coordinator tries a marker again when the partition changes."""
+"""After one of these errors, the coordinator writes the marker again when the partition's leader or replicas change."""
 MARKERS = 128
 """The number of markers written in one slice."""
 RETRY_MS = 20
-"""The time after which a failed marker is tried again, in ms."""
+"""The time in ms after which the coordinator tries again to write a marker."""
 NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""The error of InitProducerId while the controller allocates no block of ids (RPCProducerIdManager)."""
+"""The error of InitProducerId while the broker has no producer ids, because the controller could not allocate a block
+(RPCProducerIdManager)."""
 
 
 class ProducerResult(NamedTuple):
-    """A producer's id and epoch, or the error of a producer without them."""
+    """The response to a producer: its id and epoch, or an error."""
 
     code: ErrorCode
     producer_id: int = NO_ID
@@ -45,7 +46,8 @@ class ProducerResult(NamedTuple):
 
 
 class InitRequest(NamedTuple):
-    """An InitProducerId with a transactional id; `current` is the id and epoch that the client has, if any."""
+    """An InitProducerId request with a transactional id. `current` is the producer id and epoch that the client already has,
+    or None."""
 
     transactional_id: str
     timeout_ms: int
@@ -54,7 +56,7 @@ class InitRequest(NamedTuple):
 
 
 class EndRequest(NamedTuple):
-    """An EndTxn, or an end by the coordinator's own decision (`fences`: the epoch has already been raised)."""
+    """An EndTxn request, or the coordinator's own decision to abort. With `fences`, `producer_epoch` is already increased."""
 
     transactional_id: str
     producer_id: int
@@ -65,22 +67,22 @@ class EndRequest(NamedTuple):
 
 
 class TransactionCoordinator:
-    """All transactional ids of the cluster."""
+    """The coordinator of all transactional ids of the cluster."""
 
     def __init__(self, cluster: Cluster, complete_offsets: CompleteOffsets, now: int) -> None:
         self._cluster = cluster
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
-        """The transactions that continue when a partition changes, because the change may have replicated their markers."""
+        """The transactions whose end waits for a change of a partition: a new leader, or the replication of the marker."""
         self._retrying: set[Transaction] = set()
-        """The transactions that continue at a set time."""
+        """The transactions for which a timer is set to write the missing markers again."""
         self._runs: dict[Transaction, object] = {}
-        """The latest writer of each transaction's markers. The latest writer takes over from earlier writers."""
+        """The latest run of `_finishing` for each transaction. Earlier runs stop when a later one has begun."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Load the written records again, as `moved` does."""
+        """Handle a restart of all brokers. The state of each transactional id is loaded again."""
         self._set_timers(now)
         self._awaiting.clear()
         self._runs.clear()
@@ -88,13 +90,13 @@ class TransactionCoordinator:
         self._finish_all(now)
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
-        """Load a partition of __transaction_state, and write missing markers."""
+        """Load a partition of __transaction_state, and write the markers that prepared transactions lack."""
         read_transactions(batches, self.transactions)
         self._finish_all(now)
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining times of open transactions stay the
-        same."""
+        """Move all times by `ms`, because the clock was moved by `ms`. The time until an open transaction times out stays the
+        same. `ms` may be negative."""
         self._started += ms
         for transaction in self.transactions.values():
             transaction.updated += ms
@@ -120,8 +122,8 @@ class TransactionCoordinator:
                 self._load(transaction, now)
 
     def _load(self, transaction: Transaction, now: int) -> None:
-        """Continue from the records, which have everything but the previous epoch. A client that still sends the previous
-        epoch is fenced, as in Kafka."""
+        """Continue with the state that is in the records. The records do not have the previous epoch. So a client that still
+        sends the previous epoch is fenced, as in Kafka."""
         transaction.last_producer_epoch = NO_EPOCH
         transaction.is_stuck = False
         self._watch(transaction, now)
@@ -129,7 +131,8 @@ class TransactionCoordinator:
 
     @property
     def _level(self) -> int:
-        """The level of transaction.version. The level applies to the coordinator's own decisions."""
+        """The level of the feature transaction.version. It determines what happens when the coordinator itself aborts a
+        transaction."""
         return self._cluster.configs.features[TRANSACTION]
 
     def _log_error(self, transactional_id: str) -> ErrorCode:
@@ -165,7 +168,7 @@ class TransactionCoordinator:
             known = Transaction(requested.transactional_id, producer_id, requested.timeout_ms, now)
             self.transactions[requested.transactional_id] = known
         producer = self._reinit(known, requested, now)
-        if producer.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka keeps such an id, and can then no longer list transactions
+        if producer.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka keeps the id, and ListTransactions then fails
             del self.transactions[requested.transactional_id]
         return producer
 
@@ -201,7 +204,7 @@ class TransactionCoordinator:
             epochs = (epoch + 1, epoch)
         elif (
             requested.current[1] == known.last_producer_epoch
-        ):  # the client repeats its request, because it did not get the response
+        ):  # a repeated request, because the response was lost
             epochs = (epoch, known.last_producer_epoch)
         else:
             return ErrorCode.PRODUCER_FENCED
@@ -210,7 +213,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def _fence(self, transaction: Transaction, now: int) -> ErrorCode:
-        """Abort an open transaction by the coordinator's own decision. Returns the error if the abort could not begin."""
+        """Abort an open transaction without a request of its producer. Returns the error if the abort could not begin."""
         return self.end(
             EndRequest(
                 transaction.transactional_id, transaction.producer_id, transaction.producer_epoch + 1, False,
@@ -225,7 +228,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition],
         client_version: int, now: int,
     ) -> ErrorCode:  # fmt: skip
-        """Add the partitions to the producer's transaction, which begins with the first partition."""
+        """Add partitions to the producer's transaction. The first added partition begins the transaction."""
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if (known := self.transactions.get(transactional_id)) is not None and known.is_stuck:
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -242,8 +245,8 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Check that each partition is part of the producer's transaction. A partition that is not a part of the transaction
-        gets TRANSACTION_ABORTABLE.
+        """Check that each partition is part of the producer's transaction. Returns TRANSACTION_ABORTABLE for each partition
+        that is not.
         """
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
@@ -268,8 +271,8 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, requested: EndRequest, now: int) -> ProducerResult:
-        """Commit or abort. Returns the producer's next id and epoch. Only transaction version 2 sends the next id and epoch
-        to the producer."""
+        """Commit or abort a transaction. Returns the producer's next id and epoch, which are sent to the producer only in
+        transaction version 2."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
@@ -298,7 +301,7 @@ class TransactionCoordinator:
             return ProducerResult(error)
         if (
             not fences and requested.producer_epoch != transaction.producer_epoch
-        ):  # the transaction was noticed too late, and never ended
+        ):  # as in Kafka, the error is detected only after the end was written, and the markers are never written
             return ProducerResult(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._finish(transaction, now)
         if not bumps:
@@ -308,11 +311,11 @@ class TransactionCoordinator:
         return ProducerResult(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
-        """Write the markers as soon as possible, and wait for their replication. The markers of many partitions are written
-        in slices.
+        """Write the markers of a prepared transaction, and complete the transaction when they are replicated. The markers are
+        written in slices.
 
-        A fenced marker does not change the transaction, as in Kafka. The coordinator tries again after `RETRY_MS` to store a
-        marker that could not be stored.
+        As in Kafka, the transaction stays prepared if a marker is fenced. A marker that could not be stored is tried again
+        after `RETRY_MS`.
         """
         self._cluster.timers.work(self._finishing(transaction, now))
 
@@ -332,7 +335,7 @@ class TransactionCoordinator:
         for where in sorted(transaction.partitions):
             if pause():
                 yield
-            if self._runs.get(transaction) is not run:  # another call has continued the end, perhaps because of a marker
+            if self._runs.get(transaction) is not run:  # a later run has taken over, perhaps caused by a marker
                 return
             if code := self._mark(transaction, where, marker, now):
                 missing[where] = code
@@ -353,7 +356,7 @@ class TransactionCoordinator:
                 self._await_change(transaction, where)
 
     def _retry(self, transaction: Transaction, when: int) -> None:
-        """Continue the end of a transaction at `when`, unless a time is already set."""
+        """Write the missing markers of a transaction at `when`, unless a timer is already set for the transaction."""
         if transaction not in self._retrying:
             self._retrying.add(transaction)
 
@@ -364,7 +367,8 @@ class TransactionCoordinator:
             self._cluster.timers.at(when, again)
 
     def _mark(self, transaction: Transaction, where: TopicPartition, marker: EndMarker, now: int) -> ErrorCode:
-        """End the transaction on one partition. Returns REQUEST_TIMED_OUT while in-sync replicas lack its marker."""
+        """Write the transaction's marker to one partition, if it is missing. Returns REQUEST_TIMED_OUT while the marker is not
+        replicated to all in-sync replicas."""
         partition = self._cluster.partition(*where)
         if partition is None:
             return ErrorCode.NONE
@@ -377,7 +381,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if partition.high_watermark >= end else ErrorCode.REQUEST_TIMED_OUT
 
     def _await_change(self, transaction: Transaction, where: TopicPartition) -> None:
-        """Continue the end when the partition has another leader or other in-sync replicas."""
+        """Call `_finish` again when the partition changes: a new leader, other in-sync replicas, or a higher high watermark."""
         partition = self._cluster.partition(*where)
         if partition is None or (transaction, partition) in self._awaiting:
             return
@@ -392,7 +396,8 @@ class TransactionCoordinator:
         partition.waiting[resume] = None
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
-        """End a producer's transaction on one partition; a deleted partition needs no marker."""
+        """Write the marker of a producer's transaction to one partition. Returns NONE for a deleted partition, which needs no
+        marker."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.NONE
@@ -408,9 +413,11 @@ class TransactionCoordinator:
     # Time
 
     def _watch(self, transaction: Transaction, now: int) -> None:
-        """While any transaction is open, look for timed-out transactions at the multiples of an interval since the start.
+        """Set the timer of the next search for timed-out transactions, if a transaction is open. The searches are at multiples
+        of an interval after the broker's start.
 
-        Kafka always does so. Here, a clock moved by a year would then stop three million times.
+        Kafka also searches when no transaction is open. Here this would make a move of the clock by a year stop three million
+        times.
         """
         if transaction.state is TransactionState.ONGOING and not self._looks_for_timeouts:
             self._looks_for_timeouts = True
@@ -432,8 +439,8 @@ class TransactionCoordinator:
                 self.forget(transaction, now)
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
-        """Forget an expired transactional id. The next user of the id is a new producer. The id stays if the tombstone cannot
-        be written down."""
+        """Forget an expired transactional id; the next producer with this id gets a new producer id. If the tombstone cannot be
+        written down, the transactional id stays."""
         after = transaction.copy()
         after.enter(TransactionState.DEAD, now)
         error = self._change(transaction, after, now)
@@ -442,7 +449,8 @@ class TransactionCoordinator:
         return error
 
     def _change(self, transaction: Transaction, after: Transaction, now: int) -> ErrorCode:
-        """Write down the transaction's next state, and then enter it. Returns the client's error if that fails."""
+        """Write down the transaction's next state `after`; then change to it. Returns the error for the client if the write
+        fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
         if not self._level and after.client_version and not transaction.state.ending:
@@ -471,7 +479,8 @@ class TransactionCoordinator:
 
 
 def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Tells whether a client with this producer id can be the producer, perhaps by its previous id."""
+    """Tells whether a client with this producer id and epoch can be the producer. A client may still use the previous producer
+    id if that id's epochs are exhausted."""
     if known.producer_epoch == NO_EPOCH or producer_id == known.producer_id:
         return True
     return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)
@@ -480,9 +489,9 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) -> ErrorCode | None:
     """Returns the response to an EndTxn that changes nothing, or None for an EndTxn that ends the transaction.
 
-    In version 2 the epoch rises with every end, so a repetition has the previous epoch. The abort of a transaction that never
-    began is allowed, and raises the epoch. In earlier versions only the state shows a repetition. `fences` says whether a
-    newer epoch is refused.
+    From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. The abort of a
+    transaction that never began is then allowed, and increases the epoch, too. In earlier versions a repeated EndTxn is
+    recognised only by the state. `fences` says whether an epoch newer than the known one is refused.
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch

@@ -15,12 +15,12 @@ from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
 
 def value_version(level: int) -> int:
-    """Returns the version of the records with this level of transaction.version."""
+    """Returns the version of the records of __transaction_state if transaction.version has this level."""
     return min(level, 1)
 
 
 def transaction_batch(transaction: Transaction, level: int, now: int) -> bytes:
-    """Returns the batch with the record of the transactional id's state, or with a tombstone if the id is dead. Raises
+    """Returns a batch with one record: the state of the transactional id, or a tombstone if the state is DEAD. Raises
     EncodeError."""
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
     value = None if transaction.state is TransactionState.DEAD else _value(transaction)
@@ -49,7 +49,7 @@ def _value(transaction: Transaction) -> TransactionLogValue:
 
 
 def read_transactions(batches: Iterable[memoryview], transactions: dict[str, Transaction]) -> None:
-    """Apply a partition of __transaction_state to the transactional ids. Raises ProtocolError."""
+    """Load the batches of a partition of __transaction_state into `transactions`. Raises ProtocolError."""
     for batch in batches:
         if read_header(batch).is_control:
             continue

@@ -1,8 +1,8 @@
 """The states of a transactional id, and the allowed transitions (Kafka's TransactionState).
 
-Every change of a state goes through `Transaction.enter`, which reads this table. Kafka has one more state,
-PrepareEpochFence, which lasts while a write to the log is in progress. Here a write is done at once, so the state is not
-needed.
+Every change of a state goes through `Transaction.enter`, which reads the table `PREVIOUS`. In Kafka a transactional id is in
+the state PrepareEpochFence while a write to the log is in progress. Here a write has no duration, so no transactional id is
+ever in this state.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from enum import Enum
 
 
 class TransactionState(Enum):
-    """A transactional id's state; DescribeTransactions and ListTransactions show the value."""
+    """A transactional id's state. DescribeTransactions and ListTransactions return the value."""
 
     EMPTY = "Empty"
-    """The id has a producer and no transaction: it never had a transaction, or was initialized again."""
+    """The transactional id has a producer but no transaction since its last InitProducerId."""
     ONGOING = "Ongoing"
     """Partitions have been added to a transaction."""
     PREPARE_COMMIT = "PrepareCommit"
@@ -22,13 +22,13 @@ class TransactionState(Enum):
     PREPARE_ABORT = "PrepareAbort"
     """The transaction will abort; its markers are being written."""
     COMPLETE_COMMIT = "CompleteCommit"
-    """All markers of the transaction are written."""
+    """All markers of the committed transaction are written."""
     COMPLETE_ABORT = "CompleteAbort"
-    """All markers of the transaction are written."""
+    """All markers of the aborted transaction are written."""
     DEAD = "Dead"
     """Expired."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """Never entered here. The state exists because clients may filter by it."""
+    """wirebroker never uses this state. It is listed because clients may filter by it."""
 
     @property
     def number(self) -> int:
@@ -37,7 +37,7 @@ class TransactionState(Enum):
 
     @property
     def ending(self) -> bool:
-        """Tells whether markers are being written."""
+        """Tells whether the transaction is prepared and its markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
@@ -66,5 +66,5 @@ PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
     ),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""For each state, the states that may precede it. From transaction version 2 on, a client may abort a transaction that never
-began."""
+"""For each state, the states from which it can be entered. PREPARE_ABORT can follow EMPTY and the complete states because, from
+transaction version 2 on, a client may abort a transaction that never began."""

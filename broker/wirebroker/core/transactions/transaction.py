@@ -9,7 +9,7 @@ from wirebroker.core.transactions.states import PREVIOUS, TransactionState
 NO_ID = NO_EPOCH = -1
 LAST_EPOCH = 32767
 BUMPS_EPOCH = 2
-"""The transaction version from which on every end of a transaction raises the producer's epoch (KIP-890)."""
+"""The first transaction version in which every end of a transaction increases the producer's epoch (KIP-890)."""
 
 TopicPartition = tuple[str, int]
 
@@ -21,7 +21,7 @@ def is_exhausted(producer_epoch: int) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A transactional id. Times are in ms since the epoch. Times, ids and epochs that do not exist are −1."""
+    """A transactional id and its transaction. Times are in ms since the epoch. An unknown time, id or epoch is −1."""
 
     transactional_id: str
     producer_id: int
@@ -30,25 +30,28 @@ class Transaction:
     state: TransactionState = TransactionState.EMPTY
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
-    """The previous epoch, which a client may still send that does not know the new epoch."""
+    """The producer's previous epoch. A client that has not got the response with the new epoch may still send this epoch."""
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
-    """The id that the producer will have once the markers are written, if its epochs are used up."""
+    """If the epochs of the producer id are exhausted: the producer's id after all markers are written."""
     partitions: set[TopicPartition] = field(default_factory=set)
     marked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """The position of the transaction's marker, by partition: the leader's epoch, and the log end offset after the marker."""
+    """The leader epoch in which the transaction's marker was written to each partition, and the log end offset after the
+    marker."""
     started: int = -1
     client_version: int = 0
-    """The client's transaction version, as its requests show it."""
+    """The transaction version that the client's requests imply."""
     is_stuck: bool = False
-    """Tells whether Kafka would wait, until the coordinator moves, for a record that transaction.version 0 cannot have."""
+    """Tells whether the transactional id is blocked until the coordinator moves. Kafka gets into this state when it has to
+    write a record that cannot be written with transaction.version 0."""
 
     def copy(self) -> Transaction:
-        """Returns a copy. The caller changes the copy, and writes it down before it takes effect (TxnTransitMetadata)."""
+        """Returns a copy, like Kafka's TxnTransitMetadata. The caller changes the copy and writes it down; then `become` makes
+        it the current state."""
         return replace(self, partitions=set(self.partitions), marked=dict(self.marked))
 
     def become(self, other: Transaction) -> None:
-        """Take the state of `other`, which has been written down."""
+        """Change to the state of `other`, which was written down."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
@@ -58,7 +61,7 @@ class Transaction:
         return is_exhausted(self.producer_epoch)
 
     def enter(self, state: TransactionState, now: int, producer_id: int | None = None) -> None:
-        """Enter this state. Raises ValueError if the table does not allow this transition from the present state."""
+        """Change to `state`. Raises ValueError if `PREVIOUS` does not allow the transition from the current state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.value} to {state.value}")
         self.state = state
@@ -83,7 +86,7 @@ class Transaction:
         self.client_version = client_version
 
     def prepare(self, commit: bool, client_version: int, next_producer_id: int, now: int) -> None:
-        """Prepare the decided end of the transaction. From version 2 on, the end raises the producer's epoch."""
+        """Change to PREPARE_COMMIT or PREPARE_ABORT. From transaction version 2 on, this increases the producer's epoch."""
         began = self.state is TransactionState.ONGOING
         self.enter(TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now)
         if client_version >= BUMPS_EPOCH:
@@ -96,7 +99,7 @@ class Transaction:
         self.marked = {}
 
     def complete(self, now: int) -> None:
-        """All markers are written."""
+        """Complete the transaction, because all its markers are written."""
         rotates = self.client_version >= BUMPS_EPOCH and self.next_producer_id != NO_ID
         committed = self.state is TransactionState.PREPARE_COMMIT
         self.enter(

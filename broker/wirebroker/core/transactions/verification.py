@@ -1,8 +1,8 @@
-"""The coordinator's verification of a transactional batch before it is stored (KIP-890).
+"""Before a leader stores a transactional batch, it asks the transaction coordinator to verify the transaction (KIP-890).
 
-Old clients add partitions to the transaction themselves, and the partition's leader verifies that they did. For clients of
-transaction version 2, the leader adds the partitions. The rules come from AddPartitionsToTxnManager and ReplicaManager in Kafka
-4.3.1.
+A client of an old transaction version adds partitions to its transaction itself, and the partition's leader verifies that it
+did. For a client of transaction version 2, the leader adds the partition. The rules come from AddPartitionsToTxnManager and
+ReplicaManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 
 
 class Speaks(Enum):
-    """The client's abilities, by the version of its request."""
+    """What a client can do, according to the version of its Produce request."""
 
     OLD_ERRORS = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
     NEW_ERRORS = "it adds partitions itself"
@@ -27,7 +27,7 @@ class Speaks(Enum):
 
 
 class TransactionalProducer(NamedTuple):
-    """The producer, and its transactional id."""
+    """A producer with a transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -36,9 +36,9 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result: the partitions to which the producer may write for the first time, and the errors of other partitions.
+    """The result of `verify`. `first_writes` are the partitions to which the producer may write its transaction's first batch.
 
-    The transaction is already open on a partition that is in neither set.
+    If a partition is in neither `first_writes` nor `errors`, the transaction is already open on it.
     """
 
     first_writes: frozenset[TopicPartition]
@@ -49,7 +49,8 @@ def verify(
     producer: TransactionalProducer, batches: Sequence[tuple[Partition, int]], coordinator: TransactionCoordinator,
     cluster: Cluster, now: int,
 ) -> Verified:  # fmt: skip
-    """Ask the coordinator about the partitions of these batches, where needed; each has its base sequence."""
+    """Ask the coordinator to verify the partitions that need it. `batches` has the partition and the base sequence of each
+    batch."""
     adds = producer.speaks is Speaks.IMPLICIT_ADDS
     if not adds and not cluster.configs.value("transaction.partition.verification.enable"):
         return Verified(frozenset((part.topic, part.index) for part, _ in batches), {})
