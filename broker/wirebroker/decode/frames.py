@@ -79,7 +79,7 @@ def key_of(api: str) -> int:
 
 
 def are_batches(data: bytes) -> bool:
-    """Whether the bytes begin with a record batch that is whole."""
+    """Tells whether the data begins with a whole record batch of magic 2."""
     try:
         size = next_batch_size(memoryview(data), 0)
     except CorruptBatch:
@@ -88,7 +88,7 @@ def are_batches(data: bytes) -> bool:
 
 
 def _sized(data: bytes, pos: int) -> int:
-    """Returns the end of the frame whose size stands at `pos`, or −1 if there is none."""
+    """Returns the end of the frame whose size field is at `pos`, or −1 if no frame can begin at `pos`."""
     if len(data) - pos < SIZE_BYTES:
         return -1
     end = frame_end(data, pos)
@@ -96,7 +96,8 @@ def _sized(data: bytes, pos: int) -> int:
 
 
 def _frames(data: bytes, responses: bool) -> list[tuple[int, int]]:
-    """Where frames begin and end: frames whose sizes fill the data exactly, else the whole data as one frame without a size."""
+    """Returns the begin and the end of each frame. If frames with size fields do not fill the data exactly, the whole data is
+    one frame without a size field."""
     found, pos = [], 0
     while pos < len(data):
         end = _sized(data, pos)
@@ -114,7 +115,7 @@ def _frames(data: bytes, responses: bool) -> list[tuple[int, int]]:
 
 
 def _is_request(data: bytes, pos: int) -> bool:
-    """Whether the header of a request that can be read begins there."""
+    """Tells whether the bytes at `pos` begin a request header with an API and a version that this module can decode."""
     key, version = int.from_bytes(data[pos : pos + 2], "big"), int.from_bytes(data[pos + 2 : pos + 4], "big")
     if key not in APIS:
         return False
@@ -165,7 +166,7 @@ def _left_over(cls: type[Message], count: int, pos: int) -> list[str]:
 
 
 def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: RecordData) -> tuple[dict[str, Any], int]:
-    """The message as plain data, with the batches in it, and its end."""
+    """Returns a message as plain data, with its record batches decoded, and the position after its last byte."""
     try:
         nodes, end = read_fields(cls, data, version, pos)
     except ProtocolError as damage:
@@ -180,7 +181,7 @@ def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: Recor
     for node in nodes:
         if isinstance(node.spec, list) and isinstance(node.spec[0], type) and node.value is not None:
             plain[node.name] = []
-            for each in node.value:  # the topics of a Produce or Fetch
+            for each in node.value:  # in Produce and Fetch, the elements are topics
                 topic = next((str(part.value) for part in each.value if part.name in ("name", "topic")), None)
                 path = f"{node.name}{each.name} ({topic}), records" if topic else f"{node.name}{each.name}, records"
                 plain[node.name].append(plain_of(each.value, in_field, records))
@@ -193,7 +194,7 @@ def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: Recor
 
 
 def encode_plain(plain: Any) -> bytes:
-    """The bytes of a frame, with its size in front, or of batches. Raises PlainError."""
+    """Returns the bytes of a frame, beginning with its size, or the bytes of batches. Raises PlainError."""
     if not isinstance(plain, dict) or plain.get(KIND) not in ("request", "response", "batches"):
         raise PlainError("this is not a frame: an object whose `kind` is request, response or batches")
     if plain[KIND] == "batches":

@@ -1,4 +1,5 @@
-"""Entries of message sets as plain data: messages of magic 0 and 1, and wrappers with the messages inside."""
+"""Converts entries of message sets to plain data and back. An entry is a message of magic 0 or 1, or a wrapper with messages
+inside."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from wirebroker.decode.plain import bytes_of, plain_bytes
 
 
 def plain_entry(entry: memoryview, topic: str | None) -> tuple[dict[str, Any], str]:
-    """Returns a whole entry, and a sentence about its damage, or "". Raises ProtocolError if the entry could not be converted
-    back to the same bytes.
+    """Returns a whole entry as plain data, and a sentence about its damage ("" without damage). Raises ProtocolError if the
+    plain data could not be converted back to the same bytes.
     """
     message = read_message(entry)
     complaint = "" if has_valid_crc(entry) else "the CRC of the message does not match"
@@ -47,7 +48,7 @@ def _key_and_value(message: LegacyRecord, topic: str | None) -> dict[str, Any]:
 
 
 def entry_bytes(plain: dict[str, Any], path: str) -> bytes:
-    """Returns the bytes of an entry; for a wrapper the bytes of its `value`. Raises PlainError."""
+    """Returns the bytes of an entry. A wrapper is made from its `value`, and not from its `messages`. Raises PlainError."""
     key, value = (bytes_of(plain.get(name), embedded_bytes, f"{path}.{name}") for name in ("key", "value"))
     timestamp, attributes = plain.get("timestamp", NO_TIMESTAMP), plain.get("attributes", 0)
     return write_set([LegacyRecord(plain.get("offset", 0), plain["magic"], attributes, timestamp, key, value)])

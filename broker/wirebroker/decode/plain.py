@@ -1,7 +1,7 @@
-"""Fields as plain data that JSON can hold, and back.
+"""Converts messages' fields to plain data that JSON can represent, and back.
 
-A text stays a text. Bytes become a text if people can read it, else `{"hex": …}`; an id becomes Kafka's text
-for it. The field's declaration tells which form applies when the text is converted back.
+A string stays a string. Bytes become a string if they are printable text, else `{"hex": …}`. A UUID becomes a string as Kafka
+prints it. The field's declared type determines how a string is converted back.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from wirebroker.common.suggestions import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 InBytes = Callable[[str, bytes], Any]
-"""The meaning of bytes in a field of this name; None if they are only bytes."""
+"""The type of a function that converts the bytes of a named field to a message, or returns None if they are no message."""
 FromPlain = Callable[[dict[str, Any], str], bytes]
-"""The bytes of a form that InBytes returned; the text is its path. Raises PlainError."""
+"""The type of a function that converts the result of an `InBytes` function, at a path, back to bytes. It raises PlainError."""
 
 
 class PlainError(ValueError):
-    """Raised for plain data that does not fit the message's fields. The error is a sentence with the field's path."""
+    """Raised for plain data that does not fit the message's fields. The error's message names the path of the field."""
 
 
 def plain_of(nodes: list[Node], in_bytes: InBytes, records: Callable[[Node], Any] | None = None) -> dict[str, Any]:
-    """The fields of a message or struct; `records` reads a field of record batches."""
+    """Returns the fields of a message or struct as plain data. `records` converts a field with record batches."""
     return {node.name: _plain(node, node.name, in_bytes, records) for node in nodes}
 
 
@@ -49,7 +49,7 @@ def _plain(node: Node, name: str, in_bytes: InBytes, records: Callable[[Node], A
 
 
 def plain_bytes(raw: bytes | None) -> Any:
-    """Bytes as a text if people can read it, else as `{"hex": …}`."""
+    """Returns bytes as a string if they are printable text, else as `{"hex": …}`."""
     if raw is None:
         return None
     try:
@@ -60,7 +60,7 @@ def plain_bytes(raw: bytes | None) -> Any:
 
 
 def bytes_of(plain: Any, from_plain: FromPlain, path: str) -> bytes | None:
-    """The bytes of a form that `plain_bytes` or `InBytes` returned. Raises PlainError."""
+    """Returns the bytes for a result of `plain_bytes` or of an `InBytes` function. Raises PlainError."""
     if plain is None:
         return None
     if isinstance(plain, str):
@@ -82,7 +82,8 @@ def message_of(
     cls: type[S], plain: Any, from_plain: FromPlain, path: str = "",
     records: Callable[[Any, str], bytes] | None = None,
 ) -> S:  # fmt: skip
-    """The message or struct of these fields; absent fields get their defaults. Raises PlainError."""
+    """Returns the message or struct with the fields in `plain`. Fields that are not in `plain` get their defaults. Raises
+    PlainError."""
     if not isinstance(plain, Mapping):
         raise PlainError(f"{path}: {plain!r} is not an object with the fields of {cls.__name__}")
     specs = {field.name: field.spec for field in cls.__wire__}

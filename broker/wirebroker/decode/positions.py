@@ -1,4 +1,4 @@
-"""The fields of a frame with the positions of their bytes, for a hex dump in which each field can be found."""
+"""Finds the positions of the fields of a frame, so that a hex dump can show which bytes belong to which field."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafkawire.primitives import format_uuid
 from kafkawire.registry import request_class, response_class
 
 LONGEST = 200
-"""Characters of a value that are shown."""
+"""The largest number of characters of a value that are shown."""
 
 
 class Position(NamedTuple):
-    """A field: its name, how deep it is nested, its value as text, and its bytes from `start` to `end`."""
+    """A field: its name, the depth of its nesting, its value as text, and the positions of its bytes (`start` to `end`)."""
 
     name: str
     depth: int
@@ -25,7 +25,7 @@ class Position(NamedTuple):
 
 
 def request_positions(frame: bytes) -> Iterator[Position]:
-    """The fields of a request without its size. Raises ProtocolError; KeyError for an unknown API."""
+    """Yields the fields of a request frame without its size. Raises ProtocolError, or KeyError for an unknown API."""
     header = read_request_header(memoryview(frame))
     yield Position("api_key", 0, str(header.api_key), 0, 2)
     yield Position("api_version", 0, str(header.api_version), 2, 4)
@@ -36,7 +36,7 @@ def request_positions(frame: bytes) -> Iterator[Position]:
 
 
 def response_positions(frame: bytes, api_key: int, version: int) -> Iterator[Position]:
-    """The fields of a response without its size. Raises ProtocolError."""
+    """Yields the fields of a response frame without its size. Raises ProtocolError."""
     version = written_version(frame, api_key, version)
     correlation_id, end = read_response_header(memoryview(frame), api_key, version)
     yield Position("correlation_id", 0, str(correlation_id), 0, 4)

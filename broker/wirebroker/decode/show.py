@@ -11,11 +11,11 @@ from kafkawire.errors import error_name
 from wirebroker.decode.frames import KIND, Decoded
 
 LATEST_SHOWN = 253_370_764_800_000
-"""The last millisecond of the year 9999; datetime has no later time."""
+"""The end of the year 9999 in ms since the epoch. Python's datetime cannot represent later times."""
 
 
 def lines(decoded: Decoded) -> Iterator[str]:
-    """The frame, one field a line."""
+    """Yields a frame as lines of text, one for each field."""
     plain = decoded.plain
     if plain[KIND] == "batches":
         yield f"record data, {decoded.size} bytes"
@@ -52,7 +52,7 @@ _IN_HEAD = (
     "magic", "producer_id", "producer_epoch", "base_sequence", "records_count", "crc", "crc_right", "compression", "flags",
     "base_offset", "last_offset_delta", "partition_leader_epoch",
 )  # fmt: skip
-"""The fields of a batch that its first line has."""
+"""The fields of a batch that are shown in its first line, and not in lines of their own."""
 
 
 def _batch(plain: dict[str, Any]) -> str:

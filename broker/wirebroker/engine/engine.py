@@ -1,12 +1,12 @@
 """The engine: requests in, effects out, no sockets and no clock.
 
     engine.receive(connection, frame, now)    handles one request
-    engine.tick(now)                          runs the timers that have fallen due
-    engine.deadline()                         says when to tick next
+    engine.tick(now)                          runs the due timers
+    engine.deadline()                         says when to call tick next
     engine.take_effects()                     takes the responses to send and connections to close
 
-The driver must not call `receive` for a connection while its `parked` is set. So the requests of one connection are handled one
-at a time, and the responses come in order, as in Kafka.
+While a connection's `parked` is set, the driver must not call `receive` for it. So the requests of one connection are handled
+one after the other, and its responses are sent in the order of the requests, as in Kafka.
 """
 
 from __future__ import annotations
@@ -78,11 +78,12 @@ if TYPE_CHECKING:
 
 
 FEW_ELEMENTS = 2048
-"""A request with more elements in its arrays is decoded in a thread: an element takes a microsecond."""
+"""A request whose arrays have more elements than this is decoded in a thread. One element takes about a microsecond."""
 
 
 def first_node(settings: Mapping[str, str]) -> int:
-    """The id of the first broker: `node.id`, `broker.id`, or 1. BrokerConfigs refuses an id that is not a number."""
+    """Returns the id of the first broker: the value of `node.id` or `broker.id`, or 1. Ignores a value that is not a number,
+    because BrokerConfigs refuses it later."""
     try:
         number = int(settings.get("node.id", settings.get("broker.id", "1")))
     except ValueError:
@@ -91,7 +92,8 @@ def first_node(settings: Mapping[str, str]) -> int:
 
 
 class Engine:
-    """A cluster of brokers as a synchronous machine. `random_bytes(n)` gives ids; `now` is ms since the epoch."""
+    """A cluster of brokers without I/O and without waiting. `random_bytes(n)` returns bytes for new ids; `now` is in ms since
+    the epoch."""
 
     def __init__(
         self,
@@ -110,11 +112,11 @@ class Engine:
         nodes: Mapping[int, str | None] | None = None,
         kafkas_defaults: bool = False,
     ) -> None:
-        """With a `store` the engine loads the stored cluster. `nodes` are the ids of the brokers, with their racks;
-        else there are `brokers` brokers, numbered from `node.id` on. `broker.rack` wins over these racks.
+        """With a `store`, the engine loads the stored cluster. `nodes` has the id and the rack of each broker. Without `nodes`
+        there are `brokers` brokers, with ids from `node.id` on. The setting `broker.rack` overrides the racks in `nodes`.
 
-        With `kafkas_defaults`, settings that are not given have Kafka's defaults, and not the defaults for tests. Raises
-        OSError if the store cannot be read.
+        With `kafkas_defaults`, settings that are not in `settings` have Kafka's defaults; without it, defaults that suit tests.
+        Raises OSError if the store cannot be read.
         """
         self.timers = Timers()
         self._time = now
@@ -127,7 +129,7 @@ class Engine:
         in_racks = racks(self.configs.text("broker.rack"), len(nodes))
         self._max_versions, self._offers_telemetry = max_versions or {}, telemetry
         self._served: dict[Rules, Mapping[int, tuple[int, int]]] = {}
-        """The versions that brokers with these rules read, by API key."""
+        """For each set of rules: the oldest and the newest version of each API that brokers with these rules serve."""
         self.cluster = Cluster(
             [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
             self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
@@ -153,7 +155,7 @@ class Engine:
         if store is not None:
             store.load(self.cluster, self.groups, self.transactions, now)
         self.faults: FaultPlan | None = None
-        """The plan, while it has a rule."""
+        """The fault plan if it has rules, else None."""
         self._seed = seed
         self._plan: FaultPlan | None = None
         self.telemetry = Telemetry(self.configs, on=telemetry)
@@ -161,9 +163,9 @@ class Engine:
         self.turns = Turns()
         self.connections: set[Connection] = set()
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
-        """Makes the interceptor of a connection when a client connects. See `wirebroker.requests.connection`."""
+        """Creates the interceptor of a new connection. See `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
-        """A soft reset calls these functions with the time. They bring back the topics and settings with which the broker was
+        """The functions that a soft reset calls with the time. They restore the topics and settings with which the broker was
         started.
         """
         self.upgrading: Upgrading | None = None
@@ -174,7 +176,7 @@ class Engine:
 
     @property
     def plan(self) -> FaultPlan:
-        """The rules of this engine; made when first needed."""
+        """The fault plan of this engine. It is created when it is first needed."""
         if self._plan is None:
             from wirebroker.faults.plan import FaultPlan
 
@@ -182,32 +184,33 @@ class Engine:
         return self._plan
 
     def rules_loaded(self, loaded: bool) -> None:
-        """The plan's rules have changed; `loaded` says whether the plan has any rule."""
+        """Note that the fault plan's rules have changed. `loaded` says whether the plan has any rule."""
         self.faults = self._plan if loaded else None
 
     @property
     def refuses_faults(self) -> str:
-        """Nothing: every rule may be loaded."""
+        """The reason why this engine accepts no fault rules: "", because it accepts all."""
         return ""
 
     @property
     def fault_broker(self) -> EngineBroker:
-        """The internals of this broker, for faults."""
+        """The interface through which faults change the state of this broker."""
         from wirebroker.faults.state import EngineBroker
 
         return EngineBroker(self)
 
     @property
     def now(self) -> int:
-        """The time of the latest request, timer or call of `set_time`. The fast path does not update it."""
+        """The time of the latest request, timer or call of `set_time`. Requests on the fast path do not update it."""
         return max(self._time, self.timers.reached)
 
     def set_time(self, now: int) -> None:
-        """Set the time, before a call that has no time as an argument."""
+        """Set the current time. Needed before a call of a method that has no argument for the time."""
         self._time = max(self._time, now)
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`, perhaps back: each timer and each session keeps its remaining time."""
+        """Handle a move of the clock by `ms`, which may be negative. The time until each timer is due or each session ends
+        stays the same."""
         self._time += ms
         self.timers.move(ms)
         self.cluster.move_time(ms)
@@ -222,20 +225,20 @@ class Engine:
         self.trace.set_level(level)
         self.cluster.watch = self.trace.changed if self.trace.changes else None
         for connection in self.connections:
-            connection.produce_shape = None  # the fast path has no exchange to trace
+            connection.produce_shape = None  # the trace needs an `Exchange`, which the fast path does not create
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features, without the checks of Kafka's controller. Raises KeyError for an unknown feature."""
         self.cluster.alter_features(levels, self._features_changed)
 
     def begin_with(self, levels: Mapping[str, int]) -> None:
-        """A new cluster begins with these levels of features. KeyError for an unknown one."""
+        """Set the feature levels of a new cluster. Raises KeyError for an unknown feature."""
         self.configs.features.update(levels)
         self.configs.without_eligible_replicas({})
         self._features_changed()
 
     def _features_changed(self) -> None:
-        """Refuse the APIs of features at level 0, and forget the sessions of share groups without share.version."""
+        """Refuse the APIs that need a feature whose level is 0. If share.version is 0, also forget the share sessions."""
         levels = self.configs.features
         for feature, names in REFUSED_WITHOUT.items():
             for key in map(KEYS.__getitem__, names):
@@ -250,7 +253,8 @@ class Engine:
         self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0,
         protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, subject: str = "",
     ) -> Connection:  # fmt: skip
-        """Add the connection of a client to this broker; `subject` is the name in the certificate that TLS has verified."""
+        """Add a client's connection to the broker `node_id`. `subject` is the subject of the client certificate that TLS has
+        verified."""
         connection = Connection(next(self._numbers), node_id, client_host, Session(listener, protocol))
         connection.versions = self.cluster.brokers[node_id].versions
         self.connections.add(connection)
@@ -267,7 +271,8 @@ class Engine:
         return connection
 
     def _hold_back(self, connection: Connection, now: int) -> None:
-        """Serve nothing on a connection beyond the limit of its address, and close it after a while (KIP-612)."""
+        """If the connection exceeds the connection quota of its address, serve no requests on it, and close it after a delay
+        (KIP-612)."""
         exceeded = self.throttle.connecting(connection, now)
         if exceeded is not None:
             self.throttle.note(connection, None, "", *exceeded)
@@ -275,7 +280,7 @@ class Engine:
             connection.parked = Muted(self.timers.at(now + exceeded.ms, lambda _: self.close(connection, why)))
 
     def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
-        """Remove a connection whose client has gone. The response that it waits for is dropped."""
+        """Remove a connection that the client has closed. If a request is parked, its response is dropped."""
         if self.trace.changes and connection.state is not CLOSED:
             self.set_time(now)
             self.trace.closed(connection, reason)
@@ -289,13 +294,15 @@ class Engine:
             self.telemetry.disconnected(connection.number)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close the connection, with a sentence for the log; with `reset` without sending waiting responses."""
+        """Close the connection. `reason` is a sentence for the log. With `reset`, responses that are not sent yet are
+        dropped."""
         if connection.state is not CLOSED:
             self.disconnected(connection, reason)
             self.effects.append(Close(connection, reason, reset))
 
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
-        """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
+        """Handle one request frame, given without its size. With `owned`, the engine may keep the frame's buffer without
+        copying it."""
         try:
             interceptor = connection.interceptor
             decision = None if interceptor is None else interceptor.decide(connection, frame, now)
@@ -350,7 +357,7 @@ class Engine:
         self, connection: Connection, header: RequestHeader, now: int, frame: memoryview | None = None,
         request: Message | None = None,
     ) -> Exchange:  # fmt: skip
-        """Returns the exchange of a request, with its frame if the request is handled and counts towards quotas."""
+        """Returns the exchange of a request. If `frame` is given, the request also sets the time and counts towards quotas."""
         key, version, correlation_id, client_id, _ = header
         exchange = Exchange(self, connection, key, version, correlation_id, client_id, now, frame, request)
         if frame is not None:
@@ -360,7 +367,7 @@ class Engine:
         return exchange
 
     def _ends(self, connection: Connection, decision: Decision, now: int) -> bool:
-        """Carry out a decision that ends the request. Returns False if the request has to be decoded."""
+        """Carry out the interceptor's decision if it ends the request. Returns False if the request has to be decoded."""
         if isinstance(decision, Disconnect):
             self.close(connection, decision.reason)
         elif isinstance(decision, Send):
@@ -373,7 +380,8 @@ class Engine:
         return True
 
     def _refuses(self, request: Message, exchange: Exchange, decision: Decision) -> bool:
-        """Carry out a decision about a decoded request. Returns False if the request is handled, perhaps with a delay."""
+        """Carry out the interceptor's decision about a decoded request. Returns False if the request is to be handled, perhaps
+        with a delay."""
         if not isinstance(decision, Refuse):
             exchange.delay_ms = decision.ms if isinstance(decision, Delay) else 0
             return False
@@ -383,7 +391,7 @@ class Engine:
         response = None if unheard else refuse(request, code, exchange)
         if decision.ends_by:
             self.unauthenticated(exchange, response, decision.ends_by)
-        elif response is None:  # Kafka, too, has no other way to tell the client
+        elif response is None:  # as in Kafka: without a response, only this tells the client
             exchange.close(f"its Produce with acks=0 is refused: {error_name(code)}")
         else:
             exchange.respond(response)
@@ -406,7 +414,7 @@ class Engine:
         return Outcome.PARKED if delay else Outcome.CLOSED
 
     def handle(self, request: Message, exchange: Exchange) -> None:
-        """Let the request's API respond to it, now or later."""
+        """Call the handler of the request's API, which responds now or later."""
         outcome = self._outcome(request, exchange)
         if isinstance(outcome, GeneratorType):
             outcome = self.turns.begin(exchange, outcome)
@@ -420,7 +428,7 @@ class Engine:
             exchange.respond(outcome)  # type: ignore[arg-type]
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
-        """Returns the outcome of the request from its API's handler, if the client is authorized."""
+        """Returns the outcome of the handler of the request's API. If the client is not authorized, returns the refusal."""
         changes = self.groups.changes
         if changes.running and changes.concern(groups_of(request)):
             return self._after_changes(request, exchange)
@@ -440,12 +448,12 @@ class Engine:
         return refused  # type: ignore[no-any-return]
 
     def _after_changes(self, request: Message, exchange: Exchange) -> Steps:
-        """Handle a request after all changes of its groups are done."""
+        """Wait until no change of the request's groups is in progress; then handle the request."""
         yield from self.groups.changes.settled(list(groups_of(request)))
         return (yield from steps_of(self._outcome(request, exchange)))
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Respond to a parked request, now or in slices."""
+        """Continue a parked request with `steps`, which respond at once or in slices."""
         self.turns.go_on(exchange, steps)
 
     def _handler(self, key: int) -> Handler:
@@ -455,10 +463,10 @@ class Engine:
         return handler
 
     def _receive_long(self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool) -> None:
-        """Handle a request whose decoding takes long."""
+        """Handle a request that takes long to decode, in a thread."""
         whole = frame if owned else memoryview(bytes(frame))
         exchange = self._exchange(connection, header, now, whole)
-        exchange.frame = None  # its fields are unknown before it is decoded
+        exchange.frame = None  # until the request is decoded, its fields are unknown
         self.turns.begin(exchange, self._read_offloaded(exchange, whole, header.end))
         exchange.park()
 
@@ -484,7 +492,8 @@ class Engine:
         return Outcome.PARKED
 
     def _unsupported(self, connection: Connection, frame: memoryview, now: int) -> None:
-        """Kafka closes the connection, except for ApiVersions, whose response in version 0 any client can read."""
+        """Handle a request of an unsupported version. As in Kafka, close the connection; but respond to ApiVersions, in version
+        0, which every client can read."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
         if key == API_VERSIONS:
             from wirebroker.apis.api_versions import unsupported_version
@@ -501,26 +510,27 @@ class Engine:
         self.close(connection, f"the client requested {api_name(key)} version {version}; {what}")
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run every timer that has fallen due, in order; with `enough`, until that is true (see `Timers.run`)."""
+        """Run the due timers in order. With `enough`, stop when `enough()` is true (see `Timers.run`)."""
         self.timers.run(now, enough)
 
     def deadline(self) -> int | None:
-        """Returns when to tick next, in ms since the epoch, or None if nothing waits."""
+        """Returns when `tick` has to be called next, in ms since the epoch, or None if no timer is set."""
         return self.timers.deadline()
 
     def emit(self, effect: Effect) -> None:
-        """Send a response, or close a connection, after the effects before it."""
+        """Add an effect to those that `take_effects` returns next: a response to send, or a connection to close."""
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
-        """Returns the effects since the last call, in order."""
+        """Returns the effects since the last call of this method, in order."""
         effects, self.effects = self.effects, []
         return effects
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again: "clean", or "kill" as with kill −9.
 
-        The state that Kafka would find on its disk stays. Connections, sessions and waiting requests are gone.
+        The brokers keep the state that Kafka would find on its disk. Connections are closed; sessions and waiting requests are
+        dropped.
         """
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
@@ -555,15 +565,15 @@ class Engine:
             self.upgrading.restarted(now)
 
     def kill_broker(self, node_id: int, now: int) -> None:
-        """End a broker as with kill −9: its connections break, and other brokers lead its partitions. Raises ValueError if it
-        is down.
+        """Stop a broker as kill −9 does: its connections break, and other brokers lead its partitions. Raises ValueError if the
+        broker is down.
 
-        New leaders of many partitions are elected in slices; `controller.finish` elects the rest.
+        If the broker led many partitions, their new leaders are elected in slices. `controller.finish` elects the rest at once.
         """
         self._end_broker(node_id, now, "killed")
 
     def stop_broker(self, node_id: int, now: int) -> None:
-        """Stop a broker as an operator does. It is the same as `kill_broker`, because the followers always have all records."""
+        """Shut down a broker cleanly. This does the same as `kill_broker`, because followers always have all records."""
         self._end_broker(node_id, now, "stopped")
 
     def _end_broker(self, node_id: int, now: int, how: Literal["killed", "stopped"]) -> None:
@@ -578,48 +588,49 @@ class Engine:
         self.cluster.producer_ids.restarted(node_id)
 
     def close_all_at(self, node_id: int, reason: str) -> None:
-        """Close the connections to a broker, with a sentence for the log."""
+        """Close the connections to a broker. `reason` is a sentence for the log."""
         for connection in sorted(self.connections, key=lambda each: each.number):
             if connection.node_id == node_id:
                 self.close(connection, reason)
 
     def run_release(self, broker: Broker, rules: Rules) -> None:
-        """Let a broker that has no connections run the release of these rules."""
+        """Change the release of a broker to that of `rules`. The broker must have no connections."""
         if rules not in self._served:
             self._served[rules] = served_versions(rules, self._max_versions, telemetry=self._offers_telemetry)
         broker.rules, broker.versions = rules, self._served[rules]
 
     def become(self, rules: Rules) -> None:
-        """Follow these rules and their release, which all brokers run now."""
+        """Change the cluster's rules and release to those of `rules`, because all brokers run this release now."""
         self.rules = rules
         self.cluster.become(rules)
 
     def new_upgrade(self, to: str, **manner: Unpack[Manner]) -> Upgrading:
-        """Returns a rolling upgrade; its `proceed` begins the upgrade (`wirebroker.engine.upgrading`). Raises ValueError if it
-        is refused.
+        """Returns a rolling upgrade, which begins when its `proceed` is called (`wirebroker.engine.upgrading`). Raises
+        ValueError if the upgrade is refused.
         """
         from wirebroker.engine.upgrading import upgrading
 
         return upgrading(self, to, **manner)
 
     def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrading:
-        """Returns an upgrade for a fault, which begins with the broker `first`."""
+        """Returns the rolling upgrade that a fault causes. It begins with the broker `first`."""
         return self.new_upgrade(to, first=first, pause_ms=pause_ms)
 
     def start_broker(self, node_id: int, now: int) -> None:
-        """Start a broker that was killed. Does nothing if it is up."""
+        """Start a broker that is down. Does nothing if the broker is up."""
         self.controller.broker_up(node_id, now)
 
     def clear_faults(self) -> None:
-        """Unload all rules; requests that they hold back go on, and connections that they have silenced are closed."""
+        """Unload all fault rules. Requests that a rule holds back continue, and connections that a rule has silenced are
+        closed."""
         if self._plan is not None:
             self._plan.clear()
         for connection in [each for each in self.connections if each.state is SILENT]:
             self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """A topic is deleted: forget the coordinator's state in it, or let `groups.forget_topics` forget the offsets committed
-        for it.
+        """Handle the deletion of a topic. If it is a coordinator's internal topic, forget the coordinator's state; else let
+        `groups.forget_topics` forget the offsets committed for the topic.
         """
         if topic == GROUP_TOPIC:
             self.groups.log_deleted()

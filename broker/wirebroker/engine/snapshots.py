@@ -1,10 +1,10 @@
-"""Snapshots of a broker in memory. A test can go back to a snapshot: clients then see a restart of all brokers, with the logs
-of the snapshot.
+"""Snapshots of a broker in memory. If a test goes back to a snapshot, clients see a restart of all brokers, with the logs of
+the snapshot.
 
-A new engine gets what Kafka keeps on its disk: the metadata, the logs, and what belongs to them. Producers' windows are kept
-whole, not only their last batches as in a restart. Coordinators load their topics again. Two things never go back, because
-surviving clients have already seen later values: leader epochs, so that a consumer notices that records are gone (KIP-320), and
-producer ids.
+A new engine gets the state that Kafka keeps on its disk: the metadata, the logs, and what belongs to the logs. A restart keeps
+only the last batch of each producer; a snapshot keeps all batches in the producer's window. The coordinators load their topics
+again. Leader epochs and producer ids never go back, because clients have already seen later values. From the leader epoch a
+consumer also learns that records are gone (KIP-320).
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ class TopicCopy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The state of a broker at a moment. It does not change, so a broker can go back to it many times."""
+    """The state of a broker at one time. A snapshot never changes, so a broker can go back to it many times."""
 
     now: int
-    """ms since the epoch, by the broker's clock."""
+    """The time of the snapshot on the broker's clock, in ms since the epoch."""
     of: object = field(repr=False)
-    """The host of the broker."""
+    """The host (the object that runs the engine) of the broker of which this is a snapshot."""
     image: Image = field(repr=False)
     """The metadata without topics."""
     topics: tuple[TopicCopy, ...] = field(repr=False)
     passwords: Mapping[str, str] = field(repr=False)
     rules: Rules = field(repr=False)
     run: Mapping[int, Rules] = field(repr=False)
-    """The rules with the release of each broker."""
+    """For each broker: the rules with the release that the broker runs."""
     random_bytes: Callable[[int], bytes] = field(repr=False)
-    """The source of ids, which must not give the snapshot's ids again."""
+    """The source of random ids. It is kept so that it does not generate ids of the snapshot again."""
 
 
 def take(engine: Engine, now: int, of: object) -> Snapshot:
-    """Returns a snapshot of the engine; `of` is its host. Raises RuntimeError with a data directory, and while the cluster is
-    not whole.
+    """Returns a snapshot of the engine. `of` is the engine's host. Raises RuntimeError if the broker has a data directory, if a
+    broker is down, or if a replica lags, moves or is offline.
     """
     if engine.store is not None:
         raise RuntimeError(f"this broker keeps its data in {engine.store.root}; snapshots are of brokers in memory")
@@ -88,7 +88,7 @@ def _copy(topic: Topic, cluster: Cluster) -> TopicCopy:
 
 
 def go_back(engine: Engine, snapshot: Snapshot, before: Engine) -> None:
-    """Fill a new engine, which replaces `before`, with the snapshot."""
+    """Load the snapshot into a new engine, which replaces the engine `before`."""
     cluster, now = engine.cluster, snapshot.now
     cluster.forget_topics(now)
     engine.become(snapshot.rules)

@@ -1,16 +1,17 @@
-"""A soft reset: the broker forgets what a test has left, and its clients continue.
+"""A soft reset removes the state that a test has left in the broker, while the clients stay connected.
 
 Connections, topics with their ids and settings, ACLs, users, quotas, and groups with their members stay, because the service
-under test goes on using them. The rest is as after a start:
+under test still uses them. The other state is as after a start of the broker:
 
-* All rules are unloaded, and the rules of the start are loaded. Brokers that are down are started, frozen replicas follow, and
-  the preferred replicas lead.
-* The logs are empty: each starts at its end. No offset is used twice.
-* Committed offsets and the starts of share partitions are at the ends of the logs. A consumer that lags continues with the
-  first new record. Its auto.offset.reset does not matter.
-* Producers go on in order. An open transaction stays open for its producer, and the producer's next request succeeds. But the
-  records that it has sent so far are gone. Its commit commits only the later records, and no consumer waits for it.
-* The clock is set back. Timers and sessions keep their remaining time.
+* All fault rules are unloaded, and the rules with which the broker was started are loaded. Brokers that are down are started,
+  frozen replicas follow again, and the preferred replicas become leaders.
+* The logs are empty: each log starts at its end offset. No offset is used twice.
+* Committed offsets and the start offsets of share partitions are at the ends of the logs. A consumer that lags continues with
+  the first new record, whatever its auto.offset.reset is.
+* Producers continue their sequences. An open transaction stays open for its producer, and the producer's next request succeeds.
+  The records that the producer has already sent in the transaction are deleted. A commit commits only the later records, and no
+  consumer waits for the end of the transaction.
+* The clock is set back. The time until each timer is due or each session ends stays the same.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from wirebroker.engine.engine import Engine
 
 
 def soft_reset(engine: Engine, now: int) -> None:
-    """Forget what a test has left. The clock has been set back, and the engine knows it (`Engine.move_time`).
+    """Remove the state that a test has left. The caller must have set the clock back and called `Engine.move_time`.
 
     Raises OSError if the data directory cannot be written to.
     """
     engine.set_time(now)
     engine.clear_faults()
     engine.controller.recover(now)
-    engine.timers.finish_work()  # markers of transactions that have ended belong to the old records
+    engine.timers.finish_work()  # so that the markers of ended transactions are deleted, too
     _empty(engine, now)
     engine.throttle.restarted()
     engine.telemetry.pushes.clear()
@@ -40,7 +41,7 @@ def soft_reset(engine: Engine, now: int) -> None:
 
 
 def _empty(engine: Engine, now: int) -> None:
-    """Delete all records except the coordinators' records, and let groups continue at the ends of the logs."""
+    """Delete all records except those of internal topics, and move the groups' offsets to the ends of the logs."""
     for topic in list(engine.cluster.topics.values()):
         for partition in topic.partitions if not topic.internal else ():
             partition.empty(now)

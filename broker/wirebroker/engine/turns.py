@@ -1,9 +1,9 @@
-"""Long requests: the engine handles them in slices, and other connections get their turn between two slices.
+"""Handles long requests in slices, so that the engine can serve other connections between two slices.
 
-A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request gets its
-response at once. A request with more slices is parked and joins a queue. The driver of the engine sets `wake`, calls `proceed`
-for one slice at a time, does the work in `offloads` in a thread and then calls `resume`. A driver that does not set `wake` (a
-test, the simulator) gets every request handled at once.
+A handler that works in slices is a generator (`exchange.Steps`). The first slice runs immediately, so a short request gets its
+response without delay. A request with more slices is parked and joins a queue. The engine's driver sets `wake`. It calls
+`proceed` for each further slice. It does the work in `offloads` in a thread, and then calls `resume`. If a driver does not set
+`wake` (a test, the simulator), all slices of a request run in one call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from wirebroker.trace.recorder import errors_in
 
 
 class Unfinished:
-    """A request between two slices. `result` or `error` is sent into the next slice."""
+    """A request that is between two slices. The next slice gets `result`, the result of offloaded work, or `error`, its
+    exception."""
 
     __slots__ = ("error", "exchange", "result", "steps")
 
@@ -34,13 +35,14 @@ class Unfinished:
         self.error: BaseException | None = None
 
     def step(self) -> Offload | None:
-        """Run one slice; returns work to offload, or None. The last slice raises StopIteration with the outcome."""
+        """Run one slice. Returns work that is to run in a thread, or None. The last slice raises StopIteration with the
+        outcome."""
         result, self.result = self.result, None
         error, self.error = self.error, None
         return self.steps.send(result) if error is None else self.steps.throw(error)
 
     def do(self, offload: Offload) -> None:
-        """Do the work, in any thread; the next slice gets its result or exception."""
+        """Do offloaded work, in any thread. The next slice gets the work's result or exception."""
         try:
             self.result = offload.work()
         except Exception as error:
@@ -52,17 +54,17 @@ class Turns:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] | None = None
-        """Called when a slice or offloaded work is ready; None if no driver runs them."""
+        """Called when a slice is ready to run or work is to be offloaded. It is None if the driver does not run slices."""
         self.waiting: deque[Unfinished] = deque()
-        """Requests that are ready for their next slice, in order."""
+        """The requests whose next slice is ready to run, in order."""
         self.offloads: deque[tuple[Unfinished, Offload]] = deque()
-        """Work for a thread, each with the request that waits for it."""
+        """The work that is to run in a thread, with the request that waits for it."""
         self._known: set[Unfinished] = set()
 
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
-        """Run the first slice. The outcome, or PARKED if there are more slices.
+        """Run the first slice of a request. Returns the request's outcome, or PARKED if there are more slices.
 
-        A request is handled at once if a fault needs its outcome.
+        If a fault rule needs the outcome, all slices run in this call.
         """
         unfinished = Unfinished(exchange, steps)
         try:
@@ -80,13 +82,13 @@ class Turns:
         return Outcome.PARKED
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Answer a request that was parked, now or in slices."""
+        """Continue a parked request with `steps`, which respond at once or in slices."""
         outcome = self.begin(exchange, steps)
         if not isinstance(outcome, Outcome):
             exchange.respond(outcome)
 
     def proceed(self) -> None:
-        """Run the next slice of the request whose turn it is. Raises what the handler raises."""
+        """Run the next slice of the first request in the queue. Raises what the handler raises."""
         unfinished = self.waiting.popleft()
         try:
             self._queue(unfinished, unfinished.step())
@@ -98,12 +100,13 @@ class Turns:
             raise
 
     def resume(self, unfinished: Unfinished) -> None:
-        """The offloaded work is done (`Unfinished.do`). A request that was dropped in the meantime does not continue."""
+        """Continue a request after its offloaded work was done with `Unfinished.do`. Does nothing if the request was dropped in
+        the meantime."""
         if unfinished in self._known:
             self._queue(unfinished, None)
 
     def drop(self, node_id: int | None = None) -> None:
-        """Drop the requests to this broker, or to all brokers, because it has stopped."""
+        """Drop the requests to the broker `node_id`, or to all brokers if it is None, because the broker has stopped."""
         gone = {each for each in self._known if node_id in (None, each.exchange.node_id)}
         self._known -= gone
         self.waiting = deque(each for each in self.waiting if each not in gone)
@@ -123,7 +126,7 @@ class Turns:
         if outcome is Outcome.SILENT:
             exchange.release()
         elif not isinstance(outcome, Outcome) and (response := exchange.passed(outcome)) is not None:
-            # A response that took several slices also takes long to encode.
+            # A response of a request with several slices is large, so it is encoded in a thread.
             exchange.park()
             unfinished = Unfinished(exchange, _encode(exchange, response))
             self._known.add(unfinished)
@@ -143,7 +146,8 @@ def _encode(exchange: Exchange, response: Message) -> Steps:
 
 
 def steps_of(outcome: Message | Outcome | Steps) -> Steps:
-    """A handler's outcome as the end of a longer generator: `outcome = yield from steps_of(handler(…))`."""
+    """Makes a generator of a handler's outcome, whether or not the handler works in slices. A longer generator uses it as
+    `outcome = yield from steps_of(handler(…))`."""
     if isinstance(outcome, GeneratorType):
         done: Message | Outcome = yield from outcome
         return done

@@ -1,8 +1,9 @@
-"""A rolling upgrade: one broker after the other stops cleanly and starts with another release, and all data stay.
+"""A rolling upgrade: one broker after the other stops cleanly and starts with another release. All data stay.
 
-In the meantime brokers of two releases serve clients. A connection has the API versions and the supported features of its
-broker. The cluster keeps the rules, the behaviour and the defaults of the earlier release until the last broker runs the new
-one. The levels of features rise afterwards, if they are finalized; until then the brokers can go back to the earlier release.
+During the upgrade, brokers of two releases serve clients. On each connection, the API versions and the supported features are
+those of the connection's broker. The cluster keeps the rules, the behaviour and the defaults of the earlier release until the
+last broker runs the new release. If the upgrade finalizes the features, their levels then increase. Before that, the brokers
+can go back to the earlier release.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from wirebroker.core.releases import release
 
 
 class Engine(Protocol):
-    """The cluster of an engine, and the calls that stop and start its brokers."""
+    """The part of an engine that an upgrade uses: its cluster, and the methods that stop and start brokers."""
 
     cluster: Cluster
     configs: BrokerConfigs
@@ -44,22 +45,22 @@ class Engine(Protocol):
         """Close the connections to a broker."""
 
     def run_release(self, broker: Broker, rules: Rules) -> None:
-        """Let a broker run the release of these rules."""
+        """Change the release of a broker to that of `rules`."""
 
     def become(self, rules: Rules) -> None:
-        """Follow these rules, which all brokers have."""
+        """Change the cluster's rules to `rules`, because all brokers have these rules now."""
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features."""
 
 
 class Manner(TypedDict, total=False):
-    """How brokers are upgraded.
+    """The options of a rolling upgrade.
 
-    The upgrade begins with the broker `first`, and with `only` it ends there. Each broker is down for `pause_ms` of
-    the clock, and the same time passes before the next broker stops. With 0 the upgrade is complete at once. A single broker
-    restarts. With `finalize`, the levels of features rise to those of a new cluster when all brokers run the release. `told` is
-    called with each broker that runs the release.
+    The upgrade begins with the broker `first`; with `only`, it upgrades no other broker. Each broker is down for `pause_ms` on
+    the broker's clock, and then `pause_ms` pass before the next broker stops. If `pause_ms` is 0, the upgrade is complete
+    immediately. The only broker of a cluster is restarted. With `finalize`, the feature levels increase to those of a new
+    cluster as soon as all brokers run the release. `told` is called with the id of each broker that was upgraded.
     """
 
     first: int | None
@@ -76,12 +77,12 @@ class Upgrading:
         self.rules = rules
         self._engine = engine
         self.nodes = deque(nodes)
-        """The brokers that run the earlier release; the first of them may be down."""
+        """The brokers that are not upgraded yet. The first of these brokers may be down."""
         self._is_down = False
         self._manner = manner
 
     def proceed(self, now: int) -> None:
-        """Take the next step, and all further steps if there is no pause."""
+        """Stop or start the next broker. Without a pause, do this until the upgrade is complete."""
         engine, pause = self._engine, self._manner.get("pause_ms", 0)
         engine.upgrading = self
         while self.nodes:
@@ -98,7 +99,8 @@ class Upgrading:
             self._finalize(now)
 
     def restarted(self, now: int) -> None:
-        """All brokers have restarted, and the timers are gone: go on after a pause."""
+        """Handle a restart of all brokers, which has removed all timers: set a timer that continues the upgrade after the
+        pause."""
         self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.proceed)
 
     def _stop(self, node_id: int, now: int) -> None:
@@ -129,10 +131,10 @@ class Upgrading:
 
 
 def upgrading(engine: Engine, to: str, **manner: Unpack[Manner]) -> Upgrading:
-    """Returns an upgrade to the profile `to`, such as "kafka-4.4", of all brokers that do not run it; `proceed` begins it.
+    """Returns an upgrade of all brokers that do not run the profile `to`, such as "kafka-4.4". `proceed` begins the upgrade.
 
-    The release may be an earlier one, if it supports the levels of the cluster's features. Raises ValueError if it does not, if
-    another upgrade is in progress, or if there is no such release or no such broker.
+    The release may be earlier than the current one if it supports the cluster's feature levels. Raises ValueError if it does
+    not support these levels, if another upgrade is in progress, or if the release or the broker does not exist.
     """
     brokers, first, only = engine.cluster.brokers, manner.get("first"), manner.get("only", False)
     if engine.upgrading is not None:
