@@ -3,9 +3,9 @@
     with MockKafka(topics={"orders": 3}) as kafka:
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
 
-`with` runs it in a thread with an event loop of its own, for synchronous clients; `async with` runs it in the caller's
-loop. Every method may be called from any thread. A forked process has no broker in it: there every method raises
-RuntimeError, and clients connect to the parent's broker by its `bootstrap_servers`.
+`with` runs the broker in a separate thread with its own event loop, for synchronous clients. `async with` runs it in the
+caller's loop. Every method may be called from any thread. A forked process has no broker in it: every method raises
+RuntimeError there, and clients in it connect to the parent's broker by its `bootstrap_servers`.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Data = bytes | str | dict[str, Any] | list[Any] | None
-"""A key or value; a text is stored as UTF-8, and a dict or a list as JSON."""
+"""A record's key or value. A text is stored as UTF-8, and a dict or a list as JSON."""
 __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Quotas", "Settings", "StoredRecord", "TraceView"]
 __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class Settings(TypedDict, total=False):
-    """The arguments of `MockKafka` and of the marker of pytest. `BrokerOptions` has the defaults; `MockKafka` has the defaults
-    of the last six.
+    """The arguments of `MockKafka` and of the pytest marker. `BrokerOptions` has their defaults, except those of the last six,
+    which are in `MockKafka`.
     """
 
     brokers: int
@@ -94,24 +94,24 @@ class Settings(TypedDict, total=False):
 
 
 class MockKafka(Waits):
-    """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
+    """A cluster of `brokers` brokers on loopback ports: free ports, or `port` and the ports after it.
 
-    `topics` are names, each optionally with its number of partitions: `"orders"`, `["orders:3", "payments"]`, `{"orders": 3}`;
-    or with replicas and Kafka's topic settings as well: `"orders:3:rf=2:cleanup.policy=compact"`, or in a dict `{"orders":
-    {"partitions": 3, "replication_factor": 2, "configs": {"cleanup.policy": "compact"}}}`. `configs` are Kafka's settings by
-    Kafka's names; `profile` and `rules` are the rules of the validator; `clock` is "system" or "frozen". With `cold_start` the
-    coordinators of groups and transactions, and topics that are created automatically, need time at first, as in Kafka, and
-    clients have to retry. `trace` is the level of the trace: "off", "verdicts", "changes", "exchanges" or "all"
-    (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs the extra control). With `data` the
-    logs are kept in this directory or in several, in Kafka's own files, and records that are already there are served; `sync`
-    says when they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the
-    verdicts as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords for SASL.
-    `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): they give the broker an
-    authorizer, and users may only do what the ACLs allow. With `telemetry` clients push their own metrics. `features` are the
-    levels with which a new cluster begins, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` wrote:
-    the cluster is an empty copy of the learned cluster. The other options win over the file. `faults` are rules from
-    `wirebroker.faults`; copies of them, which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises
-    ValueError for an option or setting that cannot be used, and DataError (an OSError) if the directory cannot be used.
+    `topics` are names of topics, each with its number of partitions if wanted: `"orders"`, `["orders:3", "payments"]`,
+    `{"orders": 3}`. A replication factor and Kafka's topic settings can be added: `"orders:3:rf=2:cleanup.policy=compact"`, or
+    as a dict `{"orders": {"partitions": 3, "replication_factor": 2, "configs": {"cleanup.policy": "compact"}}}`. `configs` are
+    Kafka's settings by Kafka's names; `profile` and `rules` are the rules of the validator; `clock` is "system" or "frozen".
+    With `cold_start`, coordinators and automatically created topics are not available at first, as in Kafka, so clients have to
+    retry. `trace` is the level of the trace: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`).
+    `control` opens the HTTP control endpoint, whose address is `control_url` (needs the extra control). With `data`, the logs
+    are kept in this directory (or these directories) in Kafka's own files, and the records that are already there are served.
+    `sync` says when the logs are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark,
+    with the verdicts as comments. `security` is the protocol that clients must use, and `users` are the names and passwords for
+    SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`). With `acls` the broker
+    has an authorizer, and users may only do what the ACLs allow. With `telemetry` clients push their own metrics. `features` are
+    the feature levels of a new cluster, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` wrote: the
+    cluster is an empty copy of the learned cluster. The other options override the file. `faults` are rules from
+    `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset, and are in `kafka.faults.rules`.
+    Raises ValueError for an option or setting that cannot be used, and DataError (an OSError) if the directory cannot be used.
     """
 
     def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
@@ -135,11 +135,11 @@ class MockKafka(Waits):
         self._thread: LoopThread | None = None
         self._host: Host | None = None
         self._ended: Engine | None = None
-        """The state at the stop, for the report of a failed test."""
+        """The engine of the stopped broker, whose state is needed for the report of a failed test."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[Address] = []
         self._process = os.getpid()
-        """The process that started it."""
+        """The process that created this object."""
         self._capture_path = capture
         self._new_control = _control_maker() if control else None
         self._control: Control | None = None
@@ -166,7 +166,7 @@ class MockKafka(Waits):
         await self._stop()
 
     def start(self) -> None:
-        """Start the broker in a thread of its own. Raises RuntimeError if it is running."""
+        """Start the broker in a separate thread. Raises RuntimeError if the broker is running."""
         self._check_stopped()
         self._thread = self._given_thread or LoopThread()
         try:
@@ -176,7 +176,8 @@ class MockKafka(Waits):
             raise
 
     def stop(self) -> None:
-        """Close all connections and listeners. Does nothing if it is not running, or in a forked process."""
+        """Stop the broker: close all connections and listeners. Does nothing if the broker is not running, and nothing in a
+        forked process."""
         if os.getpid() != self._process:
             self._forget()
         elif self._thread is not None:
@@ -217,7 +218,7 @@ class MockKafka(Waits):
         made.announce(self)
 
     def _certificates(self) -> Tls | None:
-        """The certificates of a broker that speaks TLS: from its settings, or made for it."""
+        """Returns the certificates of a broker with TLS. They are named in the settings; otherwise they are created."""
         if not self._protocol.tls:
             return None
         settings = self._options.settings
@@ -230,10 +231,10 @@ class MockKafka(Waits):
 
     @property
     def tls_folder(self) -> Path:
-        """The folder of the certificates that were made for this MockKafka: `ca.pem`, which clients trust, and `client.pem`, a
-        client's certificate.
+        """The folder with the certificates that were created for this MockKafka. Clients have to trust `ca.pem`. `client.pem` is a
+        client certificate.
 
-        Raises RuntimeError if no certificates were made.
+        Raises RuntimeError if no certificates were created.
         """
         if self._tls_folder is None:
             raise RuntimeError('no certificates were made for this MockKafka; make it with security="ssl" or "sasl_ssl"')
@@ -271,7 +272,7 @@ class MockKafka(Waits):
 
     @property
     def running(self) -> bool:
-        """Whether the broker is running."""
+        """Tells whether the broker is running."""
         return self._host is not None
 
     def _started(self) -> None:
@@ -286,14 +287,14 @@ class MockKafka(Waits):
         return self._host
 
     def _call(self, function: Callable[[Engine], T]) -> T:
-        """Run a function of the engine in its loop's thread."""
+        """Run a function in the thread of the engine's loop, with the engine as its argument."""
         host = self._running
         assert self._loop is not None
         return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """Returns the result of a function of the engine, also after the broker has stopped; None if the broker has
-        never run.
+        """Returns the result of `read`, a function that gets the engine. Works after the broker has stopped, too. Returns None if
+        the broker has never run.
         """
         if self._host is not None:
             return self._call(read)
@@ -304,7 +305,7 @@ class MockKafka(Waits):
         return self._options.fault_seed if self._host is None else self._call(lambda engine: engine.plan.seed)
 
     def _change(self, function: Callable[[Engine, int], T]) -> T:
-        """Run a function that changes something, with the engine and the time as arguments, and perform its effects."""
+        """Run a function that changes the broker, with the engine and the time as arguments; then perform the effects."""
         host = self._running
         assert self._loop is not None
 
@@ -318,7 +319,7 @@ class MockKafka(Waits):
         return call_on(self._loop, run)
 
     def __repr__(self) -> str:
-        """The name of the broker, without waiting for its loop, because a debugger may have stopped the loop."""
+        """Returns the addresses and topics as text. Does not wait for the broker's loop, which a debugger may have stopped."""
         if (engine := self._peek()) is None:
             return "MockKafka(not running)"
         addresses = ",".join(f"{host}:{port}" for host, port in self._ports)
@@ -335,7 +336,7 @@ class MockKafka(Waits):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address for clients: `127.0.0.1:PORT`, comma-separated for several brokers. It is valid in forked
+        """The address for clients: `127.0.0.1:PORT`, or a comma-separated list for several brokers. It is valid in forked
         processes, too.
         """
         self._started()
@@ -344,13 +345,13 @@ class MockKafka(Waits):
     def client_settings(
         self, library: Library, user: str | None = None, mechanism: MechanismName = "SCRAM-SHA-256"
     ) -> dict[str, Any]:  # fmt: skip
-        """The settings with which a client library connects, by its own names:
+        """Returns the settings that a client library needs to connect, by the library's own names:
         `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
-        `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the first
-        user unless it is given; with OAUTHBEARER any name is valid. The settings have a client certificate if ssl.client.auth
-        asks for it. ValueError for an unknown library or user, if there is no user, and with OAUTHBEARER if tokens must be
-        signed.
+        `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the name of a
+        user, by default the first in `users`; with OAUTHBEARER any name is valid. If ssl.client.auth requires a client
+        certificate, the settings contain one. Raises ValueError for an unknown library or user, if there is no user, and with
+        OAUTHBEARER if tokens must be signed.
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
@@ -379,13 +380,13 @@ class MockKafka(Waits):
             raise ValueError(f"give the client a token of your own: tokens must be signed by a key in {signed[0]}")
 
     def _token(self, user: str) -> str:
-        """An unsigned token for this user, valid for an hour of the broker's clock."""
+        """Returns an unsigned token for a user. It is valid for an hour on the broker's clock."""
         now = self.clock.now() / 1000
         return unsecured_token({"sub": user, "iat": now, "exp": now + 3600})
 
     @property
     def control_url(self) -> str:
-        """The address of the HTTP control: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
+        """The address of the HTTP control endpoint: `http://127.0.0.1:PORT`. Raises RuntimeError without `control=True`."""
         self._started()
         if self._control is None:
             raise RuntimeError("this MockKafka has no HTTP control; make it with MockKafka(control=True)")
@@ -395,9 +396,9 @@ class MockKafka(Waits):
         self, name: str, partitions: int | None = None, configs: Mapping[str, Any] | None = None, *,
         replication_factor: int | None = None,
     ) -> None:  # fmt: skip
-        """Create a topic, with num.partitions partitions and default.replication.factor replicas unless they are given.
+        """Create a topic. By default it has num.partitions partitions and default.replication.factor replicas.
 
-        Raises ValueError if a topic has this name already, or if the name or a setting is not allowed.
+        Raises ValueError if the topic exists already, or if the name or a setting is not allowed.
         """
         self._change(lambda engine, now: operations.create_topic(engine, name, now, partitions, configs, replication_factor))
 
@@ -406,19 +407,20 @@ class MockKafka(Waits):
         self._change(lambda engine, now: operations.delete_topic(engine, name, now))
 
     def topics(self, *, internal: bool = False) -> dict[str, states.TopicState]:
-        """The topics by name, with their settings and partitions; with `internal` also the coordinators' topics."""
+        """Returns the topics by name, with their settings and partitions. With `internal`, also returns the internal topics."""
         return self._call(lambda engine: states.topics(engine, internal=internal))
 
     def records(self, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]:
-        """Returns every stored record, by partition and offset. Raises KeyError or IndexError if there is no such partition.
+        """Returns every stored record, in the order of partitions and offsets. Raises KeyError or IndexError if the partition does
+        not exist.
 
-        The result includes records of open and aborted transactions, and transaction markers. With `committed` it has only the
-        records that a read_committed consumer gets.
+        The result includes records of open and aborted transactions, and transaction markers. With `committed`, the result has
+        only the records that a read_committed consumer gets.
         """
         return self._call(lambda engine: operations.records(engine, topic, partition, committed=committed))
 
     def producers(self, topic: str, partition: int) -> dict[int | str, ProducerEntry]:
-        """The validator's state of one partition: producer id to epoch and latest batches."""
+        """Returns the validator's state of one partition: for each producer id, its epoch and its latest batches."""
 
         def read(engine: Engine) -> dict[int | str, ProducerEntry]:
             return operations.producers(operations.partition_of(operations.topic_named(engine, topic), partition))
@@ -445,11 +447,11 @@ class MockKafka(Waits):
     # Groups, transactions, connections
 
     def groups(self) -> dict[str, states.Group]:
-        """Every group by its id: its state, its members with their partitions, its committed offsets."""
+        """Returns every group by its id, with its state, its members and their partitions, and its committed offsets."""
         return self._call(states.groups)
 
     def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """The committed offset of each topic and partition; empty for a group that has committed nothing."""
+        """Returns the group's committed offset for each topic and partition. Empty if the group has committed nothing."""
 
         def read(engine: Engine) -> dict[tuple[str, int], int]:
             return {where: committed.offset for where, committed in engine.groups.offsets.of(group).items()}
@@ -457,18 +459,18 @@ class MockKafka(Waits):
         return self._call(read)
 
     def transactions(self) -> dict[str, states.Transaction]:
-        """Every transactional id, with the state of its transaction and its partitions."""
+        """Returns every transactional id, with the state and the partitions of its transaction."""
         return self._call(states.transactions)
 
     def connection_count(self) -> int:
-        """The number of clients' connections."""
+        """Returns the number of clients' connections."""
         return self._call(lambda engine: len(engine.connections))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
-        """Audit whether delivery was exactly once, in these topics or in all, from the records that are stored now.
+        """Check from the stored records whether each record was delivered exactly once, in the given topics or in all.
 
         `intended` are the records that the application meant to send: rows, or a journal's path (`wirebroker.audit.journal`).
-        KeyError for a topic that does not exist, ValueError for a row that cannot be read.
+        Raises KeyError for a topic that does not exist, and ValueError for a row that cannot be read.
         """
         from wirebroker.audit.report import AuditReport
 
@@ -479,36 +481,37 @@ class MockKafka(Waits):
     # Effects of time, or of a second client
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-        """Let partitions forget a producer as after producer.id.expiration.ms. Returns the number of partitions that knew the
-        producer.
+        """Make partitions forget a producer, as they do after producer.id.expiration.ms. Returns the number of partitions that
+        have forgotten it.
 
-        KeyError or IndexError if there is no such partition.
+        Raises KeyError or IndexError if the partition does not exist.
         """
         return self._change(lambda engine, _: operations.expire_producer(engine, producer_id, topic, partition))
 
     def expire_transactional_id(self, transactional_id: str) -> None:
-        """Let the coordinator forget a transactional id as after transactional.id.expiration.ms.
+        """Make the coordinator forget a transactional id, as it does after transactional.id.expiration.ms.
 
-        Raises ValueError if the id is unknown, or in a state in which Kafka forgets no id.
+        Raises ValueError if the id is unknown, or is in a state in which Kafka does not forget it.
         """
         self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
 
     def fence(self, transactional_id: str) -> int:
-        """Fence a transactional producer: raise its epoch. Returns the new epoch. ValueError if unknown."""
+        """Fence a transactional producer by increasing its epoch. Returns the new epoch. Raises ValueError for an unknown id."""
         return self._change(lambda engine, now: engine.fault_broker.fence(transactional_id, now))
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
-        """Delete the end of a partition's log, from the batch with `offset` on. Returns its log end offset. ValueError."""
+        """Delete the batch that contains `offset` and all later batches of a partition. Returns the new log end offset. Raises
+        ValueError."""
         return self._change(lambda engine, now: engine.fault_broker.truncate(topic, partition, offset, now)[1])
 
     def restart(self, mode: Literal["clean", "kill"] = "clean") -> None:
-        """Restart the brokers: "clean", or "kill" as with kill −9. Their addresses stay the same."""
+        """Restart all brokers, cleanly or as after kill −9 ("kill"). Their addresses stay the same."""
         self._change(lambda engine, now: engine.restart(mode, now))
 
     # The cluster: brokers, leaders, replicas
 
     def kill_broker(self, node_id: int) -> None:
-        """End a broker as with kill −9: its connections break, its port refuses connections, and other brokers lead its
+        """Stop a broker as kill −9 does: its connections break, its port refuses connections, and other brokers lead its
         partitions.
 
         Records that were not replicated are lost. Raises ValueError if there is no such broker, or if it is already down.
@@ -517,34 +520,36 @@ class MockKafka(Waits):
         self._change(lambda engine, now: engine.controller.finish())
 
     def start_broker(self, node_id: int) -> None:
-        """Start a killed broker: its replicas follow again and get in sync. Does nothing if the broker is up."""
+        """Start a killed broker. Its replicas follow again and become in sync. Does nothing if the broker is up."""
         self._change(lambda engine, now: engine.start_broker(node_id, now))
         self._change(lambda engine, now: engine.controller.finish())
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
-        """Make this broker the partition's leader. Raises ValueError unless the broker is up and its replica is in sync.
+        """Make the broker `to` the partition's leader. Raises ValueError unless the broker is up and its replica is in sync.
 
-        Records that a frozen replica lacks are lost.
+        If the replica was frozen, the records that it lacks are lost.
         """
         self._change(lambda engine, now: engine.controller.move_leader(topic, partition, to, now))
 
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
-        """Elect the preferred leader. Returns Kafka's error code.
+        """Elect the preferred replica as the leader. Returns Kafka's error code.
 
-        With `unclean`, if the partition has no leader, any replica whose broker is up is elected.
+        With `unclean`, if the partition has no leader, a replica whose broker is up becomes the leader even if it is not in
+        sync.
         """
         return self._change(lambda engine, now: engine.controller.elect_leader(topic, partition, now, unclean=unclean))
 
     def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a follower stop fetching; after replica.lag.time.max.ms it is out of sync. Raises ValueError for the leader."""
+        """Make a follower stop fetching. After replica.lag.time.max.ms it is out of sync. Raises ValueError for the leader."""
         self._change(lambda engine, now: engine.controller.freeze_replica(topic, partition, node_id, now))
 
     def thaw_replica(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a follower fetch again: it catches up and is in sync."""
+        """Make a frozen follower fetch again. It catches up and becomes in sync."""
         self._change(lambda engine, now: engine.controller.thaw_replica(topic, partition, node_id, now))
 
     def partition(self, topic: str, partition: int = 0) -> PartitionState:
-        """A partition's leader, in-sync replicas and offsets. KeyError or IndexError if there is no such partition."""
+        """Returns a partition's leader, in-sync replicas and offsets. Raises KeyError or IndexError if the partition does not
+        exist."""
 
         def read(engine: Engine) -> PartitionState:
             held = operations.partition_of(operations.topic_named(engine, topic), partition)
@@ -553,19 +558,20 @@ class MockKafka(Waits):
         return self._call(read)
 
     def brokers(self) -> dict[int, states.Broker]:
-        """The brokers by their node ids: whether each is alive, and its addresses."""
+        """Returns, for each broker's node id, whether the broker is up, and its addresses."""
         return self._call(states.brokers)
 
     def warm(self) -> None:
-        """Let all coordinators respond at once: their topics exist, and are loaded. For a broker with `cold_start`."""
+        """Make all coordinators of a broker with `cold_start` available: create their internal topics and load them."""
         self._change(lambda engine, now: operations.warm(engine, now))
 
     def reset(self, *, soft: bool = False) -> None:
-        """Close the connections, empty the broker and set back its clock, as at the start.
+        """Return the broker to the state that it had at the start: close the connections, delete everything and set back the
+        clock.
 
-        With `soft`, connections, topics, and groups with their members stay, so clients can go on. The logs are emptied,
-        committed offsets move to the ends of the logs, and faults, trace and clock are reset. Raises RuntimeError if a reset
-        that is not soft would delete `data`.
+        With `soft`, connections, topics, and groups with their members stay, so clients can continue. The logs are emptied,
+        committed offsets move to the ends of the logs, and faults, trace and clock are reset. Raises RuntimeError if the broker
+        has `data` and the reset is not soft, because such a reset would delete the data.
         """
         host = self._running
         assert self._loop is not None
@@ -584,21 +590,21 @@ class MockKafka(Waits):
         call_on(self._loop, begin_again)
 
     def snapshot(self) -> Snapshot:
-        """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients go on.
+        """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients are not disturbed.
 
-        The records are not copied, so a snapshot takes little time and memory. Raises RuntimeError with `data`, while a broker
-        is down, and while a replica does not follow or is being moved.
+        The records are not copied, so a snapshot takes little time and memory. Raises RuntimeError if the broker has `data`, if
+        a broker is down, or if a replica does not follow or is being moved.
         """
         host = self._running
         assert self._loop is not None
         return call_on(self._loop, host.snapshot)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of this MockKafka. A snapshot can be restored any number of times. Closes the connections.
+        """Go back to a snapshot of this MockKafka, and close the connections. A snapshot can be restored any number of times.
 
         Topics with their ids, records, producers, open transactions, groups, committed offsets, settings, ACLs, users, quotas
-        and the clock have the snapshot's state; clients see a restart. Faults and trace are as after a reset. Raises ValueError
-        for a snapshot of another MockKafka.
+        and the clock return to the snapshot's state. Clients see a restart. Faults and trace are reset as `reset` does. Raises
+        ValueError for a snapshot of another MockKafka.
         """
         host = self._running
         assert self._loop is not None
@@ -608,7 +614,7 @@ class MockKafka(Waits):
 
 
 class ClockControl:
-    """Moves a broker's time. Timers inside clients are not moved."""
+    """Moves a broker's clock. Timers inside clients are not affected."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -617,14 +623,14 @@ class ClockControl:
         return f"ClockControl({datetime.fromtimestamp(self.now() / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}+00:00)"
 
     def now(self) -> int:
-        """ms since the epoch, by the broker's clock."""
+        """Returns the time of the broker's clock, in ms since the epoch."""
         return self._kafka._clock.now()
 
     def advance(
         self, delta: timedelta | None = None, *, weeks: float = 0, days: float = 0, hours: float = 0, minutes: float = 0,
         seconds: float = 0, milliseconds: float = 0,
     ) -> None:  # fmt: skip
-        """Move the clock forward, by a timedelta and by these parts, and run every timer that falls due, in order."""
+        """Move the clock forward by the sum of the arguments, and run every timer that becomes due, in order."""
         if delta is not None and not isinstance(delta, timedelta):
             raise TypeError(f"advance takes a timedelta, or parts such as days=8, not {delta!r}")
         parts = timedelta(
@@ -637,10 +643,10 @@ class ClockControl:
 
 
 class Quotas:
-    """The quotas of a broker's clients: limits of a user, of a client id, of both together, or of an address.
+    """The quotas of a broker's clients: limits of a user, a client id, a user with a client id, or an IP address.
 
-    `"<default>"` as a name stands for all users, clients or addresses without a limit of their own. A client that uses more has
-    to wait, on the broker's clock.
+    The name `"<default>"` stands for all users, client ids or addresses that have no limit of their own. A client that exceeds
+    its limit has to wait; the wait is measured on the broker's clock.
     """
 
     def __init__(self, kafka: MockKafka) -> None:
@@ -652,8 +658,8 @@ class Quotas:
         request_percentage: float | None = None, controller_mutation_rate: float | None = None,
         connection_creation_rate: float | None = None,
     ) -> None:  # fmt: skip
-        """Set these limits, by Kafka's names; other limits do not change. Raises ValueError for a limit that Kafka would not
-        accept.
+        """Set the given limits, which have Kafka's names. Other limits do not change. Raises ValueError for a limit that Kafka
+        would refuse.
         """
         named = {
             PRODUCE: producer_byte_rate, FETCH: consumer_byte_rate, REQUEST: request_percentage,
@@ -664,7 +670,7 @@ class Quotas:
         self._kafka._change(lambda engine, now: operations.set_quota(engine, entity, limits, now))
 
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
-        """Remove all limits of a user, a client id, both together, or an address; does nothing if there are none."""
+        """Remove all limits of a user, a client id, a user with a client id, or an address. Does nothing if there are none."""
         entity = {USER: user, CLIENT_ID: client_id, IP: ip}
         self._kafka._change(lambda engine, now: operations.remove_quota(engine, entity, now))
 
@@ -674,11 +680,11 @@ class Quotas:
         return f"Quotas({', '.join(limits) or 'none'})"
 
     def all(self) -> list[states.Quota]:
-        """The limits of all clients."""
+        """Returns all quotas."""
         return self._kafka._call(states.quotas)
 
     def count_requests_as(self, milliseconds: float | None) -> None:
-        """Let request_percentage count this time for each request; None measures the machine's time again."""
+        """For request_percentage, count each request with this time. With None, measure the machine's time again."""
         self._kafka._call(lambda engine: setattr(engine.throttle, "request_ms", milliseconds))
 
 
@@ -695,19 +701,20 @@ class TelemetryView:
     def subscribe(
         self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"
     ) -> None:  # fmt: skip
-        """Ask clients for the metrics with these prefixes, or for all, every `interval_ms` (100 to 3,600,000).
+        """Subscribe to clients' metrics: the names in `metrics` are prefixes, and `"*"` stands for all metrics. Clients push them
+        every `interval_ms` (100 to 3,600,000).
 
-        `match` chooses clients, for example `client_id=app.*`. Raises RuntimeError without `telemetry=True`, ValueError if
-        Kafka refuses the subscription.
+        `match` selects clients, for example `client_id=app.*`. Raises RuntimeError without `telemetry=True`, and ValueError if
+        Kafka would refuse the subscription.
         """
         wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": ",".join(match)}
         self._kafka._change(lambda engine, now: operations.subscribe(engine, name, wanted, now))
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """Returns the pushed metrics, oldest first. With `client_id` or `metric`, only metrics of this client or this name.
-        Needs the extra telemetry.
+        """Returns the metrics that clients have pushed, the oldest first. `client_id` and `metric` restrict the result to one
+        client or one metric. Needs the extra telemetry.
 
-        Raises RuntimeError without that package, and ValueError for a push that cannot be read.
+        Raises RuntimeError if the extra is not installed, and ValueError for a push that cannot be parsed.
         """
         from wirebroker.testing.metric_points import points
 
@@ -715,7 +722,8 @@ class TelemetryView:
 
 
 def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:
-    """Returns the function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
+    """Returns the function that creates the control endpoint. Its module is imported in the caller's thread, and only if
+    `control` is set."""
     from wirebroker.control.server import control_of_broker
 
     return control_of_broker

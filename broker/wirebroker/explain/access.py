@@ -34,7 +34,7 @@ from wirebroker.trace.rows import (
 )  # fmt: skip
 
 TLS = "SSL"
-"""The mechanism of rows about a TLS handshake."""
+"""The value of `mechanism` in the rows about TLS handshakes."""
 ADVICE_ON_TLS = (
     ("not to speak TLS", "the broker's port is plaintext, and the proxy speaks TLS",
      "--upstream-tls-ca of the proxy, and the port"),
@@ -57,7 +57,7 @@ ADVICE_ON_TLS = (
     ("plaintext", "the client speaks plaintext to a port with TLS", "security.protocol of the client: SSL or SASL_SSL"),
     ("--upstream-tls-ca", "the broker's port speaks TLS, and the proxy speaks plaintext", "--upstream-tls-ca of the proxy"),
 )  # fmt: skip
-"""For each part of a reason: the usual cause, and where to look."""
+"""Texts that occur in the reason of a failed handshake. For each text: the usual cause, and the setting to look at."""
 ABOUT_TLS = (
     "speaks TLS",
     "does it want TLS",
@@ -66,17 +66,18 @@ ABOUT_TLS = (
     "the proxy's certificate",
     "wants a certificate",
 )
-"""Parts of reasons: a connection with such a reason was closed because of TLS."""
+"""If one of these texts occurs in the reason why a connection was closed, the connection was closed because of TLS."""
 
 
 def is_about_tls(row: Row) -> bool:
-    """Tells whether a connection was closed because of TLS: between proxy and broker, or because a client speaks TLS."""
+    """Tells whether the row is about a connection that was closed because of TLS. Either TLS failed between proxy and broker,
+    or a client used TLS on a plaintext port."""
     reason = row.reason if isinstance(row, ConnectionRow) else ""
     return any(part in reason for part in ABOUT_TLS)
 
 
 class TlsFailures(Detector):
-    """Finds `tls_failed`: failed TLS handshakes, by reason."""
+    """Finds `tls_failed`: TLS handshakes that failed, grouped by client host and reason."""
 
     events = ("authentication", "connection")
 
@@ -269,14 +270,15 @@ class UnsupportedVersions(Detector):
         self._found: Known[tuple[Client, str, str, int], Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. A client first sends ApiVersions in its newest version; an error in that response is normal."""
+        """Take a row. Ignores errors of ApiVersions: a client first sends it in the client's newest version, so an error is
+        normal."""
         if isinstance(row, UnsupportedRow) or (
             isinstance(row, ReplyRow) and row.api != "ApiVersions" and "UNSUPPORTED_VERSION" in row.errors
         ):
             self._found[client_of(row), row.software, row.api, row.version].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each refused version of an API, by client."""
+        """Yields a finding for each client and each version of an API that was refused."""
         for (client, software, api, version), evidence in self._found.items():
             row = evidence.rows[0].row
             read = f"; versions {row.oldest} to {row.newest} are read" if isinstance(row, UnsupportedRow) else ""
@@ -295,7 +297,7 @@ class UnsupportedVersions(Detector):
 
 
 QUOTAS = {"Produce": "producer_byte_rate", "Fetch": "consumer_byte_rate"}
-"""The quota that usually holds back the requests of an API."""
+"""The quota that usually throttles the requests of each API."""
 MUTATIONS = ("CreateTopics", "DeleteTopics", "CreatePartitions")
 
 
@@ -323,7 +325,7 @@ class _Waits:
 
 
 class Throttling(Detector):
-    """Finds `throttled`: clients that quotas hold back."""
+    """Finds `throttled`: clients that are throttled by quotas."""
 
     events = ("throttle", "produce", "shadow", "reply")
 

@@ -1,4 +1,4 @@
-"""Brokers that cannot be reached, that reset connections, and coordinators that do not respond."""
+"""Finds brokers that cannot be reached or that reset connections, and coordinators that do not respond."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ UNREACHABLE = "cannot be reached"
 BROKE = ("the connection to the broker broke", "in the middle of a response", "reset by the broker", "was killed")
 CLOSED = "the broker closed it"
 EXPLAINED = ("instead of answering", "it does not know the client")
-"""Parts of reasons: such reasons belong to other findings, or already name the cause."""
+"""If one of these texts occurs in the reason why a connection was closed, the connection belongs to another kind of finding, or
+the reason already names the cause."""
 OF_COORDINATORS = frozenset((
     "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "DescribeGroups", "ConsumerGroupDescribe", "InitProducerId", "EndTxn",
     "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit",
 ))  # fmt: skip
-"""The APIs that go to a coordinator."""
+"""The APIs whose requests are sent to a coordinator."""
 NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
 NODE = re.compile(r"node (\d+) at ")
 NAMED = 20
@@ -34,10 +35,11 @@ SHOWN = 5
 SIGN = 5 * SECOND
 """ms before a loss in which closed connections are its first sign."""
 ASKED = 3
-"""After this number of FindCoordinator requests on one connection a coordinator counts as missing."""
+"""The number of FindCoordinator requests on one connection after which the coordinator is considered missing."""
 ASKED_IN_ALL = 10
 FOR = 3 * SECOND
-"""ms for which a coordinator must be missing. A cold cluster has no coordinator for a second or two."""
+"""The time in ms for which a coordinator must be missing. A cluster that has just started has no coordinator for a second or
+two."""
 
 
 def is_lost(row: ConnectionRow) -> bool:
@@ -94,7 +96,7 @@ class LostConnections(Detector):
     def __init__(self) -> None:
         self._lost: Known[int, Outage] = Known(Outage)
         self._answered: Known[int, list[int]] = Known(list)
-        """The time of each node's latest response, in a list of one."""
+        """The time of each node's latest response, in a list with one element."""
         self._killed: Known[int, Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
@@ -162,13 +164,13 @@ class _Question:
 
     @property
     def is_missing(self) -> bool:
-        """Tells whether no coordinator responds."""
+        """Tells whether the coordinator is considered missing: there were many requests for it, over a long enough time."""
         often = max(self.by_connection.values(), default=0) >= ASKED or self.evidence.count >= ASKED_IN_ALL
         return often and self.evidence.span >= FOR
 
 
 class MissingCoordinators(Detector):
-    """Finds `coordinator_unreachable`: clients ask for a coordinator again and again, and it does not respond."""
+    """Finds `coordinator_unreachable`: clients look for a coordinator repeatedly, and the coordinator does not respond."""
 
     events = ("reply", "connection")
 
@@ -188,7 +190,7 @@ class MissingCoordinators(Detector):
         if row.api != "FindCoordinator" and row.api not in OF_COORDINATORS:
             return
         if row.api == "FindCoordinator" and row.errors and not NO_COORDINATOR & set(row.errors):
-            return  # it is denied, and tells nothing about the coordinator
+            return  # the request was refused, so the response says nothing about the coordinator
         for name in _names(row):
             key = name, client_of(row)
             if row.api == "FindCoordinator" or NO_COORDINATOR & set(row.errors):

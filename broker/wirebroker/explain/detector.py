@@ -1,4 +1,5 @@
-"""The base class of detectors, and a memory of bounded size for what a detector follows: clients, groups, transactions."""
+"""The base class of detectors, and a dictionary of limited size for the state of what a detector follows: clients, groups,
+transactions."""
 
 from __future__ import annotations
 
@@ -13,36 +14,37 @@ from wirebroker.trace.rows import Row
 K = TypeVar("K")
 V = TypeVar("V")
 MOST = 2000
-"""The most clients, groups or connections that a detector follows. Beyond that it forgets the least recently seen."""
+"""The largest number of clients, groups or connections that a detector follows. If there are more, it forgets the one that it
+has not seen for the longest time."""
 
 
 class Detector(ABC):
-    """Looks for findings of one kind. It takes rows in the order of the trace."""
+    """Looks for findings of one kind. A detector gets rows in the order of the trace."""
 
     events: ClassVar[tuple[str, ...]] = ()
-    """The detector takes only rows of these events."""
+    """The events whose rows the detector gets."""
 
     @abstractmethod
     def take(self, number: int, row: Row) -> None:
-        """Take a row; `number` is its number in the trace."""
+        """Take a row. `number` is the row's number in the trace."""
 
     @abstractmethod
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields the findings as of `now`, in ms since the epoch. Call it at any time and as often as you like."""
+        """Yields the findings at the time `now`, in ms since the epoch. May be called at any time, and repeatedly."""
 
     def begin_run(self) -> None:  # noqa: B027 - most detectors do not follow connections
-        """Another run begins, in which the numbers of connections start again."""
+        """Handle the beginning of another run of the broker or proxy. In a new run the numbers of connections start again."""
 
 
 class Known(Generic[K, V]):
-    """At most `most` states by key; the least recently used state is forgotten first."""
+    """A dictionary with at most `most` keys. If there are more, the least recently used key is removed."""
 
     def __init__(self, make: Callable[[], V], most: int = MOST) -> None:
         self._make, self._most = make, most
         self._states: OrderedDict[K, V] = OrderedDict()
 
     def __getitem__(self, key: K) -> V:
-        """Returns the state of a key, and makes it if it is missing."""
+        """Returns the state of a key. Creates the state if the key is unknown."""
         state = self._states.get(key)
         if state is None:
             state = self._make()
@@ -52,7 +54,7 @@ class Known(Generic[K, V]):
         return state
 
     def put(self, key: K, state: V) -> None:
-        """Keep this state for a key."""
+        """Set the state of a key."""
         self._states[key] = state
         self._states.move_to_end(key)
         if len(self._states) > self._most:

@@ -1,4 +1,4 @@
-"""Reads rows and gives findings."""
+"""Reads the rows of a trace with all detectors, and returns their findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ DETECTORS: tuple[Callable[[], Detector], ...] = (
 
 
 class Explanation:
-    """Reads the rows of a trace, the oldest first, and finds what went wrong. Its memory does not grow with the trace."""
+    """Reads the rows of a trace, the oldest first, and finds what went wrong. The memory that it needs does not grow with the
+    trace."""
 
     def __init__(self) -> None:
         self._skipped = 0
@@ -37,7 +38,7 @@ class Explanation:
         self._seen: set[str] = set()
 
     def skip(self, rows: int) -> None:
-        """This number of the trace's rows is missing here. The numbers of later rows count them."""
+        """Note that the next `rows` rows of the trace will not be given. The numbers of later rows include the missing rows."""
         self._skipped += rows
 
     def take(self, row: Row) -> None:
@@ -53,21 +54,21 @@ class Explanation:
             take(self._skipped + self.rows, row)
 
     def take_all(self, rows: Iterable[Row]) -> Explanation:
-        """Take these rows. Returns itself."""
+        """Take the rows in order. Returns this object."""
         for row in rows:
             self.take(row)
         return self
 
     def findings(self, now: int | None = None) -> list[Finding]:
-        """Returns the findings as of `now`, the most important first. `now` is in ms since the epoch; None is the time of the
-        latest row.
+        """Returns the findings at the time `now`, the most important first. `now` is in ms since the epoch; None stands for the
+        time of the latest row.
         """
         moment = self.latest if now is None else now
         return ranked(finding for detector in self._detectors for finding in detector.findings(moment))
 
     @property
     def blind(self) -> str:
-        """Returns a sentence if the trace's level leaves out what the detectors need, else ""."""
+        """Returns a warning if the trace's level is so low that rows are missing which the detectors need, else ""."""
         if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
             return ""
         return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."

@@ -1,4 +1,5 @@
-"""A finding of a detector, with the rows that prove it. `KINDS` lists the kinds, the most important first."""
+"""A finding of a detector, with the rows that prove the finding. `KINDS` lists the kinds of findings, the most important
+first."""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ KINDS: dict[Kind, str] = {
     "slow_broker": "responses take long although neither client nor quota asked the broker to wait",
     "not_committing": "a consumer of a group reads and does not commit",
 }
-"""Every kind with its meaning. A cause precedes its effects, so mend the first finding first."""
+"""Every kind of finding with its meaning. A kind that can cause another kind comes first, so fix the first finding first."""
 FIRST, LAST = 3, 2
-"""The numbers of first rows and of latest rows that a finding keeps."""
+"""How many of its first rows and how many of its latest rows a finding keeps."""
 
 
 AROUND = 1000
@@ -76,14 +77,14 @@ class Shot(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A row, and its number in the trace, counted from 1."""
+    """A row and the row's number in the trace, counted from 1."""
 
     number: int
     row: Row
 
 
 class Evidence:
-    """The rows that prove a finding: their number, and the first and latest of them."""
+    """The rows that prove a finding. Keeps the number of rows, the first rows and the latest rows."""
 
     __slots__ = ("_first", "_last", "count", "first_time", "last_time")
 
@@ -118,12 +119,12 @@ class Evidence:
 
     @property
     def rows(self) -> list[Shown]:
-        """The rows that are kept, oldest first."""
+        """The kept rows, the oldest first."""
         return [*self._first, *self._last]
 
     @property
     def span(self) -> int:
-        """The ms from the first row to the latest."""
+        """The time from the first row to the latest row, in ms."""
         return self.last_time - self.first_time
 
 
@@ -133,16 +134,16 @@ class Finding:
 
     kind: Kind
     sentence: str
-    """what happened, to which client, how often and when"""
+    """what happened to which client, how often and when"""
     cause: str
     """the usual cause"""
     look_at: str
     """the setting or the code to look at"""
     where: str
-    """the filter (`trace.filters`) that shows more rows"""
+    """the filter (`trace.filters`) for all rows that belong to the finding"""
     evidence: Evidence
     weight: float = 0.0
-    """of several findings of one kind the one with the larger number comes first"""
+    """the rank among findings of the same kind: the finding with the largest weight comes first"""
     picture: Shot | None = None
     """the picture that shows it best"""
     began: int = 0
@@ -207,6 +208,6 @@ def _times(since: int, until: int) -> str:
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings, the most important first."""
+    """Returns the findings, the most important first."""
     order = list(KINDS)
     return sorted(findings, key=lambda each: (order.index(each.kind), -each.weight, each.evidence.first_time))

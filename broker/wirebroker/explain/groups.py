@@ -1,4 +1,4 @@
-"""Members that leave and rejoin, consumers that do not commit, and records that stop a consumer."""
+"""Finds members that leave and rejoin, consumers that do not commit, and records that stop a consumer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from wirebroker.trace.selection import groups_of
 REMOVED = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"))
 HEARTBEATS = frozenset(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"))
 LEAVES = -1
-"""A heartbeat with this member epoch leaves the group; a static member sends −2."""
+"""The member epoch with which a member's heartbeat leaves the group. A static member sends −2."""
 OF_MEMBERS = frozenset(("JoinGroup", "SyncGroup", "Heartbeat", *HEARTBEATS))
 OFTEN = 2
-"""This number of rejoins is a finding. One rejoin belongs to a deployment."""
+"""The number of rejoins from which on they are a finding. A single rejoin is normal in a deployment."""
 NAMED = 50
 NAMES = 6
 """Names that a sentence lists."""
@@ -26,13 +26,13 @@ NAMES = 6
 
 @dataclass
 class _Member:
-    """How often a client left a group and joined it again."""
+    """What the trace shows of a client that leaves a group and joins it again."""
 
     evidence: Evidence = field(default_factory=Evidence)
     left: dict[int, tuple[int, ReplyRow]] = field(default_factory=dict)
-    """connections on which the client has left and not joined again"""
+    """the connections on which the client has left the group and has not joined again"""
     removed: dict[str, None] = field(default_factory=dict)
-    """member ids that the group no longer knows"""
+    """the member ids of the client that the group no longer knows"""
     by_itself: int = 0
     reasons: dict[str, None] = field(default_factory=dict)
     session_timeout: int = 0
@@ -46,7 +46,8 @@ class _Member:
 
 
 class Rejoins(Detector):
-    """Finds `rejoins`: a client leaves a group and joins again on the same connection, or the group has removed it."""
+    """Finds `rejoins`: a client leaves a group and joins again on the same connection, or joins again after the group has
+    removed it."""
 
     events = ("reply",)
 
@@ -56,7 +57,7 @@ class Rejoins(Detector):
         """The clients of a group that have left it or were removed."""
 
     def begin_run(self) -> None:
-        """Connections have other numbers now."""
+        """Forget the connections, because the new run numbers its connections from the start again."""
         for member in self._members.values():
             member.left.clear()
 
@@ -105,7 +106,7 @@ class Rejoins(Detector):
             if len(member.left) > NAMED:
                 member.left.pop(next(iter(member.left)))
         elif row.api in OF_MEMBERS and not row.errors:
-            member.removed.pop(str(details.get("member_id", "")), None)  # a member of KIP-848 comes back with its id
+            member.removed.pop(str(details.get("member_id", "")), None)  # a member of KIP-848 rejoins with the same member id
             if place in member.left:
                 self._came_back(member, number, row, member.left.pop(place))
 
@@ -171,7 +172,8 @@ def _leaves(row: ReplyRow) -> bool:
 # Commits
 
 LATE = 65_000
-"""Reading for this many ms without a commit is a finding. Kafka Connect commits once in 60 s, all others more often."""
+"""The time in ms from which on reading without a commit is a finding. Kafka Connect commits every 60 s; other clients commit
+more often."""
 
 
 @dataclass
@@ -180,22 +182,22 @@ class _Reader:
 
     group: str = ""
     since: int = 0
-    """when the client got the first records after its group's latest commit, 0 for never"""
+    """the time of the first fetch with records after the group's latest commit, or 0 if there was no such fetch"""
     ended: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    """errors of commits after that time"""
+    """how often each error refused a commit since then"""
     evidence: Evidence = field(default_factory=Evidence)
 
 
 class MissingCommits(Detector):
-    """Finds `not_committing`: members read, and their group commits nothing."""
+    """Finds `not_committing`: members of a group read records, but the group commits no offsets."""
 
     events = ("reply", "fetch", "connection")
 
     def __init__(self) -> None:
         self._readers: Known[Client, _Reader] = Known(_Reader)
         self._committed: Known[str, list[int]] = Known(list)
-        """The time of each group's latest commit, in a list of one."""
+        """The time of each group's latest commit, in a list with one element."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -250,7 +252,7 @@ class MissingCommits(Detector):
 # Records that stop a consumer
 
 RETURNS = 3
-"""A finding if a consumer returns to an offset this many times."""
+"""A consumer that returns to the same offset more often than this is a finding."""
 WITHIN = 10 * MINUTE
 OFFSETS = 8
 """The number of offsets of a partition that the detector follows."""
@@ -274,7 +276,7 @@ class _Return:
 
 @dataclass
 class _Position:
-    """Where a client reads on a partition."""
+    """The offset from which a client reads a partition, and the offsets to which it has returned."""
 
     offset: int = -1
     returns: OrderedDict[int, _Return] = field(default_factory=OrderedDict)
@@ -290,7 +292,7 @@ class PoisonRecords(Detector):
 
     def __init__(self) -> None:
         self._groups: Known[Client, dict[str, None]] = Known(dict)
-        """The groups of each client. Several groups mean that several consumers have one client id."""
+        """The groups of each client. If a client has several groups, several consumers have the same client id."""
         self._positions: Known[tuple[Client, str, int], _Position] = Known(_Position)
         self._shared: Known[tuple[str, str, int, int], Evidence] = Known(Evidence)
         self._left: Known[Client, list[int]] = Known(list)

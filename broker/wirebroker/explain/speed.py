@@ -1,4 +1,4 @@
-"""Slow brokers and networks, clients that retry again and again, and leaders that move to and fro."""
+"""Finds slow brokers and networks, clients that retry again and again, and leaders that move back and forth."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from wirebroker.trace.rows import ConnectionRow, LeaderRow, ProduceRow, ReplyRow
 SLOW = 2 * SECOND
 VERY_SLOW = 4 * SECOND
 OFTEN = 3
-"""Several slow responses are a finding, and so is a single very slow response."""
+"""The number of slow responses from which on they are a finding. A single very slow response is a finding, too."""
 LONG_POLLS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
-"""Requests that wait for something other than the broker's work."""
+"""The APIs whose requests may wait for records or for members, so that a late response does not mean a slow broker."""
 MAYBE_SILENT = "Produce"
-"""Requests of this API get no response with acks=0, and a row does not show acks."""
+"""The API whose requests may get no response: with acks=0 there is none, and rows do not show acks."""
 
 
 @dataclass
@@ -46,19 +46,20 @@ class _Slow:
 
 
 class SlowBrokers(Detector):
-    """`slow_broker`: by node. Waiting that the client or a quota asked for does not count."""
+    """Finds `slow_broker`: nodes whose responses take long. Time that a request waits because of the client's own limits or of
+    a quota is not counted."""
 
     events = ("reply", "request", "connection")
 
     def __init__(self) -> None:
         self._slow: Known[int, _Slow] = Known(_Slow)
         self._pending: Known[int, OrderedDict[int, tuple[int, RequestRow]]] = Known(OrderedDict)
-        """The requests without a response, by connection and correlation id."""
+        """The requests without a response so far, by connection and correlation id."""
         self._produces: Known[int, list[bool]] = Known(list)
-        """Connections whose Produce gets responses."""
+        """The connections on which Produce requests get responses."""
 
     def begin_run(self) -> None:
-        """Connections have other numbers now."""
+        """Forget everything, because the new run numbers its connections from the start again."""
         self.__init__()  # type: ignore[misc]
 
     def take(self, number: int, row: Row) -> None:
@@ -91,7 +92,7 @@ class SlowBrokers(Detector):
         slow.upstream += max(row.upstream_us // 1000 - row.waited, 0) if row.upstream_us >= 0 else took
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each node that responded slowly, or has not responded for long."""
+        """Yields a finding for each node that responded slowly, or that has not responded for a long time."""
         silent = self._silent(now)
         for node, slow in self._slow.items():
             if slow.evidence.count >= OFTEN or slow.longest >= VERY_SLOW:
@@ -100,7 +101,7 @@ class SlowBrokers(Detector):
             yield self._finding(node, None, waiting)
 
     def _silent(self, now: int) -> dict[int, list[tuple[int, RequestRow]]]:
-        """The requests that have waited for very long, by node."""
+        """Returns the requests that have waited for a response for VERY_SLOW ms or more, by node."""
         found: dict[int, list[tuple[int, RequestRow]]] = {}
         for place, pending in self._pending.items():
             answers = bool(self._produces.get(place))
@@ -199,10 +200,10 @@ class _Storm:
     """bytes of the largest batch that the same topic took from the client"""
     connection: int = -1
     connections: int = 0
-    """how often the error came on another connection than the previous error"""
+    """how often an error was on another connection than the previous error"""
 
     def add(self, number: int, row: ReplyRow, limit: int) -> None:
-        """Add the next one."""
+        """Add the next response of the same kind."""
         if self.recent and row.time - self.recent[-1] > WINDOW and not self.raged:
             self.evidence = Evidence()
             self.connections = 0
@@ -221,7 +222,7 @@ class _Storm:
 
 
 class RetryStorms(Detector):
-    """Finds `retry_storm`, by client, API and error."""
+    """Finds `retry_storm`: a client gets the same error from an API many times within a short time."""
 
     events = ("reply", "produce", "shadow")
 
@@ -311,14 +312,15 @@ def _sizes(storm: _Storm) -> str:
 # Leaders
 
 MOVES = 3
-"""This number of moves of a leader is a finding. A restart of its broker makes two moves, away and back."""
+"""The number of a leader's moves from which on they are a finding. A restart of the leader's broker causes two moves, away and
+back."""
 MOVED_WITHIN = 5 * MINUTE
 
 
 @dataclass
 class _Moves:
     leaders: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=16))
-    """the times of the latest moves, and the leaders"""
+    """the time and the new leader of each of the latest moves"""
     evidence: Evidence = field(default_factory=Evidence)
     restless: bool = False
 

@@ -1,4 +1,4 @@
-"""Transactions that outlived their timeout, and open transactions whose producer does nothing any more."""
+"""Finds transactions that exceeded their timeout, and open transactions whose producer does nothing any more."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow,
 from wirebroker.trace.selection import transactions_of
 
 ENDS = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"))
-"""A producer gets these errors after the coordinator has aborted its transaction."""
+"""The errors that a producer gets after the coordinator has aborted the producer's transaction."""
 BEGINS = frozenset(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce"))
 ABORTED = frozenset(("PrepareAbort", "PrepareEpochFence", "CompleteAbort"))
 SWEEP = 10 * SECOND
-"""How late a coordinator may be: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+"""The time in ms by which a coordinator may abort a timed-out transaction late: the default of
+transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 IDLE = 5 * SECOND
-"""An open transaction that holds back readers is a finding if its producer sent nothing for this many ms."""
+"""A transaction is a finding if consumers wait for its end and its producer has sent nothing for this many ms."""
 STUCK = 15 * SECOND
-"""An unknown transaction is a finding if the last stable offset has stood still for this many ms."""
+"""A partition is a finding if its last stable offset has not moved for this many ms and no known transaction is the cause."""
 NAMED = 8
 MOST_WRITERS = 100
 MOST_ENDED = 100
@@ -30,29 +31,29 @@ Partition = tuple[str, int]
 
 @dataclass
 class _Transaction:
-    """The state of a transactional id, as far as the trace shows it."""
+    """What the trace shows of a transactional id: its producer, and its open transaction."""
 
     client: Client = NOBODY
     producer_id: int = -1
     producer_epoch: int = -1
     timeout: int = 0
-    """ms, 0 if its InitProducerId has not passed"""
+    """the transaction timeout in ms; 0 if the trace has no InitProducerId of the producer"""
     began: int = 0
-    """when its open transaction began, 0 without one"""
+    """the time at which the open transaction began; 0 if no transaction is open"""
     active: int = 0
-    """the time of its latest request"""
+    """the time of the producer's latest request"""
     closed: int = 0
-    """when the last connection of the producer closed"""
+    """the time at which the producer's last connection closed; 0 if a connection is open"""
     aborted: int = 0
-    """when the coordinator aborted it by itself"""
+    """the time at which the coordinator aborted the transaction without an EndTxn"""
     connections: set[int] = field(default_factory=set)
     partitions: dict[Partition, None] = field(default_factory=dict)
     waiting: int = 0
-    """fetches that it holds back"""
+    """the number of fetches that the open transaction holds back"""
     evidence: Evidence = field(default_factory=Evidence)
 
     def end(self) -> None:
-        """Its transaction has ended."""
+        """Note that the open transaction has ended."""
         self.began = self.closed = self.waiting = self.aborted = 0
         self.partitions.clear()
         self.evidence = Evidence()
@@ -73,7 +74,7 @@ class _Ended:
 
 @dataclass
 class _Stable:
-    """A partition's last stable offset, the time since which it has not changed, and the high watermark."""
+    """A partition's last stable offset, the time of its latest change, and the high watermark."""
 
     offset: int = -1
     since: int = 0
@@ -82,21 +83,21 @@ class _Stable:
 
 
 class Transactions(Detector):
-    """`transaction_timed_out` and `open_transaction`."""
+    """Finds `transaction_timed_out` and `open_transaction`."""
 
     events = ("reply", "produce", "shadow", "fetch", "connection", "transaction")
 
     def __init__(self) -> None:
         self._known: Known[str, _Transaction] = Known(_Transaction)
         self._names: Known[int, list[str]] = Known(list)
-        """The transactional id of a producer id, in a list of one."""
+        """The transactional id that belongs to each producer id, in a list with one element."""
         self._writers: Known[Partition, dict[str, None]] = Known(dict)
-        """The transactional ids that have written to a partition, ordered by their latest write."""
+        """For each partition: the transactional ids that have written to it, in the order of their latest writes."""
         self._ended: list[_Ended] = []
         self._stable: Known[Partition, _Stable] = Known(_Stable)
 
     def begin_run(self) -> None:
-        """Connections have other numbers now."""
+        """Forget the connections, because the new run numbers its connections from the start again."""
         for known in self._known.values():
             known.connections.clear()
 
@@ -164,7 +165,8 @@ class Transactions(Detector):
                 writers.pop(next(iter(writers)))
 
     def _failed(self, known: _Transaction, name: str, number: int, row: Row, error: str) -> None:
-        """An error after the timeout shows that the coordinator has aborted the transaction and raised the epoch."""
+        """Handle an error of a producer. An error after the transaction timeout shows that the coordinator has aborted the
+        transaction and increased the epoch."""
         if not error or not known.began:
             return
         known.evidence.add(number, row)
@@ -178,7 +180,8 @@ class Transactions(Detector):
             self._ended.append(ended)
 
     def _changed(self, number: int, row: TransactionRow) -> None:
-        """A wirebroker's trace has a row for each transaction that the coordinator aborts."""
+        """Handle a row that says that the coordinator has aborted a transaction. Only traces of wirebroker itself have such
+        rows."""
         known = self._known.get(row.transactional_id)
         if known is None or not known.began or known.aborted or row.state not in ABORTED:
             return
@@ -204,7 +207,7 @@ class Transactions(Detector):
                     known.evidence.add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each transaction that timed out or hangs open."""
+        """Yields a finding for each transaction that timed out, and for each open transaction without an active producer."""
         for ended in self._ended:
             yield _timed_out(ended, now)
         open_on: set[Partition] = set()
@@ -223,7 +226,7 @@ class Transactions(Detector):
                 yield _unknown(place, stable)
 
     def _is_left(self, known: _Transaction, now: int) -> bool:
-        """Tells whether an open transaction's producer does nothing any more."""
+        """Tells whether the producer of an open transaction has closed its connections, or has sent nothing for too long."""
         if known.closed:
             return True
         idle = now - known.active

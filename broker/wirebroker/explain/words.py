@@ -1,4 +1,4 @@
-"""Words for sentences: times, lengths of time, numbers, and clients."""
+"""Formats times, durations, numbers and clients for the sentences of findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANONYMOUS = ("User:ANONYMOUS", "")
 
 
 class Client(NamedTuple):
-    """A client as the rows of its requests name it."""
+    """A client, identified by the principal, the client id and the host in the rows of its requests."""
 
     principal: str
     client_id: str
@@ -33,19 +33,19 @@ class Client(NamedTuple):
 
     @property
     def chosen(self) -> str:
-        """The filter that chooses its rows."""
+        """The filter that selects the client's rows in a trace."""
         if self.client_id:
             return equal("client", self.client_id)
         return equal("principal", self.principal) if self.principal else equal("host", self.host)
 
 
 def client_of(row: Row) -> Client:
-    """Returns the client of a row; a name that the row does not have is ""."""
+    """Returns the client of a row. A part of the client that the row does not have is ""."""
     return Client(getattr(row, "principal", ""), getattr(row, "client_id", "") or "", getattr(row, "client_host", ""))
 
 
 def ms(length: int) -> str:
-    """A length of time: 250 ms, 2.3 s, 5 min, 2.5 h."""
+    """Returns a duration in ms as text: 250 ms, 2.3 s, 5 min, 2.5 h."""
     if length < SECOND:
         return f"{length} ms"
     for unit, name, below in ((SECOND, "s", 2 * MINUTE), (MINUTE, "min", 2 * HOUR), (HOUR, "h", 10**15)):
@@ -65,7 +65,7 @@ def counted(count: int, what: str) -> str:
 
 
 def at(time: int) -> str:
-    """The time of day."""
+    """Returns the time of day of `time`, which is in ms since the epoch."""
     return time_of_day(time)
 
 
@@ -85,25 +85,25 @@ def tool(name: str, options: str) -> str:
 
 
 def number_in(details: Mapping[str, str | int], name: str, default: int = 0) -> int:
-    """Returns the number of this name in a row's details, or the default."""
+    """Returns the integer that a row's details have under the name `name`, or the default."""
     value = details.get(name)
     return value if isinstance(value, int) else default
 
 
 def shell(name: str) -> str:
-    """Quotes a name that a client chose, for a shell command that people copy."""
+    """Quotes a name for use in a shell command. People copy these commands, and the name may come from a client."""
     return shlex.quote(name)
 
 
 def equal(field: str, value: object) -> str:
-    """The filter for rows whose field has this value."""
+    """Returns the filter for the rows whose field `field` has the value `value`."""
     text = str(value)
-    if '"' in text or not text.isprintable():  # not to be quoted, or not to be typed
+    if '"' in text or not text.isprintable():  # a filter cannot contain such characters
         typed = "".join(each if each.isprintable() and each != '"' else "\n" for each in text)
         return f'{field}~"{max(typed.splitlines(), key=len, default="")}"'
     return f"{field}={text}" if text and all(each.isalnum() or each in "-_.:/" for each in text) else f'{field}="{text}"'
 
 
 def capital(text: str) -> str:
-    """The text as the beginning of a sentence."""
+    """Returns the text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]

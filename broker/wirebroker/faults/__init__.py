@@ -4,12 +4,12 @@
     ...
     lost.assert_fired()
 
-Every kind of fault is a call that makes a rule (see `kinds`). These words say which requests the rule matches: `api`,
-`version` (a version, or from–to), `topic`, `partition`, `client_id`, `principal`, `node`, `producer_id`, `producer_epoch`,
-`sequence` (a sequence, or from–to), `transactional_id`, `group`. A word that is not given matches everything. These words say
-on which matches the rule fires: `nth` (a number or several, from 1), `every`, `probability`, and at most `times`. A Produce
-counts once for each batch; any other request counts once. A rule that could never fire raises FaultError, a ValueError that
-names the wrong word.
+Each kind of fault is a class; a call of the class creates a rule (see `kinds`). The keyword arguments are called words. These
+words determine which requests the rule matches: `api`, `version` (a version, or from–to), `topic`, `partition`, `client_id`,
+`principal`, `node`, `producer_id`, `producer_epoch`, `sequence` (a sequence, or from–to), `transactional_id`, `group`. A word
+that is not given matches everything. These words determine on which matches the rule fires: `nth` (one number or several,
+counted from 1), `every` and `probability`. `times` limits how often it fires. Each batch of a Produce counts as one match; any
+other request counts as one. A rule that could never fire raises FaultError, a ValueError that names the wrong word.
 """
 
 from wirebroker.faults.forms import FaultError as FaultError

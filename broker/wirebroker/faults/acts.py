@@ -16,13 +16,13 @@ from wirebroker.requests.received import Received
 
 
 class ExchangeParts(Received, Parked, Protocol):
-    """A request on its way to its response."""
+    """A request that has no response yet, as far as faults need it."""
 
     correlation_id: int
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes from which the request was read, if the next request may be recognised by the same bytes."""
+    """The bytes of the request; None if the fast path may not compare the next request with these bytes."""
 
     @property
     def alive(self) -> bool:
@@ -33,77 +33,78 @@ class ExchangeParts(Received, Parked, Protocol):
         """Tells whether the client will get a response."""
 
     def handle(self, request: Message) -> None:
-        """Let the request be handled. Its response passes `FaultPlan.on_response`, now or later."""
+        """Handle the request. Now or later, its response is passed to `FaultPlan.on_response`."""
 
     def respond(self, response: Message) -> None:
         """Send its response."""
 
     def park(self) -> None:
-        """Hold back later requests of the connection until this request has its response."""
+        """Handle no later request of the connection until this request has a response."""
 
     def unpark(self) -> None:
-        """Stop holding back later requests."""
+        """Handle the later requests of the connection again."""
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of responding."""
 
 
 class NothingToChange(ValueError):
-    """Raised for an impossible change of state: its object does not exist, or the object's state forbids the change. The
-    message names the reason."""
+    """Raised if a fault cannot change the broker's state, because the object to change does not exist or its state forbids the
+    change. The message names the reason."""
 
 
 class BrokerParts(Protocol):
-    """The internals of a broker, for faults of storage and state."""
+    """What faults of storage and state can change in a broker."""
 
     def fail_write(self, partition: TopicPartition) -> None:
-        """Let the next write to the partition fail."""
+        """Make the next write to the partition fail."""
 
     def write_failed(self, partition: TopicPartition) -> bool:
         """Let writes succeed again. Returns whether a write failed since `fail_write`."""
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Take the partitions that a node leads offline. Returns the call that brings the partitions back, or None without
-        such partitions."""
+        """Make the partitions that the node `node_id` leads unavailable. Returns a function that makes them available again, or
+        None if no partition was affected."""
 
     def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
-        """Forget a producer. Returns the number of partitions that knew the producer."""
+        """Remove the state of a producer from all partitions, or from the given ones. Returns from how many it was removed."""
 
     def expire_transactional_id(self, transactional_id: str, now: int) -> None:
         """Forget a transactional id. Raises NothingToChange."""
 
     def fence(self, transactional_id: str, now: int) -> int:
-        """Raise the epoch of a transactional id, and return it. Raises NothingToChange."""
+        """Increase the producer epoch of a transactional id. Returns the new epoch. Raises NothingToChange."""
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """Let the session of a client end. Returns whether the client has authenticated by SASL."""
+        """End the session of a connection that has authenticated by SASL. Returns False if it has not."""
 
     def withdraw_acl(self, text: str) -> bool:
-        """Remove an ACL. Returns whether the ACL existed. Raises ValueError for a text that is not an ACL."""
+        """Remove the ACL that `text` describes. Returns whether the ACL existed. Raises ValueError if `text` is not an ACL."""
 
     def slow_reassignments(self, until: int) -> None:
-        """Let replicas that are added before `until` get in sync only at `until`."""
+        """Delay reassignments: a replica that is added before the time `until` becomes in sync only at `until`."""
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
-        """Remove the end of a log from an offset on. Returns its log end offset before and after. Raises NothingToChange."""
+        """Delete the records of a log from `offset` on. Returns the log end offset before and after. Raises NothingToChange."""
 
     def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
-        """Let another broker lead each of these partitions. Returns how many leaders have moved."""
+        """Make another broker the leader of each partition. Returns for how many partitions the leader has changed."""
 
     def move_coordinator(self, groups: Iterable[str], transactional_ids: Iterable[str], now: int) -> int:
-        """Let another broker coordinate these groups and transactional ids. Returns how many coordinators have moved."""
+        """Make another broker the coordinator of the groups and transactional ids. Returns how many coordinators have
+        changed."""
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """Let the session of a member of these groups end. Returns whether such a member exists."""
+        """End the session of the member `member_id` of one of the groups. Returns whether there is such a member."""
 
     def advance(self, connection: Connection, ms: int) -> None:
-        """Move the clock forward as soon as this request waits or is done."""
+        """Move the clock forward by `ms` as soon as the connection's current request waits or has a response."""
 
     def restart(self, mode: Any, now: int) -> None:
         """Stop all brokers and start them again."""
 
     def upgrade(self, to: str, first: int, ms: int) -> Callable[[int], None]:
-        """Returns the call, with the time, that begins an upgrade of the brokers. Raises NothingToChange."""
+        """Returns a function that begins a rolling upgrade; its argument is the time. Raises NothingToChange."""
 
     def crash(self, node_id: int, now: int) -> None:
         """Kill one broker and start it again."""
@@ -111,7 +112,7 @@ class BrokerParts(Protocol):
 
 @dataclass(slots=True)
 class Injection(ABC):
-    """One request on which a rule acts: its data, and the methods with which a rule acts on it. The plan implements the
+    """One request on which a rule acts: the data of the request, and the methods that a rule can call. The plan implements the
     methods.
     """
 
@@ -119,24 +120,26 @@ class Injection(ABC):
     exchange: ExchangeParts
     facts: Facts
     only: Where | None
-    """The matching partitions; None stands for all."""
+    """The matching partitions of the request. None stands for all partitions."""
     batches: list[Batch | None]
-    """The matching batches of a Produce. Any other request is a single None."""
+    """The matching batches of a Produce request. For any other request the list is `[None]`."""
 
     @property
     @abstractmethod
     def broker(self) -> BrokerParts:
-        """The internals of the broker, for rules that need a broker."""
+        """The interface to the broker, for rules that change its state."""
 
     @abstractmethod
     def respond(self, response: Message) -> Outcome:
-        """Respond without handling the request. Later rules do not act on the request, but rules about the response do."""
+        """Respond without handling the request. The other rules do not act on the request, except those that act on the
+        response."""
 
     @abstractmethod
     def refuse(self, code: int, only: Where | None) -> Message | Outcome:
-        """Respond with an error. Returns the request for the partitions to handle, or the outcome.
+        """Respond with an error for the partitions `only`. Returns a request for the other partitions, which is to be handled,
+        or the outcome if there are no others.
 
-        A request that only reads is handled, and the error replaces its response.
+        A request that only reads is handled normally; the error then replaces its result in the response.
         """
 
     @abstractmethod
@@ -145,7 +148,7 @@ class Injection(ABC):
 
     @abstractmethod
     def handle_after_others(self, others: int) -> Outcome:
-        """Handle the request after `others` requests of other connections."""
+        """Handle the request as soon as `others` requests of other connections were handled."""
 
     @abstractmethod
     def respond_later(self, response: Message, ms: int) -> None:
@@ -153,8 +156,8 @@ class Injection(ABC):
 
     @abstractmethod
     def lose_response(self, *, close: bool, reset: bool = False) -> bool:
-        """Withhold the response, and close the connection or let it go silent. Returns False, because the response cannot be
-        sent."""
+        """Do not send the response. With `close`, close the connection; without it, never send anything on the connection
+        again. Returns False, which means that the response must not be sent."""
 
     @abstractmethod
     def reset(self) -> Outcome:
@@ -162,15 +165,15 @@ class Injection(ABC):
 
     @abstractmethod
     def fail_write(self, batch: Batch) -> None:
-        """Let the write of a batch fail."""
+        """Make the write of a batch fail."""
 
     @abstractmethod
     def slow_write(self, batch: Batch, ms: int) -> None:
-        """Let the write of a batch take `ms` longer."""
+        """Make the write of a batch take `ms` longer."""
 
     @abstractmethod
     def crash(self) -> None:
-        """Kill the broker once the request is handled."""
+        """Kill the broker as soon as the request is handled."""
 
     @abstractmethod
     def at_unload(self, restore: Callable[[], None]) -> None:
@@ -178,31 +181,33 @@ class Injection(ABC):
 
     @abstractmethod
     def report(self, done: bool) -> None:
-        """Trace that the rule acted, or take back its count if there was nothing to do."""
+        """If `done`, write to the trace that the rule has fired. If not, the rule had nothing to do, so its firing is not
+        counted."""
 
 
 @dataclass(slots=True)
 class Greeting:
-    """A TLS handshake at its beginning, and the effect of the rules on it."""
+    """A TLS handshake that is about to begin, and what fault rules do to it."""
 
     listener: str
     now: int
     can_expire: bool
-    """Tells whether there is an expired certificate to show."""
+    """Tells whether the listener has an expired certificate that it can present."""
     expired: bool = False
     stalled_by: Hashable | None = None
     """The rule that stalls the handshake."""
     until: int | None = None
-    """The time at which a stalled handshake continues, in ms since the epoch. None: it continues when the rule is unloaded."""
+    """The time at which a stalled handshake continues, in ms since the epoch. If it is None, the handshake continues when the
+    rule is unloaded."""
 
 
 @dataclass(slots=True)
 class OutgoingResponse:
-    """The bytes of a response on their way. Each rule of the wire changes the bytes in turn."""
+    """What fault rules do to the bytes of a response. One after the other, the matching rules change the fields."""
 
     size: int
     sample: Callable[[range, int], list[int]]
-    """Draws different numbers from a range: `Random.sample`."""
+    """A function that chooses distinct random numbers from a range, such as `Random.sample`."""
     cut: int | None = None
     piece: int | None = None
     pause: float = 0.0
@@ -212,5 +217,5 @@ class OutgoingResponse:
 
     @property
     def shape(self) -> Shape:
-        """The changes, for the network."""
+        """The same changes in the form that the network layer needs."""
         return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))

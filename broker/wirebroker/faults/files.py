@@ -1,4 +1,4 @@
-"""Fault files: the same rules in TOML, with errors that name the line.
+"""Reads and writes fault files. A fault file has fault rules in TOML; an error in the file is reported with its line.
 
 seed = 7
 
@@ -24,7 +24,7 @@ from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
 
 
 def file_kinds() -> list[str]:
-    """Returns the names of the kinds that can be written down."""
+    """Returns the names of the kinds of faults that a fault file can contain."""
     return [name for name, kind in KINDS.items() if kind.in_files]
 
 
@@ -47,12 +47,13 @@ def load(path: Path) -> FaultFile:
 
 
 def loads(text: str, where: str) -> FaultFile:
-    """Read the text of a fault file. Errors name the file as `where`. Raises FaultFileError."""
+    """Read the text of a fault file. `where` is the file's name in error messages. Raises FaultFileError."""
     return parse(read_toml(text, where, FaultFileError), where, text)
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
-    """Returns the rules of a document. `text` is its source, for the lines in errors. Raises FaultFileError."""
+    """Returns the rules of a parsed TOML document. `text` is its source, from which error messages get their lines. Raises
+    FaultFileError."""
     lines = _Lines(where, text)
     for key in document:
         if key not in ("seed", "fault"):
@@ -75,7 +76,7 @@ def _rule(table: dict[str, Any], lines: _Lines, number: int) -> Rule:
 
 
 def read_rule(table: Mapping[str, Any]) -> Rule:
-    """Returns a rule from the words of one [[fault]]. Raises FaultError."""
+    """Returns the rule that one table [[fault]] describes. Raises FaultError."""
     name = table.get("kind")
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not kind.in_files:
@@ -88,7 +89,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line that contains a word of the fault with this number."""
+    """Finds the line of a fault file on which a word of a given fault is."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where
@@ -99,7 +100,7 @@ class _Lines:
                 self._starts.append(index)
 
     def of(self, number: int | None, word: str) -> str:
-        """Returns `file:line`, or only the file if there is no text."""
+        """Returns `file:line`. Without the file's text, returns the file's name and the number of the fault."""
         if not self._lines:
             return self._where if number is None else f"{self._where}, fault {number + 1}"
         first, last = 0, len(self._lines)
@@ -113,7 +114,8 @@ class _Lines:
 
 
 def dump(rules: Iterable[Rule], seed: int) -> str:
-    """Returns the rules as a fault file. A comment stands for a rule with a function, which no file can contain."""
+    """Returns the text of a fault file with the rules. A rule that has a function cannot be written; a comment takes its
+    place."""
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:

@@ -1,7 +1,7 @@
-"""The form of a fault's words. A word's type hint determines the valid values, and the message about an invalid value.
+"""Checks the values of a fault rule's words. A word's type hint determines its valid values.
 
-Hints have msgspec's form: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
-messages all come from the hint.
+The hints are written for msgspec: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
+error messages are all derived from the hint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 __tracebackhide__ = True  # pytest shows the caller's line
 
 LONGEST = 60
-"""The largest number of characters of a wrong value that a message repeats."""
+"""The largest number of characters of an invalid value that an error message shows."""
 NAMES = {
     "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
 }  # fmt: skip
@@ -42,14 +42,14 @@ def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """Returns the JSON schema of a hint, without None, which stands for a word that is not given."""
+    """Returns the JSON schema of a hint. The schema does not allow None, which only means that the word is not given."""
     if get_origin(hint) in (Union, UnionType):
         hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
     return msgspec.json.schema(hint)
 
 
 def expected(schema: dict[str, Any]) -> str:
-    """Returns a schema in words."""
+    """Describes in words the values that a schema allows."""
     if "anyOf" in schema:
         either, other = schema["anyOf"]
         return f"{expected(either)}, or {_several(other) if other.get('items') == either else expected(other)}"

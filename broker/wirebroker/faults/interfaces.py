@@ -1,4 +1,4 @@
-"""The interfaces between the plan and its host: the engine of a broker, or a proxy before a real cluster."""
+"""The interfaces between the fault plan and its host. The host is a broker's engine, or a proxy in front of a real cluster."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from wirebroker.requests.facts import Batch, Facts
 
 
 class Planned(ExchangeParts, Protocol):
-    """An exchange, with the facts that the plan keeps about it."""
+    """An exchange, with what the plan stores in it."""
 
     matches: Matches | None
     """The rules that match the exchange."""
 
 
 class Alarm(Protocol):
-    """A call that is due later."""
+    """A call that is scheduled for a later time."""
 
     def cancel(self) -> None:
-        """Never make the call."""
+        """Cancel the call."""
 
 
 class Alarms(Protocol):
-    """Calls at given times."""
+    """Schedules calls for given times."""
 
     def at(self, when: int, action: Callable[[int], None]) -> Alarm:
         """Call `action(when)` at the time `when`, in ms since the epoch."""
 
 
 class FiringTrace(Protocol):
-    """Where firings are written down."""
+    """The trace in which the firings of rules are written down."""
 
     def fired(
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
@@ -48,30 +48,30 @@ class Host(Protocol):
     """The broker or proxy whose requests pass through a plan."""
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Note whether the plan has rules from now on."""
+        """Note that the plan has rules from now on, or that it has none."""
 
     @property
     def now(self) -> int:
         """The latest time that is known, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Send a response, or close a connection, after the effects before it."""
+        """Send a response or close a connection, after all earlier effects."""
 
     @property
     def trace(self) -> FiringTrace:
-        """Where firings are written down."""
+        """The trace in which the firings of rules are written down."""
 
     @property
     def timers(self) -> Alarms:
-        """Calls at given times."""
+        """Schedules calls for given times."""
 
     @property
     def fault_broker(self) -> BrokerParts | None:
-        """The internals of the broker, or None in a proxy. A proxy refuses rules that act inside a broker."""
+        """The interface to the broker's state, or None in a proxy. A proxy refuses rules that act inside a broker."""
 
     @property
     def refuses_faults(self) -> str:
-        """A sentence that gives the reason why no rule may be loaded; "" if rules may be loaded."""
+        """A sentence with the reason why the host accepts no rules, or "" if it accepts rules."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close a connection; with `reset`, abort it."""
+        """Close a connection. With `reset`, reset it (TCP RST)."""

@@ -1,4 +1,4 @@
-"""A rule that matches a request, and all rules that match it."""
+"""One rule that matches a request, and the collection of all rules that match a request."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from wirebroker.requests.parts import TopicPartition, Where
 
 
 class MatchedRule(NamedTuple):
-    """A rule that matches a request, with the matching partitions (None: all) and the matching batches of a Produce."""
+    """A rule that matches a request. `only` are the matching partitions (None stands for all), and `batches` the matching
+    batches of a Produce."""
 
     rule: Rule
     only: Where | None
     batches: list[Batch | None]
 
     def without(self, gone: Where) -> MatchedRule:
-        """Returns the match on the partitions that are still in the request."""
+        """Returns the same match without the partitions `gone`, which are no longer in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
@@ -31,27 +32,27 @@ class Matches:
 
     facts: Facts
     before: list[MatchedRule] = field(default_factory=list)
-    """Matches that have not acted yet, and act before the request is handled,"""
+    """The rules that act before the request is handled, and have not acted yet."""
     after: list[MatchedRule] = field(default_factory=list)
-    """on the response,"""
+    """The rules that act on the response."""
     wire: list[MatchedRule] = field(default_factory=list)
-    """and on its bytes."""
+    """The rules that act on the bytes of the response."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
-    """The errors for the response, with their partitions. These errors are set before any other change of the response."""
+    """The errors to set in the response, with their partitions. They are set before other rules change the response."""
     refused: Message | None = None
-    """The response for the partitions that were not handled."""
+    """The part of the response for partitions that a rule has refused and that are therefore not handled."""
     gone: Where = frozenset()
-    """The partitions that were not handled."""
+    """The partitions that a rule has refused and that are therefore not handled."""
     slow: dict[TopicPartition, int] = field(default_factory=dict)
-    """The time in ms that a write to these partitions takes."""
+    """The time in ms that the write to each partition takes."""
     slow_rule: Rule | None = None
-    """The rule that made the write slow; of several rules, the last."""
+    """The last rule that made the write slow."""
     failing: list[tuple[MatchedRule, TopicPartition]] = field(default_factory=list)
-    """The partitions whose write must fail."""
+    """The rules that make a write fail, each with the partition of the write."""
     crashes: bool = False
-    """Tells whether the broker is killed once the request is handled."""
+    """Tells whether the broker is killed as soon as the request is handled."""
 
     @property
     def needs_outcome(self) -> bool:
-        """Tells whether a fault waits for the request to be handled: a failing or slow write, or a crash."""
+        """Tells whether a rule has to act right after the request was handled: a failing or slow write, or a crash."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None

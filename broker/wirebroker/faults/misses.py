@@ -1,6 +1,7 @@
-"""The requests that a rule did not match. These requests explain why the rule never fired.
+"""Remembers the requests that a rule did not match, in order to explain why the rule never fired.
 
-While a rule has not matched any request, it keeps the words that did not fit the requests of its APIs, with the values found.
+Until a rule matches its first request, it remembers for the requests of its APIs which of the rule's words did not fit, and
+which values the requests had.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ from itertools import islice
 from wirebroker.common.suggestions import did_you_mean
 
 MOST_REASONS = 50
-"""The largest number of different sets of words counted for one API."""
+"""The largest number of combinations of an API and words that did not fit for which requests are counted."""
 MOST_VALUES = 20
-"""The largest number of values kept of each word."""
+"""The largest number of requests' values that are remembered for each word."""
 SHOWN_VALUES, SHOWN_APIS = 3, 6
 
 Misfit = tuple[str, tuple[object, ...]]
-"""A word of a rule that does not fit a request, and the request's value."""
+"""A word of a rule that does not fit a request, and the values that the request has instead."""
 
 
 @dataclass(slots=True)
 class _Reason:
-    """The requests for which the same words did not fit."""
+    """The number of requests for which the same words did not fit, and the values that these requests had."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = field(default_factory=dict)
 
 
 class Misses:
-    """The requests that arrived after a rule was loaded. The plan counts `arrived`, by API, for all rules."""
+    """What a rule remembers about the requests that it did not match. `arrived` has the number of requests of each API; the
+    plan counts them once for all rules."""
 
     def __init__(self, arrived: Counter[str]) -> None:
         self._arrived = arrived
@@ -40,7 +42,7 @@ class Misses:
         self._reasons: dict[tuple[str, tuple[str, ...]], _Reason] = {}
 
     def end(self) -> None:
-        """Note that the rule is unloaded: later requests do not concern it."""
+        """Note that the rule was unloaded, so that later requests are not counted."""
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:
@@ -56,12 +58,12 @@ class Misses:
             kept |= dict.fromkeys(islice(values, max(MOST_VALUES - len(kept), 0)))
 
     def sentence(self, wanted: Mapping[str, object]) -> str:
-        """Returns the requests that differed least from the rule, and the number of requests of each API."""
+        """Describes the requests that differed least from the rule, and says how many requests of each API arrived."""
         parts = [*self._nearest(wanted), self._arrivals()]
         return "; ".join(parts)
 
     def _nearest(self, wanted: Mapping[str, object]) -> Iterable[str]:
-        """Yields the requests with the fewest words that did not fit."""
+        """Describes the requests for which the fewest words did not fit."""
         fewest = min((len(words) for _, words in self._reasons), default=0)
         nearest = {key: reason for key, reason in self._reasons.items() if len(key[1]) == fewest}
         for (api, words), reason in sorted(nearest.items(), key=lambda each: -each[1].count)[:2]:
@@ -87,7 +89,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def _advice(wanted: Mapping[str, object], reason: _Reason) -> str:
-    """Returns the found value that is nearest to a value of the rule, as advice, or ""."""
+    """Returns advice if a request's value is similar to the rule's value ("did you mean"), else ""."""
     for word, values in reason.found.items():
         asked = wanted.get(word)
         if isinstance(asked, str) and (advice := did_you_mean(asked, [each for each in values if isinstance(each, str)])):

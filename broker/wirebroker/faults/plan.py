@@ -1,12 +1,12 @@
-"""The plan: it applies the loaded rules to each request on its way to its response.
+"""The fault plan applies the loaded rules to each request and its response.
 
-A request meets the rules before it is handled, in the order in which the rules were added. The first rule that ends the
-request decides. The exchange remembers the rules that match its response (`Exchange.matches`). These rules act when the
-response is made, at once or later. A rule counts a firing when it is chosen, so that `times` holds. If the rule finds nothing
-to do, the firing is uncounted.
+Before a request is handled, the rules act on it in the order in which they were added. If a rule ends the request, later rules
+do not act. The rules that act on the response are remembered in the exchange (`Exchange.matches`), because the response may be
+made later. The firing of a rule is counted when the rule is chosen, so that `times` is never exceeded. If the rule then finds
+nothing to do, the firing is uncounted.
 
-The plan knows a `Host` and an exchange (see `interfaces`), but no engine, so the same rules work in a proxy. Without a loaded
-rule, the engine does not call the plan at all.
+The plan uses only a `Host` and an exchange (see `interfaces`), and not an engine, so the same rules work in a proxy. While no
+rule is loaded, the engine does not call the plan at all.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
 
 REMEMBERED = 1000
-"""The largest number of unloaded rules that did not fire and are remembered."""
+"""The largest number of unloaded rules that are remembered because they never fired."""
 NOTHING: Where = frozenset()
 REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no response to report it"
 
 Continue = Callable[[int], None]
-"""A step to take later. The step's argument is the time at which it runs."""
+"""A function that continues a request later. Its argument is the time at which it is called."""
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A request or a response that a rule holds back for some time, or until other requests have been handled."""
+    """A request or a response that a rule holds back for some time, or until other requests were handled."""
 
     rule: Rule
     exchange: Planned
@@ -59,7 +59,7 @@ class _Held:
 
 
 class FaultPlan:
-    """The rules of one host. The same `seed` gives the same random choices."""
+    """The fault rules of one host. With the same `seed`, a plan makes the same random choices."""
 
     def __init__(self, host: Host, seed: int) -> None:
         self.seed = self._first_seed = seed
@@ -69,33 +69,33 @@ class FaultPlan:
         self._held: list[_Held] = []
         """The requests and responses that rules hold back, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
-        """The partitions with a slow write in progress, and the requests that wait for it."""
+        """The partitions in which a slow write is in progress, each with the requests that wait for the write."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
-        """The rules that have matched a request of which only a part has arrived."""
+        """For each connection on which only a part of a request has arrived: the rules that have matched this request."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
         """The latest unloaded rules that never fired. The number is limited, because a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
         """The keys of the APIs that rules may match."""
         self._arrived: Counter[str] = Counter()
-        """The number of requests of each API, counted while there are rules."""
+        """The number of requests of each API. Requests are counted only while rules are loaded."""
 
     @property
     def broker(self) -> BrokerParts:
-        """The internals of the broker. Only rules that act inside a broker use this property, and `add` refuses such rules in a
-        proxy."""
+        """The interface to the broker's state. Only rules that act inside a broker use this property, and `add` refuses such
+        rules in a proxy."""
         assert self.host.fault_broker is not None
         return self.host.fault_broker
 
     def reseed(self, seed: int) -> None:
-        """Draw random choices from this seed, from the next request on."""
+        """Make the random choices with the seed `seed`, from the next request on."""
         self.seed = seed
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule, which fires from the next request on. A rule that is already loaded stays as it is.
+        """Load a rule. From the next request on it can fire. A rule that is already loaded does not change.
 
-        Raises FaultError if the host refuses faults, and in a proxy for a rule that needs a broker.
+        Raises FaultError if the host accepts no rules, or if the host is a proxy and the rule acts inside a broker.
         """
         if self.host.refuses_faults:
             raise FaultError("kind", self.host.refuses_faults)
@@ -110,18 +110,18 @@ class FaultPlan:
         return rule
 
     def load(self, file: FaultFile) -> list[Rule]:
-        """Load the rules of a fault file and return them. The file's seed, if it has one, holds from now on."""
+        """Load the rules of a fault file and return them. If the file has a seed, later random choices use this seed."""
         if file.seed is not None:
             self.reseed(file.seed)
         return [self.add(rule) for rule in file.rules]
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule. Does nothing if the rule is not loaded. Requests that it holds back continue, and its lasting
+        """Unload a rule. Does nothing if the rule is not loaded. Requests that the rule holds back continue, and its lasting
         effects end."""
         self._unload([rule])
 
     def clear(self) -> None:
-        """Unload all rules. Requests that they hold back continue."""
+        """Unload all rules. Requests that the rules hold back continue."""
         self._unload(list(self.rules))
 
     def _unload(self, rules: list[Rule]) -> None:
@@ -138,18 +138,18 @@ class FaultPlan:
             self._let_go(held, self.host.now)
 
     def unfired(self) -> list[Rule]:
-        """Returns the rules that never fired, oldest first: unloaded and loaded rules."""
+        """Returns the rules that never fired: first the unloaded rules, then the loaded rules, each in their order."""
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
-        """Remember, after a reset, rules of the earlier plan that never fired, except rules that are loaded again."""
+        """After a reset, remember the rules of the plan `earlier` that never fired, except those that are loaded again."""
         again = set(map(str, self.rules))
         self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
 
     def load_again(self, rules: Iterable[Rule]) -> None:
-        """Load copies of the rules of the start after a soft reset, with the random choices of the start.
+        """After a soft reset, load copies of the rules with which the broker was started, and use the first seed again.
 
-        Like `succeed`, this method does not remember earlier copies that never fired.
+        Like `succeed`, this method forgets earlier copies of these rules that never fired.
         """
         self.reseed(self._first_seed)
         again = [self.add(rule.copy()) for rule in rules]
@@ -161,17 +161,17 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Tells whether a request of this API must pass the plan. A request must pass if rules may match it, if it may have
-        to wait, or if other requests wait for it."""
+        """Tells whether requests of the API `key` must be passed to the plan: because rules may match them, because they may
+        have to wait, or because other requests wait for them."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
-        """Note that a request of this API has arrived. Returns whether the request concerns the rules."""
+        """Note that a request of the API `key` has arrived. Returns whether the request must be passed to the plan."""
         self._arrived[api_name(key)] += 1
         return self.concerns(key)
 
     def restarted(self) -> None:
-        """Forget the held requests, which are lost because the brokers restart."""
+        """Forget the requests that are held back. They are lost because the brokers restart."""
         for held in self._held:
             self.take_back(_matches(held.exchange).before)
         self._held.clear()
@@ -179,7 +179,7 @@ class FaultPlan:
         self._seen_parts.clear()
 
     def killed(self, node_id: int) -> None:
-        """Forget the requests that are held back from a killed broker."""
+        """Forget the requests to a killed broker that are held back."""
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             matches = _matches(held.exchange)
             self._forget(held)
@@ -189,14 +189,15 @@ class FaultPlan:
                     go_on(self.host.now)
 
     def left(self, exchange: Planned) -> None:
-        """Forget the rules about a response for which no client waits any more."""
+        """Forget the rules that match the response of an exchange, because the client no longer waits for the response."""
         matches = _matches(exchange)
         self.take_back(matches.after, matches.wire)
 
     # Before there is a whole request
 
     def greet(self, connection: Connection, greeting: Greeting) -> None:
-        """Apply the rules to a TLS handshake that begins. `connection` stands for the later connection."""
+        """Apply the rules to a TLS handshake that begins. `connection` describes the connection that will exist after the
+        handshake."""
         for rule in self.rules:
             matches = rule.injection_point is InjectionPoint.HANDSHAKE and rule.match.node in (None, connection.node_id)
             if matches and rule.greets(greeting) and rule.fires(self._random.random):
@@ -204,7 +205,7 @@ class FaultPlan:
                 self.host.trace.fired(greeting.now, connection, rule, rule.fired)
 
     def connected(self, connection: Connection, now: int) -> None:
-        """Refuse a new connection if a rule says so."""
+        """Reset a new connection if a rule fires on it."""
         self._seen_parts = {known: rules for known, rules in self._seen_parts.items() if known.state is not CLOSED}
         for rule in self.rules:
             matches = rule.injection_point is InjectionPoint.CONNECTION and rule.match.node in (None, connection.node_id)
@@ -214,8 +215,8 @@ class FaultPlan:
                 return
 
     def arriving(self, connection: Connection, part: Buffer, now: int) -> None:
-        """Close the connection after a part of a request has arrived, if a rule says so. The part does not include the
-        size."""
+        """Close the connection if a rule fires on a request that has arrived only in part. `part` does not include the size
+        field."""
         for rule in self.rules:
             if rule.injection_point is not InjectionPoint.ARRIVAL or rule.arrival_bytes > len(part) + SIZE_BYTES:
                 continue
@@ -235,9 +236,10 @@ class FaultPlan:
     # Before it is handled
 
     def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
-        """Let the rules act on a request that has arrived, and let it be handled unless a rule prevents that.
+        """Apply the rules to a request that has arrived, and handle the request unless a rule prevents it.
 
-        `facts` are the facts of the request. A request that comes with `facts` has no records in a buffer of the connection.
+        `facts` are the facts of the request if they are known already. The records of such a request are not in the
+        connection's buffer.
         """
         owned = facts is not None
         facts = facts or facts_of(request, exchange)
@@ -246,7 +248,7 @@ class FaultPlan:
         for matched in self._matched_rules(facts, exchange):
             lists.get(matched.rule.injection_point, matches.before).append(matched)
         if owned or matches.before or matches.after or matches.wire:
-            exchange.frame = None  # the next request cannot be recognised by these bytes
+            exchange.frame = None  # the fast path must not compare the next request with this one
         self._proceed(request, exchange, exchange.now)
 
     def _matched_rules(self, facts: Facts, exchange: Planned) -> Iterator[MatchedRule]:
@@ -263,7 +265,7 @@ class FaultPlan:
                 yield MatchedRule(rule, partitions_of(injection, rule, facts), injection)
 
     def _proceed(self, request: Message, exchange: Planned, now: int) -> None:
-        """Let the remaining rules act, and let the request be handled unless a rule prevents that."""
+        """Apply the remaining rules to a request, and handle the request unless a rule prevents it."""
         matches = _matches(exchange)
         while matches.before:
             matched = self._remaining(matches.before.pop(0), matches.gone)
@@ -297,20 +299,21 @@ class FaultPlan:
             injection.report(done)
 
     def _remaining(self, matched: MatchedRule, gone: Where = NOTHING) -> MatchedRule:
-        """Returns the match without the partitions that other rules have refused; an empty match if its rule is unloaded."""
+        """Returns the match without the partitions `gone`, which other rules have refused. Returns an empty match if the rule
+        was unloaded."""
         remaining = matched.without(gone) if matched.rule in self.rules else matched._replace(batches=[])
         matched.rule.fired -= len(matched.batches) - len(remaining.batches)
         return remaining
 
     def report(self, matched: MatchedRule, exchange: Planned, done: bool) -> None:
-        """Trace a firing. A rule that found nothing to do has not fired."""
+        """Trace that a rule has fired. If not `done`, the rule found nothing to do, so its firing is uncounted."""
         if done:
             self._trace(matched, exchange)
         else:
             self.take_back([matched])
 
     def _trace(self, matched: MatchedRule, exchange: Planned) -> None:
-        """Write each firing down: one for each matched batch, or one for the request."""
+        """Write the firings of a rule to the trace: one for each matched batch, or one for the request."""
         facts, before = _matches(exchange).facts, matched.rule.fired - len(matched.batches)
         for number, batch in enumerate(matched.batches, 1):
             several = batch is not None and len(matched.batches) > 1
@@ -321,14 +324,14 @@ class FaultPlan:
 
     @staticmethod
     def take_back(*fires: list[MatchedRule]) -> None:
-        """Uncount firings that did not happen."""
+        """Uncount the firings of rules that will not act."""
         for some in fires:
             for matched in some:
                 matched.rule.fired -= len(matched.batches)
             some.clear()
 
     def _admit(self, request: Message, exchange: Planned, now: int) -> None:
-        """Let the request be handled after the slow writes before it, and its own slow write, are done."""
+        """Handle the request as soon as no slow write is in progress in its partitions, and its own slow write is done."""
         matches = _matches(exchange)
         wanted = {(batch.topic, batch.partition) for batch in matches.facts.batches} - matches.gone if self._waiting else ()
         before = next((each for each in sorted(wanted) if each in self._waiting), None)
@@ -344,20 +347,20 @@ class FaultPlan:
             self._handle(request, exchange)
 
     def _written(self, request: Message, exchange: Planned, now: int) -> None:
-        """Handle a slow write that is done, and then the requests that waited for it, in order."""
+        """Handle a request whose slow write is done; then, in order, the requests that waited for this write."""
         waiting = self._end_slow_write(_matches(exchange).slow)
         self._resume(request, exchange, now, self._admit)
         for go_on in waiting:
             go_on(now)
 
     def _end_slow_write(self, slow: dict[TopicPartition, int]) -> list[Continue]:
-        """Note that these writes are over. Returns the requests that waited for these writes."""
+        """Note that the slow writes in the partitions `slow` are done. Returns the requests that waited for these writes."""
         waiting = [each for partition in slow for each in self._waiting.pop(partition)]
         slow.clear()
         return waiting
 
     def _handle(self, request: Message, exchange: Planned) -> None:
-        """Let the request be handled, and then the requests that waited for it."""
+        """Handle the request; then the requests that waited for it."""
         matches = _matches(exchange)
         for _, where in matches.failing:
             self.broker.fail_write(where)
@@ -375,7 +378,7 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """Report which of the failing writes the broker tried. The broker does not write a duplicate."""
+        """Report which of the writes that had to fail were tried. A duplicate is not written, so its write cannot fail."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
         for matched, where in failing:
@@ -397,7 +400,7 @@ class FaultPlan:
             self.hold(rule, exchange, exchange.now + ms, go_on)
 
     def hold(self, rule: Rule, exchange: Planned, until: int, go_on: Continue) -> None:
-        """Make the call at `until` (ms since the epoch), or when the rule is unloaded."""
+        """Call `go_on` at the time `until` (ms since the epoch), or when the rule is unloaded."""
         held = _Held(rule, exchange, go_on)
         held.timer = self.host.timers.at(until, lambda now: self._let_go(held, now))
         self._held.append(held)
@@ -407,7 +410,7 @@ class FaultPlan:
             held.go_on(now)
 
     def _forget(self, held: _Held) -> bool:
-        """Stop holding the request back. Returns whether the request was held back."""
+        """Forget a request that is held back. Returns False if it was not held back any more."""
         if held not in self._held:
             return False
         self._held.remove(held)
@@ -418,22 +421,22 @@ class FaultPlan:
     @staticmethod
     def _park(request: Message, exchange: Planned) -> None:
         exchange.park()
-        exchange.frame = None  # the buffer will receive other requests
+        exchange.frame = None  # the buffer will be overwritten by later requests
         own_records(request)
 
     def _resume(self, request: Message, exchange: Planned, now: int, go_on: Callable[[Message, Planned, int], None]) -> None:
-        """Continue with a parked request. The request has been read, so it is handled even if its client has gone."""
+        """Continue a parked request. It is handled even if its client has disconnected, because it was read completely."""
         connection = exchange.connection
         exchange.unpark()
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if _matches(exchange).facts.acks == 0 and exchange.alive:
-            self.host.emit(Respond(connection, []))  # sends nothing, and lets the next request continue
+            self.host.emit(Respond(connection, []))  # sends nothing, but permits the next request of the connection
 
     # After
 
     def on_response(self, response: Message, exchange: Planned) -> Message | None:
-        """Apply the rules to a response on its way. Returns the response to send now, or None."""
+        """Apply the rules to a response before it is sent. Returns the response to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
         if matches.crashes or not exchange.responds:
@@ -455,7 +458,7 @@ class FaultPlan:
         return response
 
     def send(self, parts: list[Buffer], exchange: Planned) -> None:
-        """Send the bytes of a response as the rules of the wire change them."""
+        """Send the bytes of a response with the changes that the rules of the wire make."""
         connection, matches = exchange.connection, _matches(exchange)
         fires = [self._remaining(matched) for matched in matches.wire]
         matches.wire.clear()
@@ -477,7 +480,7 @@ class FaultPlan:
 
 @dataclass(slots=True)
 class _Injection(Injection):
-    """The acts of a rule, carried out by the plan."""
+    """The plan's implementation of what rules can do with a request."""
 
     exchange: Planned
     plan: FaultPlan
@@ -556,6 +559,6 @@ class _Injection(Injection):
 
 
 def _matches(exchange: Planned) -> Matches:
-    """Returns the rules that match a request; `receive` has set them."""
+    """Returns the rules that match a request. `receive` has stored them in the exchange."""
     assert exchange.matches is not None
     return exchange.matches

@@ -1,8 +1,8 @@
-"""A rule: the requests that it matches, the matches on which it fires, and its act.
+"""A fault rule: which requests it matches, on which of the matches it fires, and what it then does.
 
-Each kind of fault is one subclass of `Rule` (see `kinds`). A subclass's annotations are its options, its methods are its
-acts, and its docstring is its text in the documentation. All other forms follow from the class: the call in Python, the
-[[fault]] of a file, the JSON of the control, the JSON schema and the table in docs/how-to/faults.md.
+Each kind of fault is one subclass of `Rule` (see `kinds`). A subclass's annotations are its options, its methods carry out the
+fault, and its docstring is its text in the documentation. All other forms are derived from the class: the call in Python, the
+table [[fault]] in a fault file, the JSON of the control endpoint, the JSON schema and the table in docs/how-to/faults.md.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # pytest shows the caller's line
 
 if not TYPE_CHECKING:
-    ApiName = str  # in any case of its letters; type checkers know the names as Kafka writes them
+    ApiName = str  # upper and lower case do not matter; type checkers accept the names as Kafka writes them
 
 KINDS: dict[str, type[Rule]] = {}
 """Every kind of fault by its name, in the order of declaration."""
 NonNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 HEADER_WORDS = ("api", "version", "client_id", "node")
-"""The words about a request's header, which arrives first."""
+"""The words that need only the header of a request, which arrives first."""
 
 
 class InjectionPoint(Enum):
@@ -58,8 +58,8 @@ class NotFired(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The conditions under which a rule matches a request; None matches everything. Lists mean "one of these", pairs "from,
-    to"."""
+    """The conditions under which a rule matches a request. None matches everything. A list means "one of these", and a pair
+    means "from, to"."""
 
     api: tuple[str, ...] | None = None
     version: tuple[int, int] | None = None
@@ -75,7 +75,7 @@ class Match:
     group: str | None = None
 
     def header_fits(self, facts: Facts) -> bool:
-        """Tells whether the request's header and the broker that it reached match."""
+        """Tells whether the rule matches the request's header and the broker that got the request."""
         return next(self._header_misfits(facts), None) is None
 
     def matching(self, facts: Facts) -> list[Batch | None]:
@@ -85,7 +85,8 @@ class Match:
         return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
 
     def missing(self, facts: Facts) -> list[list[Misfit]]:
-        """Returns the words that keep the rule from matching a request of its APIs, or each batch of a Produce."""
+        """Returns the words that do not fit a request of the rule's APIs, as a list for each batch of a Produce, or as one list
+        for any other request."""
         if self.api is not None and facts.api not in self.api:
             return []
         return [[*self._header_misfits(facts), *self._misfits(facts, each)] for each in _parts(facts)]
@@ -134,7 +135,7 @@ class Match:
 
 
 def _parts(facts: Facts) -> Sequence[Batch | None]:
-    """Returns the parts of a request that a rule counts: the batches of a Produce, else the whole request as None."""
+    """Returns the parts of a request that count as matches: the batches of a Produce, or None for any other request."""
     return facts.batches if facts.api == "Produce" else (None,)
 
 
@@ -144,8 +145,8 @@ def _fits(wanted: Any, found: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The choice of the matches on which a rule fires: the nth (from 1), every kth, or each with a probability; at most
-    `times`.
+    """Chooses the matches on which a rule fires: the `nth` matches (counted from 1), every k-th match (`every`), or each match
+    with a `probability`. The rule fires at most `times` times.
     """
 
     nth: tuple[int, ...] | None = None
@@ -156,16 +157,16 @@ class Count:
 
 @dataclass_transform(eq_default=False)
 class _Declared:
-    """Lets type checkers derive a kind's call from its annotations."""
+    """With this base class, type checkers derive the arguments of a kind's call from its annotations."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         pass
 
 
 class Rule(_Declared, kw_only=True):
-    """A fault that waits for its request. `seen` counts the matches, and `fired` counts the matches on which the rule fired.
+    """A fault and the requests on which it acts. `seen` counts the matches, and `fired` the matches on which the rule fired.
 
-    Raises FaultError, a ValueError that names the wrong word, for a rule that could never fire.
+    If a rule could never fire, its creation raises FaultError, a ValueError that names the wrong word.
     """
 
     api: ApiName | Annotated[Sequence[ApiName], Meta(min_length=1)] | None = None
@@ -192,17 +193,17 @@ class Rule(_Declared, kw_only=True):
     only_apis: ClassVar[tuple[str, ...] | None] = None
     """The APIs to which the kind applies; None stands for all."""
     match_words: ClassVar[tuple[str, ...]] = Match.__slots__
-    """The words that say which requests the rule matches."""
+    """The words that determine which requests the rule matches."""
     needed: ClassVar[tuple[str, ...]] = ()
-    """The words that must be given, besides options without a default."""
+    """The words that must be given, in addition to the options without a default."""
     needs_broker: ClassVar[bool] = False
-    """Tells whether the rule acts inside a broker. A proxy before a real cluster cannot have such a rule."""
+    """Tells whether the rule acts inside a broker. A proxy in front of a real cluster cannot load such a rule."""
     may_miss: ClassVar[bool] = False
-    """Tells whether the rule may find nothing to do. Such a rule calls `Injection.report` itself."""
+    """Tells whether the rule may find nothing to do when it fires. Such a rule calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
-    """Tells whether a file can contain the rule."""
+    """Tells whether a fault file can contain the rule."""
     example: ClassVar[str]
-    """A call that makes a rule of this kind, for the documentation."""
+    """A call that creates a rule of this kind, for the documentation."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         cls.kind = cls.__name__
@@ -233,28 +234,29 @@ class Rule(_Declared, kw_only=True):
         self.loaded_at = 0
         """The time at which the rule was loaded, in ms since the epoch."""
         self.missed = ""
-        """The reason why the rule could not fire; "" if it could fire."""
+        """The reason why the rule could not act when it fired, or ""."""
         self.copied = False
-        """Tells whether brokers hold copies of this rule."""
+        """Tells whether copies of this rule, and not the rule itself, are loaded in brokers."""
         self.misses: Misses | None = None
-        """The requests that arrived after the rule was loaded."""
+        """The requests that the rule did not match since it was loaded. None if the rule was never loaded."""
         self._check_rule()
         self.check_options()
 
     # Acts and checks for the kinds to define
 
     def check_options(self) -> None:
-        """Raises FaultError if words of this kind contradict each other."""
+        """Raises FaultError if the options of this kind contradict each other."""
 
     def before(self, injection: Injection) -> Message | Outcome:
-        """Act before the request is handled. Returns the request to handle, perhaps a part of it, or the outcome."""
+        """Act on the request before it is handled. Returns the request, or a part of it, that is to be handled; or the
+        request's outcome."""
         raise NotImplementedError
 
     def change(self, injection: Injection) -> bool | None:
         """Change storage or state before the request is handled. Kinds that define this method do not change the request.
 
-        Returns whether there was something to change, or None if only the handling of the request will show it.
-        NothingToChange, raised by the broker, stands for False.
+        Returns whether there was something to change, or None if this is known only after the request was handled. If the
+        broker raises NothingToChange, this counts as False.
         """
         raise NotImplementedError
 
@@ -267,11 +269,11 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     def greets(self, greeting: Greeting) -> bool:
-        """Tells whether the rule matches a TLS handshake that begins."""
+        """Tells whether the rule matches a TLS handshake that is about to begin."""
         raise NotImplementedError
 
     def greet(self, greeting: Greeting) -> None:
-        """Act on a TLS handshake."""
+        """Act on a TLS handshake that is about to begin."""
         raise NotImplementedError
 
     @property
@@ -285,8 +287,7 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def arrival_bytes(self) -> int:
-        """The number of bytes of a request that must have arrived before the rule acts, its size included
-        (`InjectionPoint.ARRIVAL`)."""
+        """The rule acts when this many bytes of a request have arrived, including the size field (`InjectionPoint.ARRIVAL`)."""
         return 0
 
     @property
@@ -297,7 +298,7 @@ class Rule(_Declared, kw_only=True):
     # Counting
 
     def fires(self, chance: Callable[[], float]) -> bool:
-        """Count one more match. Returns whether the rule fires. `chance()` returns a number from 0 to less than 1."""
+        """Count a match. Returns whether the rule fires on it. `chance()` returns a random number from 0 to less than 1."""
         self.seen += 1
         count = self.count
         if count.times is not None and self.fired >= count.times:
@@ -312,7 +313,7 @@ class Rule(_Declared, kw_only=True):
         return injection
 
     def assert_fired(self, times: int | None = None) -> None:
-        """Raises NotFired unless the rule fired: at least once, or exactly `times` times."""
+        """Raises NotFired if the rule never fired or, with `times`, if it did not fire exactly `times` times."""
         if self.fired == times or (times is None and self.fired):
             return
         wanted = "at all" if times is None else f"{times} times"
@@ -321,14 +322,14 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def why_not(self) -> str:
-        """Returns the reason why the rule has matched nothing, and the requests that arrived instead."""
+        """Returns the reason why the rule has matched no request, and which requests arrived instead."""
         if self.misses is None:
             where = "; copies of it were, which are in kafka.faults.rules" if self.copied else ""
             return f"it was never added to a broker{where}"
         return f"{self.missed or 'no request matched this rule'}; {self.misses.sentence(self.described())}"
 
     def note_miss(self, facts: Facts) -> None:
-        """Keep the reason for which the rule did not match this request."""
+        """Remember why the rule did not match a request."""
         if self.misses is None:
             return
         for misfits in self.match.missing(facts):
@@ -336,7 +337,7 @@ class Rule(_Declared, kw_only=True):
                 self.misses.add(facts.api, misfits)
 
     def _unanswered(self, facts: Facts) -> list[Misfit]:
-        """Returns a misfit if the rule acts on responses and the request has none."""
+        """Returns a misfit if the rule acts on responses and the request gets no response."""
         return (
             [("acks", (0,))]
             if facts.acks == 0 and self.injection_point in (InjectionPoint.RESPONSE, InjectionPoint.WIRE)
@@ -360,7 +361,7 @@ class Rule(_Declared, kw_only=True):
     __repr__ = __str__
 
     def described(self) -> dict[str, Any]:
-        """Returns the rule in the words of a fault file."""
+        """Returns the rule as the words and values that a fault file has for it."""
         words: dict[str, Any] = {"kind": self.kind}
         for part in (self.match, self.count):
             words |= {word: _written(value) for word in part.__slots__ if (value := getattr(part, word)) is not None}
@@ -411,7 +412,7 @@ def _hints_of(kind: type[Rule]) -> dict[str, Any]:
 
 
 def words_of(kind: type[Rule]) -> dict[str, Any]:
-    """Returns the words that a rule of this kind may have, beside its kind, with their hints."""
+    """Returns the words that a rule of this kind may have, with their type hints. The word `kind` is not among them."""
     hints = _hints_of(kind)
     words = (*kind.match_words, *Count.__slots__, "name", *options_of(kind))
     return {word: hints[word] for word in words}
@@ -423,7 +424,7 @@ def needed_by(kind: type[Rule]) -> tuple[str, ...]:
 
 
 def options_of(kind: type[Rule]) -> tuple[str, ...]:
-    """Returns the words of this kind alone, in the order in which a call may give them."""
+    """Returns the words that only this kind has. A call may give them by position, in this order."""
     hints = _hints_of(kind)
     return tuple(word for word in kind.__annotations__ if get_origin(hints[word]) is not ClassVar)
 
@@ -446,7 +447,7 @@ def _apis(value: Any) -> tuple[str, ...]:
 
 
 def api_named(name: str) -> str:
-    """Returns the API of this name, in any case of its letters. Raises FaultError."""
+    """Returns the API's name as Kafka writes it. Upper and lower case do not matter. Raises FaultError."""
     for known in KEYS:
         if known.lower() == name.lower():
             return known
@@ -454,18 +455,18 @@ def api_named(name: str) -> str:
 
 
 _READ: dict[str, Callable[[Any], Any]] = {"api": _apis, "version": _pair, "sequence": _pair, "nth": _several}
-"""Words whose values are converted for matching."""
+"""The functions that convert the values of some words to the form that `Match` and `Count` need."""
 
 
 def _written(value: Any) -> Any:
-    """Returns the shortest form in which a file gives a value."""
+    """Returns a value in the shortest form that a fault file allows."""
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 or (len(value) == 2 and value[0] == value[1]) else list(value)
     return value
 
 
 def partitions_of(matches: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
-    """Returns the partitions of this request that a rule matches, or None if it matches the request as a whole."""
+    """Returns the partitions of a request that a rule matches, or None if the rule matches the whole request."""
     if matches and matches[0] is not None:
         whole = len(matches) == len(facts.batches)
         return None if whole else frozenset((b.topic, b.partition) for b in matches if b is not None)

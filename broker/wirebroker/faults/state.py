@@ -1,6 +1,7 @@
-"""Changes of an engine's storage and state, for faults inside a broker and for tests that make such changes at once.
+"""Changes the storage and the state of an engine, for faults that act inside a broker and for methods of MockKafka.
 
-In Kafka, some of these changes take days or a second client: expiration, fencing, a log that loses its end.
+In Kafka, some of these changes happen only after days or because of a second client: expiration, fencing, the loss of the end
+of a log.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from wirebroker.requests.parts import TopicPartition
 from wirebroker.security.acl_specs import acl_of
 
 ATTEMPTS = 3
-"""A producer that begins must try again while the coordinator loads, and while a transaction is being aborted."""
+"""The errors after which a starting producer tries again: the coordinator is loading, or is aborting a transaction."""
 
 
 class Upgrade(Protocol):
-    """A rolling upgrade that may begin."""
+    """A rolling upgrade that has not begun."""
 
     @property
     def nodes(self) -> Collection[int]:
         """The brokers to upgrade."""
 
     def proceed(self, now: int) -> None:
-        """Begin."""
+        """Begin the upgrade."""
 
 
 class Engine(Protocol):
-    """The cluster of an engine, and the calls that stop and start its brokers."""
+    """The part of an engine that `EngineBroker` uses: its cluster, and the methods that stop and start brokers."""
 
     cluster: Cluster
     transactions: TransactionCoordinator
@@ -50,29 +51,29 @@ class Engine(Protocol):
     groups: GroupCoordinator
 
     def emit(self, effect: Effect) -> None:
-        """Let the host make a call."""
+        """Give the host an effect to perform."""
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
 
     def kill_broker(self, node_id: int, now: int) -> None:
-        """End a broker as with kill −9."""
+        """Stop a broker as kill −9 does."""
 
     def start_broker(self, node_id: int, now: int) -> None:
         """Start a killed broker."""
 
     def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrade:
-        """Returns a rolling upgrade to another release. Raises ValueError if it is refused."""
+        """Returns a rolling upgrade to another release. Raises ValueError if the upgrade is refused."""
 
 
 class EngineBroker:
-    """The inside of a broker for the plan (see `acts.BrokerParts`)."""
+    """The interface through which the fault plan changes an engine's storage and state (see `acts.BrokerParts`)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def fail_write(self, partition: TopicPartition) -> None:
-        """Let the next write to the partition fail."""
+        """Make the next write to the partition fail."""
         if (found := self._engine.cluster.partition(*partition)) is not None:
             found.fail_next_write()
 
@@ -85,9 +86,10 @@ class EngineBroker:
         return failed
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Take the partitions that a node leads offline; without a topic, all except internal partitions.
+        """Make the partitions that the node `node_id` leads unavailable. Without a topic, these are all except those of
+        internal topics.
 
-        Returns the call that brings the partitions back, or None if no partition was taken offline.
+        Returns a function that makes the partitions available again, or None if no partition was affected.
         """
         full = [
             each
@@ -106,9 +108,10 @@ class EngineBroker:
         return restore if full else None
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-        """Forget the producer on all partitions, or on the named partitions, unless it has a transaction open there.
+        """Forget a producer on all partitions, or on the given ones. A partition with an open transaction of the producer does
+        not forget it.
 
-        Returns the number of partitions that knew the producer.
+        Returns the number of partitions that have forgotten the producer.
         """
         cluster, count = self._engine.cluster, 0
         for each in cluster.partitions():
@@ -120,8 +123,8 @@ class EngineBroker:
         return count
 
     def expire_transactional_id(self, transactional_id: str, now: int) -> None:
-        """Let the coordinator forget a transactional id. Raises NothingToChange if the id does not exist, or its state
-        forbids the change."""
+        """Make the coordinator forget a transactional id. Raises NothingToChange if the id is unknown, or if its state forbids
+        the change."""
         known = self._transaction(transactional_id)
         if not known.state.may_expire:
             state = known.state.value
@@ -131,9 +134,10 @@ class EngineBroker:
         self._engine.transactions.forget(known, now)
 
     def fence(self, transactional_id: str, now: int) -> int:
-        """Raise the epoch of a transactional id, as another producer does when it begins, and abort an open transaction.
+        """Increase the producer epoch of a transactional id, and abort its open transaction, as the start of another producer
+        with this id does.
 
-        Returns the new epoch. Raises NothingToChange if there is no such id, or it cannot be fenced now.
+        Returns the new epoch. Raises NothingToChange if the id is unknown, or if its producer cannot be fenced now.
         """
         known, cluster = self._transaction(transactional_id), self._engine.cluster
         node = cluster.coordinator("transaction", transactional_id) or cluster.controller_id
@@ -153,27 +157,27 @@ class EngineBroker:
         return known[transactional_id]
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """Let the session of a client end. Returns whether the client has authenticated by SASL."""
+        """End the session of a connection that has authenticated by SASL. Returns False if it has not."""
         if connection.session.sasl_user:
             self._engine.authenticator.expire(connection, now)
         return connection.session.sasl_user
 
     def withdraw_acl(self, text: str) -> bool:
-        """Remove an ACL. Returns whether the ACL existed. Raises ValueError for a text that is not an ACL."""
+        """Remove the ACL that `text` describes. Returns whether the ACL existed. Raises ValueError if `text` is not an ACL."""
         acl, cluster = acl_of(text), self._engine.cluster
         was_there = acl in cluster.acls
         cluster.alter_acls((), [acl])
         return was_there
 
     def slow_reassignments(self, until: int) -> None:
-        """Let replicas that are added before `until` get in sync only at `until`."""
+        """Delay reassignments: a replica that is added before the time `until` becomes in sync only at `until`."""
         self._engine.controller.slow_until = until
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
-        """Let a partition lose everything from the batch with `offset` on. Returns the partition's log end offset before and
+        """Delete the batch that contains `offset` and all later batches of a partition. Returns the log end offset before and
         after.
 
-        Raises NothingToChange if there is no such partition, or no such offset in it.
+        Raises NothingToChange if the partition does not exist, or does not have the offset.
         """
         found = self._engine.cluster.partition(topic, partition)
         if found is None:
@@ -189,24 +193,25 @@ class EngineBroker:
         return before, end
 
     def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
-        """Let another broker lead each of these partitions. Returns how many leaders have moved."""
+        """Make another broker the leader of each partition. Returns for how many partitions the leader has changed."""
         cluster, controller = self._engine.cluster, self._engine.controller
         found = [held for where in sorted(partitions) if (held := cluster.partition(*where)) is not None]
         return sum(controller.move_away(each, now) for each in found)
 
     def move_coordinator(self, groups: Iterable[str], transactional_ids: Iterable[str], now: int) -> int:
-        """Let another broker coordinate these groups and transactional ids. Returns how many coordinators have moved."""
+        """Make another broker the coordinator of the groups and transactional ids. Returns how many coordinators have
+        changed."""
         cluster = self._engine.cluster
         keys = [*(("group", each) for each in groups), *(("transaction", each) for each in transactional_ids)]
         logs = [log for key in sorted(keys) if (log := cluster.coordinator_log(*key)) is not None]
         return self.move_leader({(log.topic, log.index) for log in logs}, now)
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """Let the session of a member of these groups end. Returns whether such a member exists."""
+        """End the session of the member `member_id` of one of the groups. Returns whether there is such a member."""
         return any(self._engine.groups.expire_member(group_id, member_id, now) for group_id in sorted(groups))
 
     def advance(self, connection: Connection, ms: int) -> None:
-        """Move the clock forward as soon as this request waits or is done."""
+        """Move the clock forward by `ms` as soon as the connection's current request waits or has a response."""
         self._engine.emit(AdvanceClock(connection, ms))
 
     def restart(self, mode: str, now: int) -> None:
@@ -214,8 +219,9 @@ class EngineBroker:
         self._engine.restart(mode, now)
 
     def upgrade(self, to: str, first: int, ms: int) -> Callable[[int], None]:
-        """Returns the call, with the time, that begins an upgrade of the brokers to another release, from the broker `first` on
-        and with a pause of `ms`. Raises NothingToChange if all brokers run the release, or the upgrade is refused."""
+        """Returns a function that begins a rolling upgrade to the release `to`; its argument is the time. The upgrade begins
+        with the broker `first` and pauses for `ms`. Raises NothingToChange if all brokers run the release already, or if the
+        upgrade is refused."""
         try:
             made = self._engine.upgrade_from(first, to, ms)
         except ValueError as refused:
@@ -225,7 +231,7 @@ class EngineBroker:
         return made.proceed
 
     def crash(self, node_id: int, now: int) -> None:
-        """Kill one broker and start it again. Other brokers, if any, lead in its place."""
+        """Kill one broker and start it again. If there are other brokers, they become the leaders of its partitions."""
         if len(self._engine.cluster.brokers) == 1:
             self._engine.restart("kill", now)
         else:

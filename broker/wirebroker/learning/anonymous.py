@@ -1,8 +1,9 @@
 """Hashes the names of a learned cluster.
 
-The same name has the same hash everywhere in a file: a topic, the ACLs about it, a user and the user's quotas. The key of the
-hash is not kept, so two files cannot be compared, and names cannot be found by trying. If a name begins with the prefix of an
-ACL, its hash begins with the hash of the prefix. No other hash begins with another one.
+Within a file, a name has the same hash everywhere: for example, a topic's name in the topic and in its ACLs, and a user's name
+in the user and in its quotas. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can find
+a name by hashing guesses. If a name begins with the prefix of a prefixed ACL, its hash begins with the hash of the prefix. No
+other hash is a prefix of another hash.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.learning.form import DEFAULT, Acl, Broker, Group, Learned, Quota, Settings, Topic, User
 
 KINDS = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transaction", "DELEGATION_TOKEN": "token"}
-"""The beginning of a hashed name, by the type of an ACL's resource."""
+"""The word with which the hash of a name begins, for each resource type of an ACL."""
 ENTITIES = {"user": "user", "client-id": "client"}
 WELL_KNOWN = frozenset(
     {
@@ -27,17 +28,17 @@ WELL_KNOWN = frozenset(
         "uniform", "simple", "default", "eager", "compatible", "sessioned",
     }
 )  # fmt: skip
-"""Types and assignors of groups that reveal nothing about an application."""
+"""Group types and assignors that are not hashed, because they reveal nothing about an application."""
 SUPER_USERS = "super.users"
 TELLS_NOTHING = frozenset({"authorizer.class.name", "replica.selector.class", "sasl.enabled.mechanisms"})
-"""Settings whose texts are kept. Other settings are kept only if the value is a number, a truth value or a word of a fixed
-list.
+"""Settings whose values are kept even if they are free text. Other settings are kept only if the value is a number, true or
+false, or one of a fixed list of words.
 """
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?|true|false")
 
 
 class Hashed:
-    """The hashes of a cluster's names. `key` is 16 random bytes."""
+    """Computes the hashes of a cluster's names. `key` is 16 random bytes."""
 
     def __init__(self, learned: Learned, key: bytes) -> None:
         self._key = key
@@ -50,7 +51,7 @@ class Hashed:
         self.left_out: set[str] = set()
 
     def name(self, kind: str, name: str, *, prefix: bool = False) -> str:
-        """Returns the hash of a name, or of a prefix of names."""
+        """Returns the hash of a name, or with `prefix` the hash of a prefix."""
         parts = [self._hash(f"{kind}-", each) for each in self._prefixes.get(kind, ()) if name.startswith(each)]
         if not prefix:
             parts.append(self._hash(kind, name))
@@ -60,18 +61,18 @@ class Hashed:
         return blake2s(f"{kind} {name}".encode(), key=self._key, digest_size=6).hexdigest()
 
     def principal(self, principal: str) -> str:
-        """Returns `User:user-1b2c…` for `User:alice`."""
+        """Returns the principal with its name hashed: `User:user-1b2c…` for `User:alice`."""
         kind, colon, name = principal.partition(":")
         return principal if name in ("*", "ANONYMOUS") or not colon else f"{kind}:{self.name('user', name)}"
 
     def host(self, host: str) -> str:
-        """Returns an address that stands for a host."""
+        """Returns an IP address that is derived from the hash of a host."""
         if host in ("*", DEFAULT):
             return host
         return "10." + ".".join(map(str, bytes.fromhex(self._hash("host", host))[:3]))
 
     def topic(self, name: str) -> str:
-        """Returns the hash of a topic's name. The coordinators' topics keep their names."""
+        """Returns the hash of a topic's name. The names of internal topics are not hashed."""
         return name if name in INTERNAL_TOPICS else self.name("topic", name)
 
     def settings(self, settings: Mapping[str, str]) -> Settings:
@@ -88,12 +89,12 @@ class Hashed:
         return kept
 
     def word(self, kind: str, word: str) -> str:
-        """Returns a well-known word as it is."""
+        """Returns the hash of a word, or the word itself if it is in WELL_KNOWN."""
         return word if word in WELL_KNOWN else self.name(kind, word)
 
 
 def anonymous(learned: Learned, key: bytes) -> Learned:
-    """Returns the cluster with hashed names. The caller must not keep the key."""
+    """Returns a copy of the cluster with hashed names. The caller must not keep the key."""
     hashed = Hashed(learned, key)
     made = msgspec.structs.replace(
         learned,
@@ -115,7 +116,8 @@ def anonymous(learned: Learned, key: bytes) -> Learned:
 
 
 def _known(names: Iterable[str]) -> Iterable[str]:
-    """The names of Kafka's own settings. Other settings, and settings of listeners, could reveal names that a company uses."""
+    """Returns the names of settings without those that could reveal names that a company uses. Only the names of Kafka's own
+    settings are kept, and not those of listeners' settings."""
     return {
         name if name in BROKER_SETTINGS or name in TOPIC_SETTINGS else "settings whose values are names of their own"
         for name in names

@@ -1,5 +1,5 @@
-"""Sends requests to a cluster that is being learned, in the newest version that both sides speak, and in pieces of bounded
-size.
+"""Sends requests to a cluster that is being learned. Each request has the newest version that both sides know, and names a
+limited number of topics or groups.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wirebroker.client.wire import ConnectionClosed, NoResponse
 from wirebroker.learning.form import Unread
 
 PIECE = 200
-"""The most topics or groups that one request names. Each topic has some thirty settings in the response."""
+"""The largest number of topics or groups that one request names. The response has about thirty settings for each topic."""
 RETRIED = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )  # fmt: skip
@@ -29,11 +29,11 @@ class CannotLearn(Exception):
 
 
 class NotOffered(Exception):
-    """Raised for an API whose versions at the broker are all unknown to wirebroker."""
+    """Raised if the broker offers no version of an API that wirebroker knows."""
 
 
 class Refused(Exception):
-    """Raised if the broker refuses a section. `name` is the error's name."""
+    """Raised if the broker refuses a request for a section. `name` is the name of the error code."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -41,24 +41,26 @@ class Refused(Exception):
 
 
 def check(error_code: int) -> None:
-    """Raises Refused for an error code."""
+    """Raises Refused unless the error code is NONE."""
     if error_code != ErrorCode.NONE:
         raise Refused(error_name(error_code))
 
 
 def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yields the items in pieces."""
+    """Yields slices of the items, with at most PIECE items each."""
     for start in range(0, len(items), PIECE):
         yield items[start : start + PIECE]
 
 
 class Asked:
-    """A cluster, reached through the broker at `bootstrap`. Every request can raise the errors of `Brokers`."""
+    """A cluster that is being learned, reached through the broker at `bootstrap`. Every request can raise the errors of
+    `Brokers`."""
 
     def __init__(self, brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None]) -> None:
         self._brokers, self.bootstrap = brokers, bootstrap
         self.progress = progress
-        """Called with a section, the number of parts that are done, and the number of all parts."""
+        """A function that shows the progress. Its arguments are a section, the number of its parts that were read, and the number
+        of all its parts."""
         self.unread: list[Unread] = []
         self.left_out: set[str] = set()
         self.versions: ApiVersionsResponse = self._versions(bootstrap)
@@ -69,7 +71,7 @@ class Asked:
         self.addresses = {each.node_id: _address(each.host, each.port) for each in self.metadata.brokers}
 
     def _versions(self, address: str) -> ApiVersionsResponse:
-        """The versions that a broker offers; the first response is in version 0, which every broker speaks."""
+        """Returns the API versions that a broker offers. The first request is of version 0, which every broker knows."""
         told = self._brokers.request(ApiVersionsRequest(), 0, address)
         newest = min(_range(told, API_VERSIONS)[1], ApiVersionsRequest.__schema__.versions[1])
         if newest > 0:
@@ -80,7 +82,7 @@ class Asked:
         return told  # type: ignore[no-any-return]  # a response has no type of its own
 
     def request(self, message: Message, node_id: int | None = None) -> Any:
-        """Returns the response of a broker, by default of the first broker. Raises NotOffered."""
+        """Returns a broker's response to the request. By default it is sent to the broker at `bootstrap`. Raises NotOffered."""
         address = self.bootstrap if node_id is None else self.addresses[node_id]
         if address not in self._spoken:
             self._spoken[address] = self._versions(address)
@@ -91,8 +93,8 @@ class Asked:
         return self._brokers.request(message, min(newest, ours_newest), address)
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
-        """Returns the result of `read`. If the broker refuses the request, does not respond or has no such API, notes the
-        reason and returns None. If the broker does not respond to any request, raises as `_versions` does.
+        """Returns the result of `read()`. If the broker refuses the request, does not respond to it or does not offer the API,
+        notes the reason and returns None. If the broker responds to no request at all, raises the same errors as `_versions`.
         """
         self.progress(section, 0, 1)
         try:
@@ -107,7 +109,7 @@ class Asked:
         return None
 
     def note(self, section: str, error: str, needs: str = "") -> None:
-        """Notes, once for each section and reason, that a section could not be read."""
+        """Notes that a section could not be read, with the error. The same note is kept only once."""
         noted = Unread(section=section, error=error, needs=needs)
         if noted not in self.unread:
             self.unread.append(noted)

@@ -1,4 +1,4 @@
-"""The differences between two learned clusters."""
+"""Finds the differences between two learned clusters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wirebroker.learning.anonymous import SUPER_USERS
 from wirebroker.learning.form import Acl, Broker, Group, Learned, Quota, Topic, User
 
 DEFAULT = "its default"
-"""Stands for the value of a setting that a cluster does not set."""
+"""The text that is shown as the value of a setting that a cluster does not set."""
 MISSING = "—"
-"""Stands for a thing that a cluster does not have."""
+"""The text that is shown for something that a cluster does not have."""
 
 
 class Difference(NamedTuple):
-    """A place where two clusters differ, with the value in each."""
+    """One difference between two clusters: where it is, and the value in each cluster."""
 
     section: str
     place: str
@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All differences, and a sentence for each section that could not be compared."""
+    """All differences between two clusters, and a sentence for each section that could not be compared."""
 
     differences: list[Difference]
     notes: list[str]
@@ -54,22 +54,22 @@ def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
 
 
 def _without_names(learned: Learned) -> Learned:
-    """Returns the cluster without racks and super users, because their names are hashed as well."""
+    """Returns the cluster without its racks and super users. These are hashed, too, so they cannot be compared."""
     brokers = [msgspec.structs.replace(each, rack=None) for each in learned.brokers]
     settings = {name: value for name, value in learned.settings.items() if name != SUPER_USERS}
     return msgspec.structs.replace(learned, brokers=brokers, settings=settings)
 
 
 def _unread(learned: Learned) -> dict[str, str]:
-    """Returns the errors by section. The settings of topics are a part of the topics; the settings of brokers are a section of
-    their own.
+    """Returns the error for each section that could not be read. The settings of topics belong to the section "topics", but the
+    settings of brokers are a separate section.
     """
     of = re.compile(r"(?:settings of brokers|(?:settings|protocols) of (\w+)).*")
     return {of.sub(lambda found: found[1] or "settings", each.section): each.error for each in learned.unread}
 
 
 def _differences(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Difference]:
-    """The places where two mappings differ. A part that only one of the clusters has counts as one difference."""
+    """Yields the differences between two mappings. A part that only one of the clusters has is one difference."""
     for place in sorted(one.keys() | other.keys()):
         held, wanted = one.get(place), other.get(place)
         if held == wanted:
@@ -158,13 +158,14 @@ SECTIONS = {
     "cluster": _cluster, "versions": _versions, "features": _features, "brokers": _brokers, "settings": _settings,
     "topics": _topics, "groups": _groups, "quotas": _quotas, "acls": _acls, "users": _users,
 }  # fmt: skip
-"""Reads a section of a cluster, as a mapping whose values are texts, numbers, or mappings again."""
+"""For each section: the function that returns the section of a cluster as a mapping. Its values are texts, numbers or
+mappings."""
 NAMED = frozenset({"topics", "groups", "quotas", "acls", "users"})
 """The sections whose names `--anonymous` hashes."""
 
 
 def table(differences: Sequence[Difference], names: tuple[str, str]) -> Iterator[str]:
-    """Yields the differences as lines, by section, with the values of both clusters side by side."""
+    """Yields the differences as lines of text, grouped by section. A line has the values of both clusters side by side."""
     widest = max((len(each.place) for each in differences), default=0)
     place, value = min(widest, MOST_COLUMNS), min(max((len(each.one) for each in differences), default=0), MOST_COLUMNS)
     value = max(value, len(names[0]))
@@ -178,4 +179,4 @@ def table(differences: Sequence[Difference], names: tuple[str, str]) -> Iterator
 
 
 MOST_COLUMNS = 60
-"""The widths of the columns for a place and for a value. Longer texts make the line longer."""
+"""The largest width of the columns for a place and for a value. A longer text makes its line longer."""

@@ -1,6 +1,6 @@
-"""The file of a learned cluster: its form, and how it is written and read.
+"""Reads and writes the file of a learned cluster, and defines its format.
 
-The file holds no record and no secret. `wirebroker learn` writes it, people may edit it, and `serve --like` reads it.
+The file contains no records and no secrets. `wirebroker learn` writes the file, people may edit it, and `serve --like` reads it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kafkawire.printable import printable
 from wirebroker.common.toml import read_toml, text_of, toml_of
 
 FORMAT = 1
-"""The version of the form. A file with another number was written by another version of wirebroker."""
+"""The version of the file format. A file with another number was written by another version of wirebroker."""
 LARGEST_NODE = 2**31 - 1
 DEFAULT = "<default>"
-"""The name in a quota that stands for all entities without a limit of their own."""
+"""The name in a quota for the default entity: the limit applies to all entities that have no limit of their own."""
 HEAD = """\
 # A cluster as `wirebroker learn` read it. `wirebroker serve --like FILE` serves such a cluster, empty.
 # No records and no secrets are in this file.
@@ -30,15 +30,15 @@ Settings = dict[str, str]
 
 
 class FileError(ValueError):
-    """Raised for a file that cannot be used. The message names the file and the mistake."""
+    """Raised if a file is not the file of a learned cluster. The message names the file and the mistake."""
 
 
 class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A table of the file. Fields with their default values are not written."""
+    """The base of the file's tables. A field that has its default value is not written."""
 
 
 class Broker(_Form):
-    """A broker. `settings` were given at its start and differ from the cluster's; `altered` are its dynamic settings."""
+    """A broker. `settings` are its static settings that differ from those of the cluster; `altered` are its dynamic settings."""
 
     node_id: int
     rack: str | None = None
@@ -47,7 +47,7 @@ class Broker(_Form):
 
 
 class Topic(_Form):
-    """A topic, with the brokers of each partition's replicas, the preferred leader first."""
+    """A topic. `replicas` has the brokers of each partition's replicas; the first is the preferred leader."""
 
     name: str
     replicas: list[list[int]]
@@ -55,7 +55,7 @@ class Topic(_Form):
 
 
 class Group(_Form):
-    """A group. Its type is classic, consumer, share or streams; its protocol is the one on which its members agreed."""
+    """A group. `type` is classic, consumer, share or streams; `protocol` is the assignor on which the members agreed."""
 
     name: str
     type: str = "classic"
@@ -65,14 +65,14 @@ class Group(_Form):
 
 
 class Quota(_Form):
-    """The limits of a user, a client id, both together, or an address."""
+    """The limits of a quota entity: a user, a client id, a user with a client id, or an IP address."""
 
     entity: dict[str, str]
     limits: dict[str, float]
 
 
 class Acl(_Form):
-    """An ACL, in the words of Kafka's enumerations."""
+    """An ACL, with the names that Kafka's enumerations have for its parts."""
 
     permission: str
     principal: str
@@ -84,14 +84,14 @@ class Acl(_Form):
 
 
 class User(_Form):
-    """A user with SCRAM credentials: the number of iterations by mechanism."""
+    """A user with SCRAM credentials. `mechanisms` has the number of iterations for each mechanism."""
 
     name: str
     mechanisms: dict[str, int]
 
 
 class Unread(_Form):
-    """A section, or a part of a section, that the user could not read, with the error and the right that it needs."""
+    """A section, or a part of a section, that could not be read. `error` is the error, and `needs` is the missing right."""
 
     section: str
     error: str
@@ -101,10 +101,10 @@ class Unread(_Form):
 class Learned(_Form):
     """A learned cluster.
 
-    `release` is a release of Kafka, such as "3.9". If `exact` is false, no release announces exactly these versions, and
-    `release` is the nearest. `features` are the oldest and newest supported level, and the level in effect. `settings` were
-    given when the brokers started, `altered` while they ran. `left_out` names the settings that are secrets, belong to a
-    machine, or reveal a name.
+    `release` is a release of Kafka, such as "3.9". If `exact` is false, no release announces exactly the cluster's API versions,
+    and `release` is the most similar release. `features` has the oldest and newest supported level and the current level of
+    each feature. `settings` are static settings, and `altered` are dynamic settings. `left_out` names the settings that are
+    secrets, belong to a machine, or reveal a name.
     """
 
     format: int
@@ -129,7 +129,7 @@ class Learned(_Form):
 
 
 def dump(learned: Learned) -> str:
-    """Returns the text of the file."""
+    """Returns the text of a file with the learned cluster."""
     document: dict[str, Any] = msgspec.to_builtins(learned)
     plain = [f"{name} = {toml_of(value)}\n" for name, value in document.items() if not _is_table(value)]
     parts = [HEAD + "".join(plain)]
@@ -171,7 +171,8 @@ def read(path: str | Path) -> Learned:
 
 
 def loads(text: str, where: str) -> Learned:
-    """Returns the learned cluster in a text. Errors name the file as `where`. Raises FileError."""
+    """Returns the learned cluster that the text of a file describes. `where` is the file's name in error messages. Raises
+    FileError."""
     document = read_toml(text, where, FileError)
     if document.get("format") != FORMAT:
         found = f"format is {document['format']!r}" if "format" in document else "there is no format"
@@ -186,7 +187,7 @@ def loads(text: str, where: str) -> Learned:
 
 
 def _reason(text: str) -> str:
-    """Returns msgspec's reason in other words, with the place as TOML has it."""
+    """Returns an error message of msgspec in plainer words, with the place named as in the TOML file."""
     reason, _, place = text.partition(" - at ")
     reason = reason.replace("Object missing required field", "there is no").replace("Object contains unknown field", "unknown:")
     place = re.sub(r"\[(\d+)\]", lambda match: f" {int(match[1]) + 1}", place.strip("`$").lstrip(".")).replace(".", ", ")
@@ -194,7 +195,7 @@ def _reason(text: str) -> str:
 
 
 def contradiction(learned: Learned) -> str:
-    """Returns the first contradiction between parts of a cluster, "" without one."""
+    """Returns a sentence about the first contradiction between parts of a cluster, or "" if there is none."""
     nodes = [each.node_id for each in learned.brokers]
     if not nodes or len(set(nodes)) < len(nodes) or min(nodes) < 0 or max(nodes) > LARGEST_NODE:
         return f"a cluster needs brokers with different ids from 0 to {LARGEST_NODE}, and there are {nodes or 'none'}"

@@ -1,4 +1,4 @@
-"""Finds the release of Kafka that announces these versions."""
+"""Finds the release of Kafka that announces the API versions and features of a learned cluster."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kafkawire.registry import KEYS
 from wirebroker.core import releases
 
 RELEASES = Path(releases.__file__).parent
-"""The table of releases: a file for each, with the versions that a real broker announced."""
+"""The folder with a file for each release of Kafka. Each file has the versions that a real broker of the release announced."""
 TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 """The APIs that a broker announces only if it receives the metrics of clients."""
 Ranges = Mapping[str, tuple[int, int]]
 
 
 def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) -> tuple[str, bool]:
-    """Returns the release that announces these versions and features, and whether it does so exactly. Of several equal
-    releases, returns the newest.
+    """Returns the release that is most similar to the announced versions and features, and whether it announces exactly these.
+    Of several equally similar releases, returns the newest.
     """
     best: tuple[tuple[bool, int, tuple[int, ...]], str] | None = None
     announced = _of_clients(announced)
@@ -36,7 +36,8 @@ def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) 
 
 
 def _of_clients(ranges: Ranges) -> Ranges:
-    """The APIs that are compared. Old brokers also announce APIs that only brokers use."""
+    """Returns the versions of the APIs that are compared: those that clients use. Old brokers also announce APIs that only
+    brokers use."""
     return {name: versions for name, versions in ranges.items() if name in KEYS and name not in TELEMETRY}
 
 

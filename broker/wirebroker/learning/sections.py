@@ -1,4 +1,4 @@
-"""The sections of a learned cluster, each read with the requests of an admin client."""
+"""Reads the sections of a learned cluster. Each section is read with requests that an admin client sends."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ OF_ITS_MACHINE = frozenset(
         "zookeeper.connect", "zookeeper.metadata.migration.enable", "zookeeper.set.acl",
     }
 )  # fmt: skip
-"""Settings that describe where a broker runs. They mean nothing on another machine, and some of them name hosts and folders."""
+"""Settings that describe where a broker runs. They are left out, because they are useless on another machine, and some of them
+name hosts and folders."""
 OF_ITS_LISTENERS = ("listener.name.", "ssl.", "sasl.jaas.", "sasl.kerberos.", "sasl.login.", "sasl.server.", "zookeeper.ssl.")
-"""Prefixes of other such settings: settings of listeners, certificates and logins."""
+"""The prefixes of further settings that are left out: those of listeners, certificates and logins."""
 T = TypeVar("T")
 
 
@@ -51,7 +52,7 @@ T = TypeVar("T")
 
 
 def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
-    """Returns all brokers' settings from the start, the settings that were altered for all brokers, and the brokers."""
+    """Returns the static settings that all brokers share, the dynamic settings of the whole cluster, and the brokers."""
     static: dict[int, Settings] = {}
     cluster_wide: Settings = {}
     brokers = []
@@ -75,7 +76,7 @@ def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
 
 
 def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
-    """The settings of a broker, which only this broker knows."""
+    """Asks a broker for its settings, because no other broker knows them all."""
     resource = DescribeConfigsResource(resource_type=ConfigResource.BROKER, resource_name=str(node_id), configuration_keys=None)
 
     def read() -> DescribeConfigsResult:
@@ -90,10 +91,11 @@ def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
 
 
 def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Source) -> Settings:
-    """The settings with a value from this source, in effect or overridden. Secrets are left out."""
+    """Returns the settings that have a value from the source `source`, even if another source overrides the value. Secrets are
+    left out."""
     found: Settings = {}
     for each in result.configs if result is not None else ():
-        # A broker that does not know synonyms returns no source either. Such a value was given at the start.
+        # Brokers that do not return synonyms do not return the source either. Then a value that is not a default is static.
         values = [synonym.value for synonym in each.synonyms if synonym.source == source and synonym.name == each.name]
         if not values and each.config_source == source:
             values = [each.value]
@@ -105,7 +107,7 @@ def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Sou
 
 
 def _settings_of(asked: Asked, kind: ConfigResource, names: Sequence[str], source: Source, section: str) -> dict[str, Settings]:
-    """Returns the own settings of topics or groups, by name."""
+    """Returns, for each topic or group, the settings that were set for it."""
     found: dict[str, Settings] = {}
     refused: Counter[str] = Counter()
     needs = f"DESCRIBE_CONFIGS on {kind.name}"
@@ -117,7 +119,7 @@ def _settings_of(asked: Asked, kind: ConfigResource, names: Sequence[str], sourc
         for result in asked.read(section, needs, partial(_results, asked, message)) or ():
             if result.error_code == ErrorCode.NONE:
                 found[result.resource_name] = _with_source(asked, result, source)
-            elif result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # deleted in the meantime
+            elif result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # a topic that was deleted in the meantime
                 refused[error_name(result.error_code)] += 1
         done += len(piece)
     for error, count in refused.items():
@@ -133,7 +135,7 @@ def _results(asked: Asked, message: DescribeConfigsRequest) -> list[DescribeConf
 
 
 def topics(asked: Asked) -> list[Topic]:
-    """Returns the topics that the user may see; Kafka does not name the others."""
+    """Returns the topics that the user may describe. Kafka does not name the other topics."""
     seen = [each for each in asked.metadata.topics if each.error_code == ErrorCode.NONE and each.name]
     for each in asked.metadata.topics:
         if each.error_code != ErrorCode.NONE:
@@ -147,7 +149,7 @@ def _replicas(topic: MetadataResponseTopic) -> list[list[int]]:
 
 
 def groups(asked: Asked) -> list[Group]:
-    """Returns the groups that the user may see, with the protocols on which their members agreed."""
+    """Returns the groups that the user may describe, with the assignors on which their members agreed."""
     found: dict[str, Group] = {}
     by_broker: dict[tuple[int, str], list[str]] = defaultdict(list)
     for number, node_id in enumerate(asked.addresses):
@@ -178,7 +180,7 @@ def _listed(asked: Asked, node_id: int) -> Sequence[Any]:
 
 
 def _protocols(asked: Asked, node_id: int, kind: str, names: Sequence[str]) -> dict[str, str]:
-    """The assignors of some groups of one type. Streams groups have no assignor."""
+    """Returns the assignors of the groups `names`, which have the type `kind`. Streams groups have no assignor."""
     if kind == "classic":
         described = asked.request(DescribeGroupsRequest(groups=list(names)), node_id).groups
         return {each.group_id: each.protocol_data for each in _described(asked, described)}
@@ -199,8 +201,8 @@ def _described(asked: Asked, described: Iterable[T]) -> Iterable[T]:
 
 
 def visible(asked: Asked) -> None:
-    """Notes that topics and groups may be missing, if the user may not describe the cluster: Kafka then lists only the
-    resources that the user may describe, without an error.
+    """Notes that topics and groups may be missing if the user is not allowed to describe all of them. In this case Kafka lists
+    only the resources that the user may describe, without an error.
     """
 
     def read() -> int:
@@ -239,7 +241,7 @@ def quotas(asked: Asked) -> list[Quota]:
 
 
 def acls(asked: Asked) -> list[Acl]:
-    """Returns the ACLs; none for a cluster without an authorizer."""
+    """Returns the ACLs. A cluster without an authorizer has none."""
 
     def read() -> list[Acl]:
         request = DescribeAclsRequest(
@@ -265,7 +267,8 @@ def acls(asked: Asked) -> list[Acl]:
 
 
 def _word(kind: Callable[[int], Any], number: int) -> str:
-    """The name of a number; a number that this version of wirebroker does not know stands for itself."""
+    """Returns the name of a number in an enumeration. If this version of wirebroker does not know the number, returns it as
+    text."""
     try:
         return str(kind(number).name)
     except ValueError:
@@ -276,7 +279,7 @@ def users(asked: Asked) -> list[User]:
     """Returns the users with SCRAM credentials."""
 
     def read() -> list[User]:
-        # Kafka 3.9 to 4.3 never responds if the user may not send this request and the list is null instead of empty.
+        # The list must be empty and not null: with null, Kafka 3.9 to 4.3 never responds to a user without the right.
         response = asked.request(DescribeUserScramCredentialsRequest(users=[]))
         check(response.error_code)
         return [

@@ -34,7 +34,7 @@ Ms = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class lose_request(Rule):
-    """The request never arrives, and `then` the connection closes or goes silent."""
+    """The request never arrives. Afterwards the connection closes or goes silent, as `then` says."""
 
     then: Then = "disconnect"
 
@@ -48,7 +48,8 @@ class lose_request(Rule):
 
 
 class lose_ack(Rule):
-    """The request is handled, but its response never arrives, and `then` the connection closes or goes silent."""
+    """The request is handled, but its response never arrives. Afterwards the connection closes or goes silent, as `then`
+    says."""
 
     then: Then = "disconnect"
 
@@ -60,7 +61,7 @@ class lose_ack(Rule):
 
 
 class error(Rule):
-    """The response has this error `code` (a number or a name), and the request is not handled; with `after` it is handled."""
+    """The response has the error `code` (a number or a name). The request is not handled; with `after` it is handled first."""
 
     code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | ErrorName
     after: bool = False
@@ -84,8 +85,8 @@ class error(Rule):
 
 
 class delay(Rule):
-    """The request is handled `ms` later, by the broker's clock; with `after` it is handled at once, and the response leaves
-    later."""
+    """The request is handled `ms` later, by the broker's clock. With `after` it is handled immediately, and the response is
+    sent `ms` later."""
 
     ms: Ms
     after: bool = False
@@ -101,7 +102,8 @@ class delay(Rule):
 
 
 class disconnect(Rule):
-    """The connection closes before the request is handled; with `after`, instead of the response."""
+    """The connection closes before the request is handled. With `after` the request is handled, and the connection closes
+    instead of the response."""
 
     after: bool = False
 

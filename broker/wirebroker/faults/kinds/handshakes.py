@@ -19,7 +19,8 @@ Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class _OfHandshakes:
-    """The base of both kinds, which know the broker and the listener, but no request."""
+    """The base of both kinds of faults in handshakes. At a handshake only the broker and the listener are known; there is no
+    request yet."""
 
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.HANDSHAKE
     match_words: ClassVar[tuple[str, ...]] = ("node",)
@@ -34,8 +35,8 @@ class _OfHandshakes:
 
 
 class stall_handshake(_OfHandshakes, Rule):
-    """The handshake continues `ms` later, or when the rule is unloaded. A rule can choose a `node`, a `listener`, and the
-    handshakes."""
+    """The handshake stalls, and continues `ms` later or when the rule is unloaded. A rule can choose a `node`, a `listener`,
+    and which handshakes stall."""
 
     ms: Wait | None = None
     listener: str | None = None
@@ -51,8 +52,8 @@ class stall_handshake(_OfHandshakes, Rule):
 
 
 class expire_certificate(_OfHandshakes, Rule):
-    """The broker's certificate expires `ms` after the rule was loaded: clients then get an expired certificate, if wirebroker
-    made the certificate. A rule can choose a `node` and a `listener`."""
+    """The broker's certificate expires `ms` after the rule was loaded. From then on the broker presents an expired certificate.
+    This works only with a certificate that wirebroker made. A rule can choose a `node` and a `listener`."""
 
     ms: Later = 0
     listener: str | None = None

@@ -21,11 +21,12 @@ __all__ = [
 ]  # fmt: skip
 
 LONGEST_MS = 366 * 86_400_000
-"""The largest move of the clock, in ms."""
+"""The largest `ms` by which `advance` may move the clock."""
 
 
 class expire_producer(Rule):
-    """The partitions forget the producers of the matched batches, or of the matched request."""
+    """The partitions forget the producers of the matched batches. For other requests, all partitions forget the request's
+    producer."""
 
     example = 'faults.expire_producer(api="Produce", nth=5)'
     needs_broker: ClassVar[bool] = True
@@ -41,7 +42,7 @@ class expire_producer(Rule):
 
 
 class expire_session(Rule):
-    """The session of the client ends (KIP-368): its next request closes the connection, unless it authenticates again."""
+    """The client's session ends (KIP-368). Its next request closes the connection, unless the client authenticates again."""
 
     example = 'faults.expire_session(principal="User:alice", api="Produce", nth=3)'
     needs_broker: ClassVar[bool] = True
@@ -51,7 +52,7 @@ class expire_session(Rule):
 
 
 class withdraw_acl(Rule):
-    """The ACL is removed, as by an administrator; `acl` is a text as in `MockKafka(acls=…)`."""
+    """The ACL `acl` is removed, as if an administrator had removed it. `acl` is written as in `MockKafka(acls=…)`."""
 
     acl: str
 
@@ -84,7 +85,8 @@ class expire_transactional_id(Rule):
 
 
 class fence(Rule):
-    """Another producer begins with the transactional id: its epoch rises, and an open transaction is aborted."""
+    """Another producer starts with the same transactional id. The producer epoch increases, and an open transaction is
+    aborted."""
 
     transactional_id: str
 
@@ -97,8 +99,8 @@ class fence(Rule):
 
 
 class slow_reassignment(Rule):
-    """A reassignment that begins in the next `ms` stays in progress until this time is over: only then do its new replicas get
-    in sync.
+    """A reassignment that begins within the next `ms` stays in progress until these `ms` have passed, because its new replicas
+    become in sync only then.
     """
 
     ms: Positive
@@ -112,8 +114,8 @@ class slow_reassignment(Rule):
 
 
 class expire_member(Rule):
-    """The session of the group's member that sends the request ends, as if its heartbeats had not arrived: the coordinator
-    removes the member."""
+    """The coordinator removes the group member that sends the request, as if the member's heartbeats had not arrived in
+    time."""
 
     example = 'faults.expire_member(api="OffsetCommit", group="team", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = (
@@ -129,8 +131,8 @@ class expire_member(Rule):
 
 
 class move_leader(Rule):
-    """The matching partitions of the request get another leader: another in-sync replica, or another broker after the replica
-    has moved to it.
+    """The matching partitions of the request get another leader: another in-sync replica. If there is none, the replica is
+    first moved to another broker.
     """
 
     example = 'faults.move_leader(api="Produce", topic="orders", nth=3)'
@@ -144,7 +146,7 @@ class move_leader(Rule):
 
 
 class move_coordinator(Rule):
-    """Another broker coordinates the groups and transactional ids that the request names."""
+    """Another broker becomes the coordinator of the groups and transactional ids that the request names."""
 
     example = 'faults.move_coordinator(api="EndTxn", nth=1)'
     needs_broker: ClassVar[bool] = True
@@ -155,8 +157,8 @@ class move_coordinator(Rule):
 
 
 class advance(Rule):
-    """The broker's clock moves `ms` forward while the request waits: sessions and transactions time out, and producers,
-    offsets and records expire."""
+    """While the request waits, the broker's clock moves forward by `ms`. So sessions and transactions may time out, and
+    producers, offsets and records may expire."""
 
     ms: Annotated[int, Meta(ge=1, le=LONGEST_MS, extra={"unit": "ms"})]
 
@@ -169,7 +171,7 @@ class advance(Rule):
 
 
 class restart(Rule):
-    """The brokers stop (`mode` "clean" or "kill") and start again; the request is not handled."""
+    """All brokers stop, cleanly or as after kill −9 (`mode` "clean" or "kill"), and start again. The request is not handled."""
 
     mode: Literal["clean", "kill"] = "clean"
 
@@ -182,8 +184,8 @@ class restart(Rule):
 
 
 class upgrade(Rule):
-    """The brokers restart with the release `to`, one after the other, each down for `ms`. The broker that gets the request is
-    the first; the request is not handled.
+    """The brokers restart with the release `to`, one after the other. Each broker is down for `ms`. The broker that gets the
+    request is the first to restart, and the request is not handled.
     """
 
     to: str
@@ -213,8 +215,8 @@ class upgrade(Rule):
 
 
 class truncate(Rule):
-    """The partition loses all records from the batch with this `offset` on, and its producers' state from these records, as
-    after an unclean election."""
+    """The partition loses the batch that contains `offset` and all later records, as after an unclean election. The producers'
+    states lose what came from these records."""
 
     offset: NonNegative
 
@@ -229,8 +231,7 @@ class truncate(Rule):
 
 
 class lose_coordinator(Rule):
-    """Requests that look for the coordinator get COORDINATOR_NOT_AVAILABLE; requests sent to the coordinator get
-    NOT_COORDINATOR."""
+    """FindCoordinator gets COORDINATOR_NOT_AVAILABLE. Requests that are sent to the coordinator get NOT_COORDINATOR."""
 
     example = 'faults.lose_coordinator(group="team", times=3)'
     only_apis: ClassVar[tuple[str, ...]] = (

@@ -16,8 +16,8 @@ PRODUCE = ("Produce",)
 
 
 class fail_write(Rule):
-    """The response is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes. A duplicate does not fail,
-    because it is not written."""
+    """The write of the batch fails: the response is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes.
+    The write of a duplicate cannot fail, because a duplicate is not written."""
 
     example = 'faults.fail_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -31,7 +31,7 @@ class fail_write(Rule):
 
 
 class slow_write(Rule):
-    """The write takes `ms` of the broker's clock. Later writes to the same partition wait for it."""
+    """The write of the batch takes `ms`, by the broker's clock. Later writes to the same partition wait for this write."""
 
     ms: Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
@@ -46,9 +46,9 @@ class slow_write(Rule):
 
 
 class disk_full(Rule):
-    """From the matched batch on, the directory of its broker is offline: the partitions that the broker leads, or the named
-    `topic` and `partition`, return KAFKA_STORAGE_ERROR to reads and writes, until another broker leads or the rule is
-    unloaded. Internal topics are spared unless they are named."""
+    """When the rule matches a batch, the log directory of the batch's broker goes offline. Reads and writes of the partitions
+    that the broker leads, or of the given `topic` and `partition`, then get KAFKA_STORAGE_ERROR, until another broker leads or
+    the rule is unloaded. Internal topics are not affected unless `topic` names them."""
 
     example = 'faults.disk_full(topic="orders", nth=10)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -63,8 +63,8 @@ class disk_full(Rule):
 
 
 class crash_after_write(Rule):
-    """The broker is killed after it has written the batch and before it acknowledges the batch, and starts again. Other
-    brokers, if any, lead afterwards. Both the log and the producer's state have the batch."""
+    """The broker is killed after it has written the batch and before it acknowledges the batch, and starts again. If there are
+    other brokers, they become the leaders of its partitions. Both the log and the producer's state contain the batch."""
 
     example = 'faults.crash_after_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE

@@ -1,4 +1,4 @@
-"""**The wire**. Pauses use the machine's time and not the broker's clock:"""
+"""**The wire**, with pauses that use the machine's time and not the broker's clock:"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
 __tracebackhide__ = True  # pytest shows the caller's line
 
 HEADER_BYTES = 8
-"""The number of bytes of a request up to its API and version."""
+"""The number of bytes from the start of a request to the end of its API version, including the size."""
 PIECE_S = 0.02
 """The time in seconds between two pieces of a response with limited bandwidth."""
 
@@ -27,8 +27,8 @@ Milliseconds = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 
 
 class cut(Rule):
-    """Only the first `bytes` of the response arrive, its size included, and the connection closes. With `request` it closes
-    when this many bytes of the request have arrived, and the request is not handled."""
+    """Only the first `bytes` bytes of the response are sent (its size field counts, too), and the connection closes. With
+    `request` the connection closes when `bytes` bytes of the request have arrived, and the request is not handled."""
 
     bytes: NonNegative
     request: bool = False
@@ -68,7 +68,7 @@ class cut(Rule):
 
 
 class slice(Rule):
-    """The response comes in pieces of `bytes` bytes, with `ms` milliseconds between them."""
+    """The response is sent in pieces of `bytes` bytes, with pauses of `ms` milliseconds between the pieces."""
 
     bytes: Positive
     ms: Milliseconds = 1
@@ -84,7 +84,7 @@ class slice(Rule):
 
 
 class bandwidth(Rule):
-    """The response arrives at `rate`."""
+    """The response is sent with a bandwidth of `rate` bytes per second."""
 
     rate: Annotated[int, Meta(ge=1, extra={"unit": "bytes per second"})]
 
@@ -97,8 +97,8 @@ class bandwidth(Rule):
 
 
 class corrupt(Rule):
-    """This many `bytes` of the response arrive with inverted bits: from `at` on (negative: counted from the end of the
-    response), or at places (after its size) that the seed determines."""
+    """The bits of `bytes` bytes of the response are inverted. These are the bytes from the position `at` on; a negative `at`
+    counts from the end of the response. Without `at`, the seed determines the positions, which are after the size field."""
 
     bytes: Positive = 1
     at: int | None = None
@@ -117,7 +117,8 @@ class corrupt(Rule):
 
 
 class reset(Rule):
-    """The connection is reset (RST) before the request is handled; with `after`, instead of the response."""
+    """The connection is reset (RST) before the request is handled. With `after` the request is handled, and the connection is
+    reset instead of the response."""
 
     after: bool = False
 
@@ -131,7 +132,7 @@ class reset(Rule):
 
 
 class refuse(Rule):
-    """A new connection is reset as soon as it is made. A rule can choose a `node`, and the connections."""
+    """A new connection is reset immediately. A rule can choose a `node`, and which connections are reset."""
 
     example = "faults.refuse(node=2, times=5)"
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.CONNECTION
@@ -146,7 +147,7 @@ class refuse(Rule):
 
 
 class close(Rule):
-    """The connection closes right after the response, or `ms` later by the broker's clock."""
+    """The connection closes right after the response, or `ms` after it by the broker's clock."""
 
     ms: Milliseconds = 0
 
