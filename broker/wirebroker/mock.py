@@ -104,14 +104,15 @@ class MockKafka(Waits):
     retry. `trace` is the level of the trace: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`).
     `control` opens the HTTP control endpoint, whose address is `control_url` (needs the extra control). With `data`, the logs
     are kept in this directory (or these directories) in Kafka's own files, and the records that are already there are served.
-    `sync` says when the logs are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark,
-    with the verdicts as comments. `security` is the protocol that clients must use, and `users` are the names and passwords for
-    SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`). With `acls` the broker
-    has an authorizer, and users may only do what the ACLs allow. With `telemetry` clients push their own metrics. `features` are
-    the feature levels of a new cluster, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` wrote: the
-    cluster is an empty copy of the learned cluster. The other options override the file. `faults` are rules from
-    `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset, and are in `kafka.faults.rules`.
-    Raises ValueError for an option or setting that cannot be used, and DataError (an OSError) if the directory cannot be used.
+    `sync` says when the logs are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for
+    Wireshark, with the verdicts as comments. `security` is the protocol that clients must use, and `users` are the names and
+    passwords for SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`). With
+    `acls` the broker has an authorizer, and users may only do what the ACLs allow. With `telemetry` clients push their own
+    metrics. `features` are the feature levels of a new cluster, such as {"transaction.version": 1}. `like` is a file that
+    `wirebroker learn` wrote: the cluster is an empty copy of the learned cluster. The other options override the file. `faults`
+    are rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset, and are in
+    `kafka.faults.rules`. Raises ValueError for an option or setting that cannot be used, and DataError (an OSError) if the
+    directory cannot be used.
     """
 
     def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
@@ -231,8 +232,8 @@ class MockKafka(Waits):
 
     @property
     def tls_folder(self) -> Path:
-        """The folder with the certificates that were created for this MockKafka. Clients have to trust `ca.pem`. `client.pem` is a
-        client certificate.
+        """The folder with the certificates that were created for this MockKafka. Clients have to trust `ca.pem`. `client.pem`
+        is a client certificate.
 
         Raises RuntimeError if no certificates were created.
         """
@@ -293,8 +294,8 @@ class MockKafka(Waits):
         return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """Returns the result of `read`, a function that gets the engine. Works after the broker has stopped, too. Returns None if
-        the broker has never run.
+        """Returns the result of `read`, a function that gets the engine. Works after the broker has stopped, too. Returns None
+        if the broker has never run.
         """
         if self._host is not None:
             return self._call(read)
@@ -411,8 +412,8 @@ class MockKafka(Waits):
         return self._call(lambda engine: states.topics(engine, internal=internal))
 
     def records(self, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]:
-        """Returns every stored record, in the order of partitions and offsets. Raises KeyError or IndexError if the partition does
-        not exist.
+        """Returns every stored record, in the order of partitions and offsets. Raises KeyError or IndexError if the partition
+        does not exist.
 
         The result includes records of open and aborted transactions, and transaction markers. With `committed`, the result has
         only the records that a read_committed consumer gets.
@@ -496,7 +497,8 @@ class MockKafka(Waits):
         self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
 
     def fence(self, transactional_id: str) -> int:
-        """Fence a transactional producer by increasing its epoch. Returns the new epoch. Raises ValueError for an unknown id."""
+        """Fence a transactional producer by increasing its epoch. Returns the new epoch. Raises ValueError if that is
+        impossible."""
         return self._change(lambda engine, now: engine.fault_broker.fence(transactional_id, now))
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
@@ -701,8 +703,8 @@ class TelemetryView:
     def subscribe(
         self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"
     ) -> None:  # fmt: skip
-        """Subscribe to clients' metrics: the names in `metrics` are prefixes, and `"*"` stands for all metrics. Clients push them
-        every `interval_ms` (100 to 3,600,000).
+        """Subscribe to clients' metrics: the names in `metrics` are prefixes, and `"*"` stands for all metrics. Clients push
+        these metrics every `interval_ms` (100 to 3,600,000).
 
         `match` selects clients, for example `client_id=app.*`. Raises RuntimeError without `telemetry=True`, and ValueError if
         Kafka would refuse the subscription.

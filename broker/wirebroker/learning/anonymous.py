@@ -1,9 +1,9 @@
 """Hashes the names of a learned cluster.
 
 Within a file, a name has the same hash everywhere: for example, a topic's name in the topic and in its ACLs, and a user's name
-in the user and in its quotas. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can find
-a name by hashing guesses. If a name begins with the prefix of a prefixed ACL, its hash begins with the hash of the prefix. No
-other hash is a prefix of another hash.
+in the user and in its quotas. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can
+find a name by hashing guesses. If a name begins with the prefix of a prefixed ACL, its hash begins with the hash of the prefix.
+No other hash is a prefix of another hash.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads and writes the file of a learned cluster, and defines its format.
 
-The file contains no records and no secrets. `wirebroker learn` writes the file, people may edit it, and `serve --like` reads it.
+The file contains no records and no secrets. `wirebroker learn` writes it, people may edit it, and `serve --like` reads it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
 
 
 class Broker(_Form):
-    """A broker. `settings` are its static settings that differ from those of the cluster; `altered` are its dynamic settings."""
+    """A broker. `settings` are its static settings that differ from the cluster's; `altered` are its dynamic settings."""
 
     node_id: int
     rack: str | None = None
@@ -55,7 +55,8 @@ class Topic(_Form):
 
 
 class Group(_Form):
-    """A group. `type` is classic, consumer, share or streams; `protocol` is the assignor on which the members agreed."""
+    """A group. `type` is classic, consumer, share or streams. `protocol` is the protocol on which the members agreed, such as
+    an assignor."""
 
     name: str
     type: str = "classic"
@@ -101,10 +102,10 @@ class Unread(_Form):
 class Learned(_Form):
     """A learned cluster.
 
-    `release` is a release of Kafka, such as "3.9". If `exact` is false, no release announces exactly the cluster's API versions,
-    and `release` is the most similar release. `features` has the oldest and newest supported level and the current level of
-    each feature. `settings` are static settings, and `altered` are dynamic settings. `left_out` names the settings that are
-    secrets, belong to a machine, or reveal a name.
+    `release` is a release of Kafka, such as "3.9". If `exact` is false, no release announces exactly the cluster's API
+    versions, and `release` is the most similar release. `features` has the oldest and newest supported level and the current
+    level of each feature. `settings` are static settings, and `altered` are dynamic settings. `left_out` names the settings
+    that are secrets, belong to a machine, or reveal a name.
     """
 
     format: int

@@ -149,7 +149,7 @@ def _replicas(topic: MetadataResponseTopic) -> list[list[int]]:
 
 
 def groups(asked: Asked) -> list[Group]:
-    """Returns the groups that the user may describe, with the assignors on which their members agreed."""
+    """Returns the groups that the user may describe, each with the protocol on which its members agreed."""
     found: dict[str, Group] = {}
     by_broker: dict[tuple[int, str], list[str]] = defaultdict(list)
     for number, node_id in enumerate(asked.addresses):
@@ -180,7 +180,7 @@ def _listed(asked: Asked, node_id: int) -> Sequence[Any]:
 
 
 def _protocols(asked: Asked, node_id: int, kind: str, names: Sequence[str]) -> dict[str, str]:
-    """Returns the assignors of the groups `names`, which have the type `kind`. Streams groups have no assignor."""
+    """Returns the protocols (assignors) of the groups `names`, which have the type `kind`. Streams groups have no assignor."""
     if kind == "classic":
         described = asked.request(DescribeGroupsRequest(groups=list(names)), node_id).groups
         return {each.group_id: each.protocol_data for each in _described(asked, described)}

@@ -1,4 +1,5 @@
-"""Logs one sentence now and then when open files run out, in place of asyncio's traceback for each failed accept."""
+"""Logs one sentence if connections cannot be accepted because too many files are open. asyncio would log a traceback for each
+failed accept."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ logger = logging.getLogger("wirebroker")
 
 LOG_EVERY_S = 10.0
 OUT_OF_FILES = "socket.accept() out of system resource"
-"""asyncio's message. It then stops accepting for a second, and tries again."""
+"""asyncio's message if it cannot accept a connection. asyncio then waits for a second before it tries again."""
 RETRY_AFTER_CLOSE = "Exception in callback BaseSelectorEventLoop._start_serving("
-"""asyncio's message when the listener was closed within that second."""
+"""asyncio's message if the listener was closed while asyncio waited to try again."""
 
 
 class AcceptErrorHandler:
-    """A loop's exception handler. Everything else goes to the handler before it."""
+    """An exception handler of an event loop. It passes all other exceptions to the handler that was installed before."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._previous = loop.get_exception_handler()
@@ -24,7 +25,7 @@ class AcceptErrorHandler:
 
     @classmethod
     def install(cls, loop: asyncio.AbstractEventLoop) -> None:
-        """Install this handler in the loop, unless it is installed already."""
+        """Install a handler in the loop, unless one is installed already."""
         if not isinstance(loop.get_exception_handler(), cls):
             loop.set_exception_handler(cls(loop))
 

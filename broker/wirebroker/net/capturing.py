@@ -1,4 +1,5 @@
-"""Captures the bytes of a connection: a tap between the transport and the protocol. Neither of them notices the tap."""
+"""Captures the bytes of a connection with a tap between the transport and the protocol. The transport and the protocol do not
+notice the tap."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class Numbered(Protocol):
 
     @property
     def number(self) -> int:
-        """The number, or 0 while the connection has no number."""
+        """The connection's number in the trace, or 0 as long as it has none."""
 
 
 class Tap(asyncio.BufferedProtocol):
@@ -67,7 +68,7 @@ class Tap(asyncio.BufferedProtocol):
         self._by_server = True
 
     def sent(self, data: Any) -> None:
-        """Note bytes that go to the client."""
+        """Write bytes that are sent to the client into the capture."""
         self._conversation.to_client(bytes(data), _now())
 
     def _learn_number(self) -> None:
@@ -103,5 +104,5 @@ class _Tapped:
 
 
 def _now() -> int:
-    """µs since the epoch, by the machine's clock."""
+    """Returns the time of the machine's clock, in µs since the epoch."""
     return time.time_ns() // 1000

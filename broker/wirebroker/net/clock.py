@@ -1,6 +1,6 @@
-"""A broker's clock: the only module beside `net` that reads the machine's time.
+"""The two kinds of broker clocks.
 
-Both clocks count milliseconds since the epoch. A test can move them forward, but never back, except to begin again.
+Both clocks count milliseconds since the epoch. A test can move a clock forward, but not back, except when the broker is reset.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Literal
 
 
 class SystemClock:
-    """Time passes as usual; `advance` moves it further forward. Steps of the machine's own clock have no effect."""
+    """A clock that runs like the machine's; `advance` moves it further forward. If the machine's own clock is adjusted, this
+    clock does not change."""
 
     running = True
 
@@ -18,7 +19,7 @@ class SystemClock:
         self.reset()
 
     def reset(self, to: int | None = None) -> None:
-        """Set the clock to this time, or to the machine's time, for a broker that begins again."""
+        """Set the clock to the time `to`, by default to the machine's time, because the broker is reset."""
         self._start = (time.time_ns() // 1_000_000 if to is None else to) - time.monotonic_ns() // 1_000_000
 
     def now(self) -> int:
@@ -31,7 +32,7 @@ class SystemClock:
 
 
 class FrozenClock:
-    """Time stands still until `advance` moves it."""
+    """A clock that stands still until `advance` moves it."""
 
     running = False
 
@@ -39,7 +40,7 @@ class FrozenClock:
         self._began = self._now = time.time_ns() // 1_000_000 if now is None else now
 
     def reset(self, to: int | None = None) -> None:
-        """Set the clock to this time, or to the time of its creation, for a broker that begins again."""
+        """Set the clock to the time `to`, by default to the time of the clock's creation, because the broker is reset."""
         self._now = self._began if to is None else to
 
     def now(self) -> int:

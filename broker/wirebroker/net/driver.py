@@ -1,4 +1,4 @@
-"""Drives a machine without I/O on an event loop: the engine of a broker, or a proxy.
+"""Runs a machine on an event loop. A machine does no I/O itself; it is the engine of a broker, or a proxy.
 
     bytes arrive → machine → `flush`: effects to bytes, the alarm for the machine's next deadline
 
@@ -9,9 +9,9 @@ The states of a client's connection (`State`):
                  │ ▼         │
                QUEUED ◀──────┘
 
-A connection becomes READY when nothing holds it, WAITING when a frame has to wait, and QUEUED when its slice of the loop's time
-is over. Its next turn makes it WAITING. A connection begins READY unless it has to wait in line. In a proxy a connection is
-either IN_LINE or READY, because its relay keeps waiting frames.
+A connection is WAITING while a frame has to wait, and READY as soon as nothing has to wait any more. When its slice of the
+loop's time is over, it is QUEUED; at its next turn it becomes WAITING. A new connection is READY unless it has to wait in line.
+In a proxy a connection is either IN_LINE or READY, because frames that have to wait are kept in the connection's relay.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 JOIN_BELOW = 64 * 1024
-"""Smaller parts of a response are joined before they are sent. Larger parts are sent without a copy."""
+"""The size in bytes below which parts of a response are joined before they are sent. Larger parts are sent without a copy."""
 
 
 class State(Enum):
-    """How a connection treats complete frames that arrive."""
+    """What a connection does with complete frames that arrive."""
 
-    IN_LINE = "keeps them: the host serves its maximum of connections, and does not serve this connection yet"
-    READY = "hands them to the machine as they arrive"
-    WAITING = "keeps them while it waits for a response, for the client to read, or for memory"
-    QUEUED = "keeps them until the host calls `take_turn`"
+    IN_LINE = "keeps the frames: the host serves its maximum of connections, and does not serve this connection yet"
+    READY = "passes the frames to the machine as they arrive"
+    WAITING = "keeps the frames while it waits for a response, for the client to read, or for memory"
+    QUEUED = "keeps the frames until the host calls `take_turn`"
 
 
-IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster than a member of an enum
+IN_LINE, READY, WAITING, QUEUED = State  # Python finds a module's variable faster than an enum's member
 
 
 class Driven(Protocol):
@@ -66,24 +66,24 @@ class Driven(Protocol):
     effects: list[Any]
     """The effects to perform, in order."""
     timers: Timers
-    """They say when to tick next."""
+    """The machine's timers. Their deadline is the time at which `tick` has to be called next."""
 
     @property
     def trace(self) -> Recorder:
-        """Its trace."""
+        """The trace of the machine."""
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run the timers that are due; with `enough`, until that is true."""
+        """Run the due timers. With `enough`, stop when `enough()` is true."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close a connection, with a sentence for the log."""
+        """Close a connection. `reason` is a sentence for the log."""
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """A connection is over. A second call does no harm."""
+        """Note that a connection has ended. May be called more than once for a connection."""
 
 
 class Side(asyncio.BufferedProtocol):
-    """The host's end of a connection. It reads only when the machine wants bytes, and reserves memory for a large frame."""
+    """The host's side of a connection. It reads only while the machine can take bytes, and reserves memory for large frames."""
 
     transport: asyncio.Transport
 
@@ -91,13 +91,13 @@ class Side(asyncio.BufferedProtocol):
         self._host = host
         self._reading = True
         self.congested = False
-        """Whether the other end has left more than WRITE_HIGH_WATER bytes unread."""
+        """Tells whether more than WRITE_HIGH_WATER bytes are unsent because the peer does not read."""
         self.reserved = 0
-        """Bytes of the large frame that is arriving."""
+        """The number of bytes that are reserved for the large frame that is arriving."""
 
     @property
     def client(self) -> ClientConnection:
-        """The connection of the client, which has a place in the limits."""
+        """The client's connection, which the limits count."""
         raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,14 +105,14 @@ class Side(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
 
     def read(self, wanted: bool) -> None:
-        """Read, or leave arriving bytes in the system's buffers."""
+        """Read from the socket if `wanted`; otherwise leave arriving bytes in the operating system's buffers."""
         if wanted != self._reading and not self.transport.is_closing():
             self._reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
     def reserve(self, size: int) -> bool:
-        """Reserve memory for a large frame that is arriving; `size` is 0 without such a frame. Returns False if the frame has
-        to wait.
+        """Reserve memory for a large frame that is arriving. `size` is 0 if no large frame is arriving. Returns False if the
+        frame has to wait.
         """
         if size != self.reserved:
             self.give_back()
@@ -132,14 +132,14 @@ class Side(asyncio.BufferedProtocol):
 
 
 class ClientConnection(Side):
-    """The connection of a client, from its place in line to its end."""
+    """A client's connection, from the time when it waits in line until it is closed."""
 
     connection: Connection
-    """The connection as the machine knows it; unset while the connection is in line."""
+    """The machine's object for the connection. It is unset while the connection waits in line."""
     machine: Driven
-    """The machine that serves the connection. The host may have replaced its own machine since then."""
+    """The machine that serves the connection. The host may have a newer machine by now."""
     closing_level = logging.INFO
-    """The level of the log's line about the end of the connection."""
+    """The log level of the message about the end of the connection."""
 
     def __init__(self, host: Driver[Any], node_id: int) -> None:
         super().__init__(host)
@@ -147,9 +147,9 @@ class ClientConnection(Side):
         self.client_host = ""
         self._state = IN_LINE
         self._line: ShapedLine | None = None
-        """Sends a response in the shape of a fault, until all of it is sent."""
+        """Sends a response whose bytes a fault has changed. None if no such response is being sent."""
         self.quiet = 0
-        """The number of consecutive idle checks without arrived bytes."""
+        """The number of consecutive idle checks since bytes last arrived."""
 
     @property
     def client(self) -> ClientConnection:
@@ -184,24 +184,25 @@ class ClientConnection(Side):
 
     @property
     def unsent(self) -> int:
-        """Bytes of responses that the client leaves unread."""
+        """The number of bytes of responses that are not sent yet, because the client does not read."""
         return self.transport.get_write_buffer_size()
 
     @property
     def has_more(self) -> bool:
-        """Whether `go_on` may have something to do."""
+        """Tells whether `go_on` may have something to do."""
         raise NotImplementedError
 
     def go_on(self) -> None:
-        """The effects are performed: continue with received requests, if nothing holds the connection any more."""
+        """Continue with the requests that have arrived, if the connection need not wait any more. Called after the machine's
+        effects were performed."""
         raise NotImplementedError
 
     def released(self) -> None:
-        """Continue after a wait for a place in line or for memory."""
+        """Continue after the connection has waited in line or for memory."""
         raise NotImplementedError
 
     def perform(self, effect: object) -> None:
-        """Perform an effect that is not a plain response."""
+        """Perform an effect other than an ordinary response."""
         if isinstance(effect, Shaped):
             self.send_shaped(effect)
         elif isinstance(effect, Close):
@@ -210,7 +211,7 @@ class ClientConnection(Side):
             self.close(effect.reset)
 
     def send_shaped(self, effect: Shaped) -> None:
-        """Send a response in the shape of a fault. Until it is sent, no other request of the connection is handled."""
+        """Send a response whose bytes a fault has changed. Until it is sent, no other request of the connection is handled."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self.write = self._line.write
@@ -223,7 +224,7 @@ class ClientConnection(Side):
         self._host.flush()
 
     def close(self, reset: bool) -> None:
-        """Close the connection when everything is sent, or reset it at once."""
+        """Close the connection when everything is sent. With `reset`, reset the connection immediately."""
         if reset:
             reset_connection(self.transport)
         elif self._line is not None:
@@ -250,29 +251,29 @@ class Driver(Generic[C]):
         self.limits: Limits[ClientConnection] = Limits(configs)
         self.clients: dict[Connection, C] = {}
         self.until = 0.0
-        """The end of the served connection's slice, by `perf_counter`; 0 before the slice begins."""
+        """The time, by `perf_counter`, at which the slice of the connection being served ends. 0 before the slice begins."""
         self.watchers: list[Callable[[], None]] = []
-        """Called after every request and timer. The watchers, each of which waits for a condition."""
+        """The functions to call after every request and timer. Each belongs to someone who waits for a condition."""
         self._storage_jobs: StorageJobs | None = None
-        """Holds back effects that have to wait for the disk."""
+        """Holds back effects until the disk has stored what they depend on. None without a data directory."""
         self._capture: Capture | None = None
         self.capture_path = ""
-        """The file of the capture, "" without one."""
+        """The file of the capture, or "" if there is no capture."""
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
         self.alarm_at: int | None = None
         """The machine's next deadline, in ms since the epoch."""
-        # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
+        # A completion-based loop (Windows) uses a buffer as long as a read is pending, so connections cannot share a buffer.
         self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self._handshake_turns = HandshakeTurns(self.loop, shared=self._shared is not None)
         AcceptErrorHandler.install(self.loop)
 
     def receive_buffer(self) -> bytearray:
-        """The buffer that a new connection receives into."""
+        """Returns the buffer into which a new connection receives bytes."""
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
     def capture_to(self, path: str, rotation: Rotation | None = None) -> None:
-        """Write all bytes and verdicts into this file; call this before a listener opens. Raises OSError."""
+        """Write all bytes and verdicts into the file `path`. Must be called before a listener is opened. Raises OSError."""
         from wirebroker.capture.recording import open_capture
 
         self.capture_path = path
@@ -280,7 +281,7 @@ class Driver(Generic[C]):
         self.machine.trace.sinks.append(self._capture)
 
     def _captured(self, protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
-        """The protocol, with a tap below it if there is a capture."""
+        """Returns the protocol. If there is a capture, it is wrapped in a tap."""
         return protocol if self._capture is None else Tap(self._capture, protocol)
 
     # Connections
@@ -297,17 +298,18 @@ class Driver(Generic[C]):
         self.changed()
 
     def failed(self, connection: Connection) -> None:
-        """Log the current exception, which a request of this connection raised, and close the connection."""
+        """Log the current exception, which was raised by a request of the connection, and close the connection."""
         logger.exception("a request failed because of an error in wirebroker; its connection is closed")
         self.machine.close(connection, "its request failed because of an error in wirebroker; see the log")
 
     def left_unread(self, client: ClientConnection) -> None:
-        """A peer does not read: close the connection with the most unread bytes if all together leave too much unread."""
+        """Note that the peer of a connection does not read. If all connections together have too many unsent bytes, reset the
+        connection that has the most."""
         worst = self.limits.congested(client)
         if worst is not None:
             reason = "the other end does not read, and the unread bytes take too much memory"
             self.machine.close(worst.connection, reason, reset=True)
-            worst.close(reset=True)  # even if the client has closed it, and its last bytes are not read
+            worst.close(reset=True)  # frees the memory even if the client has closed the connection
 
     # Effects
 
@@ -325,12 +327,12 @@ class Driver(Generic[C]):
             self.arm()
 
     def changed(self) -> None:
-        """Perform the effects of a change from outside, and wake the watchers that wait for a condition."""
+        """Perform the effects of a change that no request caused, and call the watchers."""
         self.flush()
         self.notify()
 
     def notify(self) -> None:
-        """Wake the watchers that wait for a condition: something may have changed."""
+        """Call the watchers, because the condition for which they wait may be true now."""
         for watcher in list(self.watchers):
             watcher()
 
@@ -362,7 +364,7 @@ class Driver(Generic[C]):
                     client.go_on()
 
     def _respond_to_one(self, effects: list[Any]) -> bool:
-        """Send several small responses to one connection. False, with nothing done, for anything else."""
+        """If all effects are small responses to one connection, send them. Otherwise does nothing and returns False."""
         connection = effects[0][0]
         responses = []
         for effect in effects:
@@ -377,7 +379,8 @@ class Driver(Generic[C]):
         return True
 
     def _perform_one(self, effect: Any) -> None:
-        """Perform a single effect, which is the usual case. The next request may go on only after a response."""
+        """Perform a single effect, which is the usual case. If it is a response, the connection's next request may be
+        handled."""
         client = self.clients.get(effect[0])
         if client is None:
             return
@@ -416,7 +419,7 @@ class Driver(Generic[C]):
         self._set_alarm(self.machine.timers.deadline())
 
     def _set_alarm(self, deadline: int | None, runs: bool = True) -> None:
-        """Call `_wake` at the deadline; `runs` says whether the clock reaches it by itself."""
+        """Call `_wake` at the deadline. `runs` says whether the clock reaches the deadline without a call of `advance`."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -430,7 +433,8 @@ class Driver(Generic[C]):
         self.tick(lambda: perf_counter() > self.until)
 
     def tick(self, enough: Callable[[], bool] | None = None) -> None:
-        """Run the due timers, until `enough` returns True. An error in a timer is logged, and the machine goes on."""
+        """Run the due timers, until `enough` returns True. If a timer raises an exception, the exception is logged, and the
+        machine continues."""
         self.until = perf_counter() + SLICE
         self._run_timers(self.clock.now(), enough)
         self.changed()

@@ -1,7 +1,7 @@
-"""Forked processes: they have no broker, only its addresses.
+"""Handles forks of the process in which a broker runs. The child process has no broker; it knows only the broker's addresses.
 
-A fork copies only the thread that called it, so the broker's loop runs in the parent alone. A child that waited for the
-loop would wait forever, so `at_home` is called first. The child also inherits the broker's sockets, and gives them up at once.
+A fork copies only the thread that calls it, so the broker's loop runs only in the parent. A child that waited for the loop
+would wait forever; `at_home` prevents this. The child also inherits the broker's sockets, and gives them up immediately.
 Otherwise a port or connection that the parent closes would stay open.
 """
 
@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 
 class HoldsSockets(Protocol):
-    """An object with sockets that belong to this process."""
+    """An object that has sockets which only this process may use."""
 
     def descriptors(self) -> Iterable[int]:
         """The file descriptors of the sockets that are open now."""
@@ -25,12 +25,12 @@ _owners: WeakSet[HoldsSockets] = WeakSet()
 
 
 def give_up_in_children(owner: HoldsSockets) -> None:
-    """Have a forked process give up these sockets."""
+    """If the process is forked, make the child give up the sockets of `owner`."""
     _owners.add(owner)
 
 
 def at_home(process: int, what: str) -> None:
-    """Raises RuntimeError if this is not the process in which `what` runs, but one that was forked from it."""
+    """Raises RuntimeError if this process is not the one in which `what` runs, but a child that was forked from it."""
     if os.getpid() != process:
         raise RuntimeError(
             f"{what} runs in process {process}, and this process was forked from it; connect a client to its "
@@ -41,8 +41,8 @@ def at_home(process: int, what: str) -> None:
 def _give_up() -> None:
     """Point every inherited descriptor at /dev/null.
 
-    They are not closed here, because the copied objects will close their numbers later, and the numbers may belong to other
-    files by then.
+    The descriptors are not closed, because the copied objects will close the same descriptor numbers later. By then a closed
+    number could belong to another file.
     """
     descriptors = [each for owner in list(_owners) for each in owner.descriptors()]
     _owners.clear()

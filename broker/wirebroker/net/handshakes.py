@@ -1,4 +1,4 @@
-"""The TLS handshakes at one listener: faults act on them, and the trace shows failed handshakes."""
+"""Handles the TLS handshakes at one listener: faults act on the handshakes, and failed handshakes are traced."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from wirebroker.net.listener import Listener
 
 NUMBER = 0
-"""A connection's number in the trace while its handshake is not done."""
+"""The number that a connection has in the trace until its handshake is done."""
 
 
 class Server(Protocol):
-    """The interface of the host for its handshakes."""
+    """The part of the host that `Handshakes` uses."""
 
     engine: Engine
     clock: Clock
     loop: AbstractEventLoop
 
     def changed(self) -> None:
-        """Perform the effects of a change from outside, and wake the watchers that wait for a condition."""
+        """Perform the effects of a change that no request caused, and call the watchers."""
 
 
 class Handshakes:
-    """Watches the handshakes of a host's listener."""
+    """Watches the TLS handshakes at one listener of a host."""
 
     def __init__(self, host: Server, listener: Listener, tls: Tls) -> None:
         self._host, self._listener, self._tls = host, listener, tls
 
     def began(self, transport: TlsTransport) -> None:
-        """A handshake begins: match it against the fault rules."""
+        """Apply the fault rules to a handshake that begins."""
         plan = self._host.engine.faults
         if plan is None:
             return
@@ -63,7 +63,7 @@ class Handshakes:
         self._host.changed()
 
     def _stall(self, transport: TlsTransport, greeting: Greeting) -> None:
-        """Block the handshake until its time has come, or until the rule is unloaded."""
+        """Stall the handshake until the time that the rule has set, or until the rule is unloaded."""
         transport.held = True
 
         def go_on(now: int = 0) -> None:
@@ -81,7 +81,7 @@ class Handshakes:
 
     @cached_property
     def _expired(self) -> ssl.SSLContext:
-        """Make the expired certificate, and return its context."""
+        """Creates an expired certificate, and returns a TLS context with this certificate."""
         assert self._tls.expire is not None
         expired = replace(self._tls, certificate=self._tls.expire(), key=None)
         return expired.context(self._listener.protocol)

@@ -38,30 +38,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 RECHECK_S = 0.05
-"""Seconds after which a waiting condition is checked although nothing has changed in the broker."""
+"""The interval in seconds at which a condition that someone waits for is checked even if nothing has changed in the broker."""
 STEP_MS = 3_600_000
-"""The clock moves by at most an hour in one step, because the timers of a year would block the loop for too long."""
+"""The largest step in which the clock is moved: one hour. The timers of a larger step would block the loop for too long."""
 IDLE_CHECKS = 4
 """The number of searches for idle connections within connections.max.idle.ms."""
 
 
 class Host(Server):
-    """Drives the engine: performs its effects, and ticks it at its deadlines with the clock's time."""
+    """Runs the engine of a broker: performs its effects, and calls its `tick` at its deadlines."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         super().__init__(clock, engine.configs)
         self._advancing = asyncio.Lock()
-        """Held while the clock is moved forward; no other timer runs during that time."""
+        """A lock that is held while the clock is moved forward. While it is held, no other call runs timers."""
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
         self._storage_jobs = None if engine.store is None else self._new_storage_jobs(engine, engine.store)
         self._ready: deque[BrokerProtocol] = deque()
-        """Connections that wait for their next slice."""
+        """The connections that wait for their next slice."""
         self._turn: asyncio.Handle | None = None
         self._offload_pool: ThreadPoolExecutor | None = None
         self._key_sets = KeySets()
         self._advances: set[asyncio.Task[None]] = set()
-        """Moves of the clock that faults have requested."""
+        """The tasks that move the clock because faults have requested it."""
         self._drive(engine)
         give_up_in_children(self)
 
@@ -73,7 +73,7 @@ class Host(Server):
             yield protocol.transport.get_extra_info("socket").fileno()
 
     async def listen(self, listener: Listener) -> Address:
-        """Open a listener of a broker. Returns its bound address. Raises ListenError, TlsError, KeySetError."""
+        """Open a listener of a broker. Returns the listener's bound address. Raises ListenError, TlsError, KeySetError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
         new_protocol = self._secured(listener) if listener.protocol.tls else lambda: self._protocol(listener)
         if listener.protocol.sasl:
@@ -87,11 +87,11 @@ class Host(Server):
         return host, port
 
     def _protocol(self, listener: Listener) -> asyncio.BufferedProtocol:
-        """Serves a connection of a listener."""
+        """Creates the protocol for a new connection to a listener."""
         return self._captured(BrokerProtocol(self, listener))
 
     def _secured(self, listener: Listener) -> Callable[[], TlsTransport]:
-        """Makes the connections of a listener with TLS. Raises TlsError."""
+        """Returns a function that creates the transport for a new connection to a listener with TLS. Raises TlsError."""
         if listener.tls is None:
             raise TlsError(f"the listener {listener.name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
         context, watch = listener.tls.context(listener.protocol), Handshakes(self, listener, listener.tls)
@@ -104,10 +104,10 @@ class Host(Server):
             await self._key_sets.open(str(url), configs.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
 
     def look_for_idle(self) -> None:
-        """Close connections that sent nothing for connections.max.idle.ms of the machine's time.
+        """Close the connections that have sent nothing for connections.max.idle.ms, measured on the machine's clock.
 
-        Runs `IDLE_CHECKS` times within that time. A connection that waits for a response is not idle. Moving the broker's
-        clock makes no connection idle, because no time passes for the client.
+        Runs `IDLE_CHECKS` times within connections.max.idle.ms. A connection that waits for a response is not idle. A move of
+        the broker's clock makes no connection idle, because no time passes for the client.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
         for protocol in list(self.clients.values()):
@@ -123,7 +123,7 @@ class Host(Server):
     # Turns
 
     def queue(self, protocol: BrokerProtocol) -> None:
-        """Give the connection its next slice after the others have had theirs."""
+        """Put the connection at the end of the queue of those that wait for their next slice."""
         self._ready.append(protocol)
         self._wake_turns()
 
@@ -132,7 +132,8 @@ class Host(Server):
             self._turn = self.loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
-        """Serve the next waiting connection and the next long requests; then return to the loop, which serves others."""
+        """Serve the next waiting connection and the next slices of long requests; then return to the loop, which serves the
+        other connections."""
         self._turn = None
         turns = self.engine.turns
         self.until = perf_counter() + SLICE
@@ -157,7 +158,7 @@ class Host(Server):
             self.failed(exchange.connection)
 
     def _do_offload(self, turns: Turns, unfinished: Unfinished, offload: Offload) -> None:
-        """Do long work in a thread; the request gets its next slice afterwards."""
+        """Do long work of a request in a thread. Afterwards the request's next slice runs."""
         if self._offload_pool is None:
             self._offload_pool = ThreadPoolExecutor(1, "wirebroker-offload")
 
@@ -170,16 +171,17 @@ class Host(Server):
         return StorageJobs(engine, store, self.clock, self._release)
 
     def _release(self, effects: list[Effect]) -> None:
-        """Perform effects that waited for the disk."""
+        """Perform effects that had to wait for the disk."""
         if effects:
             self._perform(effects)
         self.flush()
         self.notify()
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until the condition holds, in this loop or in another one. TimeoutError after `timeout` s.
+        """Wait until the condition is true. May be awaited in the host's loop or in another. Raises TimeoutError after
+        `timeout` seconds.
 
-        It is checked after every change of the broker, and every 50 ms for changes elsewhere.
+        The condition is checked after every change in the broker, and every 50 ms because something else may have changed.
         """
         loop, happened = asyncio.get_running_loop(), asyncio.Event()
         wake = happened.set if loop is self.loop else partial(_call_in, loop, happened.set)
@@ -202,10 +204,10 @@ class Host(Server):
         self._set_alarm(self.engine.deadline(), runs and not self._advancing.locked())
 
     def time(self) -> int:
-        """Return the time, after the timers that are due by then have run.
+        """Returns the time of the clock, after running the timers that are due.
 
-        The system wakes an idle process some ms late. A request before that must not see a state that a due timer should have
-        changed.
+        The operating system wakes an idle process some ms late, so a request may arrive before a due timer has run. The request
+        must not see a state that the timer should have changed.
         """
         now = self.clock.now()
         if self.alarm_at is not None and self.alarm_at <= now:
@@ -213,20 +215,21 @@ class Host(Server):
         return now
 
     def run_overdue(self, now: int) -> None:
-        """Run the timers that are due, until the slice of time is used up."""
+        """Run the due timers, for at most one slice of time."""
         timers, until = self.engine.timers, perf_counter() + SLICE
         if timers.is_due(now) and not timers.runs and not self._advancing.locked():
             self._run_timers(now, lambda: not timers.is_due(now) or perf_counter() > until)
 
     def up_to_date(self) -> Engine:
-        """The engine, after the timers that are due have run and their effects are performed."""
+        """Returns the engine, after running the due timers and performing their effects."""
         self.time()
         if self.engine.effects:
             self.changed()
         return self.engine
 
     def advance(self, ms: int) -> None:
-        """Move the clock forward, and run every due timer in order, each with the work in threads that it begins."""
+        """Move the clock forward, and run every due timer in order. Before the next timer runs, the work in threads that a
+        timer has started is finished."""
         self.clock.advance(ms)
         if self._storage_jobs is not None:
             while self._run_next_timers():
@@ -234,13 +237,14 @@ class Host(Server):
         self.tick()
 
     def advance_soon(self, ms: int) -> None:
-        """Move the clock as soon as the loop is free. Clients are served after each hour."""
+        """Move the clock forward by `ms` as soon as the loop is free. After each hour, clients are served in between."""
         task = self.loop.create_task(self.advance_beside(ms))
         self._advances.add(task)
         task.add_done_callback(self._advances.discard)
 
     async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Move the clock while `go_on` is true. Clients are served after each hour, and while threads work."""
+        """Move the clock forward by `ms`, as long as `go_on()` is true. Clients are served after each hour of the clock, and
+        while threads work."""
         while ms > 0 and go_on():
             await self._advance_step(min(ms, STEP_MS))
             ms -= STEP_MS
@@ -257,7 +261,7 @@ class Host(Server):
         self.arm()
 
     def _run_next_timers(self) -> bool:
-        """Run the timers that are due next. Returns whether there were any."""
+        """Run the timers that have the earliest due time. Returns False if no timer is due."""
         due = self.engine.deadline()
         if due is None or due > self.clock.now():
             return False
@@ -265,12 +269,12 @@ class Host(Server):
         return True
 
     def restart(self, mode: str) -> None:
-        """Stop and start the brokers; the listening sockets stay open."""
+        """Restart all brokers. The listening sockets stay open."""
         self.engine.restart(mode, self.clock.now())
         self.flush()
 
     def replace(self, engine: Engine) -> None:
-        """Replace the engine, at the same addresses and with the same trace sinks. Closes all connections."""
+        """Replace the engine by `engine`, which gets the same addresses and trace sinks. Closes all connections."""
         for protocol in list(self.clients.values()):
             protocol.transport.abort()
         self.limits.close()
@@ -286,7 +290,8 @@ class Host(Server):
         self.notify()
 
     def reset_softly(self) -> None:
-        """Set the clock back, and remove from the broker what a test has left; clients stay connected. Raises OSError."""
+        """Set the clock back, and remove the state that a test has left in the broker. Clients stay connected. Raises
+        OSError."""
         before = self.clock.now()
         self.clock.reset()
         now = self.clock.now()
@@ -298,7 +303,7 @@ class Host(Server):
             self.changed()
 
     def snapshot(self) -> Snapshot:
-        """A copy of the broker's state. Raises RuntimeError if the state cannot be copied now."""
+        """Returns a copy of the broker's state. Raises RuntimeError if the state cannot be copied now."""
         try:
             return take(self.engine, self.time(), self)
         finally:
@@ -339,6 +344,6 @@ class Host(Server):
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    """Call a function in another thread's loop."""
-    with contextlib.suppress(RuntimeError):  # that loop was closed before it called the function
+    """Call a function in a loop that runs in another thread."""
+    with contextlib.suppress(RuntimeError):  # the loop may be closed already
         loop.call_soon_threadsafe(function)

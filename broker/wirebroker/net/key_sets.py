@@ -1,4 +1,5 @@
-"""Loads the keys of signed tokens from files and URLs. A changed file is read again, and a URL is queried again."""
+"""Loads the keys that check signed tokens, from files and URLs. A file is read again when it changes, and a URL is queried
+again from time to time."""
 
 from __future__ import annotations
 
@@ -18,17 +19,17 @@ SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 MOST_BYTES = 1 << 20
 ASKS_FOR_S = 10.0
 KEY_ID_LENGTH, KEY_IDS = 1000, 16
-"""The longest key id that is looked up, and the number of missing key ids that are remembered."""
+"""The largest length of a key id that is looked up, and the largest number of missing key ids that are remembered."""
 AGAIN_AFTER_S = 60.0
-"""Seconds until the URL is queried again for the same missing key, as in Kafka's RefreshingHttpsJwks."""
+"""The time in seconds after which a URL may be queried again for the same missing key, as in Kafka's RefreshingHttpsJwks."""
 
 
 class KeySetError(ValueError):
-    """Raised if a key set cannot be read. The text names the place and the reason."""
+    """Raised if a key set cannot be read. The message names the file or URL and the reason."""
 
 
 class KeySets:
-    """The key sets of a broker, by their addresses."""
+    """The key sets of a broker, by their URLs."""
 
     def __init__(self) -> None:
         self._found: dict[str, _KeySetFile | _KeySetAddress] = {}
@@ -44,15 +45,15 @@ class KeySets:
             await address.begin()
 
     def of(self, url: str) -> KeySet:
-        """The keys of the latest read."""
+        """Returns the keys of a key set, as they were last read."""
         return self._found[url].keys()
 
     def missing(self, url: str, key_id: str) -> None:
-        """A token names a key that the set does not contain: query the address again, in the background."""
+        """Note that a token names a key that the key set does not contain. Query the key set's URL again, in the background."""
         self._found[url].missing(key_id)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Query the URLs no more."""
         for each in self._found.values():
             each.close()
 
@@ -81,10 +82,10 @@ class _KeySetFile:
         return self._keys
 
     def missing(self, key_id: str) -> None:
-        """A file needs no query, because each token checks it for changes."""
+        """Does nothing: for each token, the file is read again if it has changed."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file stays open."""
 
 
 class _KeySetAddress:

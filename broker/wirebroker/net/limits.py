@@ -1,9 +1,9 @@
-"""Limits for clients of brokers and of a proxy: connections, memory for arriving frames, memory for unread responses.
+"""Limits what clients of brokers or of a proxy may use: connections, memory for arriving frames, memory for unread responses.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
-(SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts by itself; a proxy counts for all its
-listeners together. Kafka has no limit for responses, because it sends them from the page cache. Here the unsent part is in
-memory.
+(SocketServer's ConnectionQuotas and SimpleMemoryPool). The limits apply to each broker of a cluster separately, and to all
+listeners of a proxy together. Kafka has no limit for unread responses, because it sends records from the page cache. Here the
+unsent bytes are in memory.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ logger = logging.getLogger("wirebroker")
 
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
-"""A frame with more bytes gets its own buffer."""
+"""The size in bytes above which a frame gets a buffer of its own."""
 SLICE = 0.003
-"""Seconds for which one connection may keep the loop busy before other connections get their turn."""
+"""The time in seconds for which one connection may keep the loop busy before other connections get their turn."""
 WRITE_HIGH_WATER = 1024 * 1024
-"""Unsent bytes beyond which no more requests of a connection are handled."""
+"""The number of unsent bytes above which no more requests of a connection are handled."""
 MOST_UNREAD = 1 << 30
-"""Bytes that all clients together may leave unread. A proxy also counts the bytes that its brokers leave unread."""
+"""The number of bytes that all clients together may leave unread. A proxy also counts bytes that its brokers leave unread."""
 OF_PROXY = (
     "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides", "queued.max.request.bytes",
     "sasl.server.max.receive.size", "socket.request.max.bytes",
 )  # fmt: skip
-"""The settings of a proxy."""
+"""The settings that a proxy has."""
 QUEUED_IN_PROXY = 256 * 1024 * 1024
-"""A proxy's default of `queued.max.request.bytes`. Kafka has no limit by default, and a wirebroker keeps Kafka's default."""
+"""A proxy's default of `queued.max.request.bytes`. In Kafka, and in wirebroker's brokers, the default is no limit."""
 
 
 def configs_of_proxy(given: Mapping[str, object]) -> BrokerConfigs:
-    """The limits of a proxy, by Kafka's names. Raises ValueError for other settings, and for values that Kafka refuses."""
+    """Returns the settings of a proxy, which have Kafka's names. Raises ValueError for settings that a proxy does not have, and
+    for values that Kafka refuses."""
     for name in given:
         if name not in OF_PROXY:
             raise ValueError(f"a proxy has no setting {name!r}{nearest(name, OF_PROXY)}")
@@ -54,39 +55,40 @@ class Client(Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes for the peer that are not sent yet, because it does not read."""
+        """The number of bytes that are not sent yet, because the peer does not read."""
 
     def begin(self) -> None:
-        """Serve the connection, which waited in line."""
+        """Begin to serve the connection, which may have waited in line."""
 
     def released(self) -> None:
-        """Continue with connections that waited for a place in line or for memory."""
+        """Continue after the connection has waited in line or for memory."""
 
 
 C = TypeVar("C", bound=Client)
 
 
 class Limits(Generic[C]):
-    """Counts the connections of one host and their memory."""
+    """Counts the connections of one host and the memory that they use."""
 
     def __init__(self, configs: BrokerConfigs) -> None:
         self.configs = configs
         self._served: Counter[int] = Counter()
-        """Connections by broker."""
+        """The number of served connections of each broker."""
         self._by_client: Counter[tuple[int, str]] = Counter()
         self._in_line: deque[C] = deque()
-        """Connections that wait until another connection of their broker ends."""
+        """The connections that wait in line until another connection to the same broker ends."""
         self._arriving: Counter[int] = Counter()
-        """Bytes reserved for large frames that are still arriving, by broker."""
+        """For each broker: the number of bytes that are reserved for large frames that are still arriving."""
         self._short: deque[C] = deque()
-        """Connections whose large frame waits for a reservation."""
+        """The connections whose large frame waits until memory can be reserved for it."""
         self._congested: set[C] = set()
         self.most_unread = MOST_UNREAD
 
     # Connections
 
     def opened(self, protocol: C) -> bool:
-        """Count a new connection. Returns False if it is not served now, because it waits in line or is closed."""
+        """Count a new connection. Returns False if the connection is not served now, because it has to wait in line or was
+        closed."""
         node_id, client = protocol.node_id, protocol.client_host
         most = _override(self.configs.text("max.connections.per.ip.overrides"), client)
         if most is None:
@@ -96,7 +98,7 @@ class Limits(Generic[C]):
             protocol.transport.close()
             return False
         if self._served[node_id] >= self.configs.integer("max.connections"):
-            protocol.transport.pause_reading()  # uvloop forgets it, so one read may come
+            protocol.transport.pause_reading()  # uvloop may ignore this once, so one read is possible
             self._in_line.append(protocol)
             return False
         self._serve(protocol)
@@ -107,7 +109,7 @@ class Limits(Generic[C]):
         self._by_client[protocol.node_id, protocol.client_host] += 1
 
     def lost(self, protocol: C, served: bool) -> None:
-        """Remove a connection; if it was `served`, the next connection in line takes its place."""
+        """Remove a connection that has ended. If it was `served`, serve the next connection in line."""
         self._congested.discard(protocol)
         if not served:
             if protocol in self._in_line:
@@ -131,7 +133,8 @@ class Limits(Generic[C]):
     # Frames that arrive
 
     def takes(self, protocol: C, size: int) -> bool:
-        """Reserve the bytes of a large frame. Returns False if the frame has to wait for others; `released` is called later."""
+        """Reserve memory for a large frame. Returns False if the frame has to wait for other frames; then the connection's
+        `released` is called later."""
         most = self.configs.integer("queued.max.request.bytes")
         if 0 < most <= self._arriving[protocol.node_id]:
             if protocol not in self._short:
@@ -141,17 +144,17 @@ class Limits(Generic[C]):
         return True
 
     def freed(self, protocol: C, size: int) -> None:
-        """Release the bytes of a large frame that has arrived, or whose connection is gone."""
+        """Release the memory that was reserved for a large frame, because the frame has arrived or its connection has ended."""
         self._arriving[protocol.node_id] -= size
         waiting, self._short = self._short, deque()
         for each in waiting:
             each.released()
 
-    # Frames that the peer does not read
+    # Responses that the peer does not read
 
     def congested(self, protocol: C) -> C | None:
-        """Note a connection whose peer does not read. Returns the connection with the most unread bytes if all together leave
-        too much unread.
+        """Note that the peer of a connection does not read. If all connections together have too many unsent bytes, returns the
+        connection that has the most, else None.
         """
         self._congested.add(protocol)
         if sum(each.unsent for each in self._congested) <= self.most_unread:
@@ -159,12 +162,12 @@ class Limits(Generic[C]):
         return max(self._congested, key=lambda each: each.unsent)
 
     def read(self, protocol: C) -> None:
-        """Note that the peer reads again."""
+        """Note that the peer of a connection reads again."""
         self._congested.discard(protocol)
 
 
 def _override(overrides: str, client: str) -> int | None:
-    """Returns this client's limit in "host:number,host:number"."""
+    """Returns the limit of the host `client` in `overrides`, which has the form "host:number,host:number"."""
     for each in overrides.split(","):
         host, _, number = each.strip().rpartition(":")
         if host == client and number.isdigit():

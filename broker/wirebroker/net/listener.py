@@ -1,6 +1,6 @@
-"""Listeners: where a broker accepts connections, and the address that it advertises to clients there.
+"""Listeners: the addresses at which a broker accepts connections, and the addresses that it advertises to clients.
 
-`Host.listen` opens the socket, and `Engine.connect` makes the session of each of its connections.
+`Host.listen` opens a listener's socket, and `Engine.connect` creates the session of each connection to the listener.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listening socket of one broker. Port 0 is any free port; `advertised` is the bound address unless it is given."""
+    """One listening socket of one broker. Port 0 stands for any free port. Without `advertised`, the broker advertises the
+    address to which the socket is bound."""
 
     node_id: int
     host: str
@@ -26,11 +27,12 @@ class Listener:
     name: str = "PLAINTEXT"
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: Tls | None = None
-    """The certificates, which a protocol with TLS needs."""
+    """The certificates. A listener needs them if its protocol uses TLS."""
 
     @property
     def shown(self) -> str:
-        """Returns its name and protocol for people, after a comma; "" for the default listener."""
+        """Returns the listener's name and protocol for messages, with a comma before them. Returns "" for the default
+        listener."""
         names = dict.fromkeys((self.name, self.protocol.name if self.protocol is not SecurityProtocol.PLAINTEXT else self.name))
         return "" if self.name == "PLAINTEXT" else ", " + ", ".join(names)
 
@@ -39,7 +41,8 @@ def one_each(
     node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None, name: str = "PLAINTEXT",
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
-    """A listener for each broker: the first broker gets these ports, and each further broker the ports after them."""
+    """Returns a listener for each broker. The first broker gets the port `port` and the address `advertised`. Each further
+    broker gets the port numbers after those of the broker before it."""
     return [
         Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name, protocol, tls)
         for i, node_id in enumerate(node_ids)
@@ -47,7 +50,8 @@ def one_each(
 
 
 def parse_address(text: str) -> Address:
-    """`host:port` as a pair, without the brackets of an IPv6 address. Raises ValueError."""
+    """Returns the host and the port in `host:port`. The host has no brackets, even if it is an IPv6 address. Raises
+    ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError(f"{text!r} is not host:port")
@@ -57,12 +61,13 @@ def parse_address(text: str) -> Address:
 
 
 def reachable(host: str) -> str:
-    """A host that clients on this machine can connect to; loopback for a listener on every interface."""
+    """Returns a host to which clients on this machine can connect. If a listener listens on every interface, this is the
+    loopback address."""
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine."""
+    """Tells whether a host name or address is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

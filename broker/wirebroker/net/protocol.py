@@ -1,9 +1,10 @@
-"""One client's connection: cuts bytes into frames, gives frames to the engine, sends responses back.
+"""One client's connection to a broker: splits the received bytes into frames, passes the frames to the engine, and sends the
+responses.
 
 All connections of a host receive into one buffer, because each read is handled before the next begins; the bytes of an
-unfinished frame are carried over. A frame too large for that buffer gets its own, which is filled directly from the socket
-and can become the log's without another copy. It takes no memory until bytes are written there, so a peer that only
-announces 90 MB costs nothing.
+unfinished frame are carried over. A frame that is too large for this buffer gets a buffer of its own. This buffer is filled
+directly from the socket, and the log can keep it without another copy. It takes no memory until bytes are written to it, so a
+peer that announces a frame of 90 MB and sends nothing costs nothing.
 """
 
 from __future__ import annotations

@@ -202,9 +202,7 @@ class TransactionCoordinator:
             epochs = (epoch + 1, NO_EPOCH)
         elif epoch == NO_EPOCH or requested.current[1] == epoch:
             epochs = (epoch + 1, epoch)
-        elif (
-            requested.current[1] == known.last_producer_epoch
-        ):  # a repeated request, because the response was lost
+        elif requested.current[1] == known.last_producer_epoch:  # a repeated request, because the response was lost
             epochs = (epoch, known.last_producer_epoch)
         else:
             return ErrorCode.PRODUCER_FENCED
