@@ -35,7 +35,7 @@ class Prefix:
     caught_up: int
     """The time at which the replica last had the leader's whole log, in ms since the epoch."""
     forgetful: bool = False
-    """Tells whether the replica was restarted. Of the batches before the restart it knows only the last of each producer."""
+    """Tells whether the replica was restarted. It then knows only each producer's last batch before the restart."""
     cut_off: bool = False
     """Tells whether the replica's log was truncated because a new leader had fewer records. The replica then rebuilds its
     producers' state from the log."""

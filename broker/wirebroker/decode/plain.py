@@ -16,7 +16,8 @@ from wirebroker.common.suggestions import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 InBytes = Callable[[str, bytes], Any]
-"""The type of a function that converts the bytes of a named field to a message, or returns None if they are no message."""
+"""The type of a function that converts the bytes of a named field to a message. It returns None if the bytes are not a
+message."""
 FromPlain = Callable[[dict[str, Any], str], bytes]
 """The type of a function that converts the result of an `InBytes` function, at a path, back to bytes. It raises PlainError."""
 

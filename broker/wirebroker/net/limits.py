@@ -34,7 +34,7 @@ OF_PROXY = (
 )  # fmt: skip
 """The settings that a proxy has."""
 QUEUED_IN_PROXY = 256 * 1024 * 1024
-"""A proxy's default of `queued.max.request.bytes`. In Kafka, and in wirebroker's brokers, the default is no limit."""
+"""A proxy's default of `queued.max.request.bytes`. Kafka and wirebroker's brokers have no limit by default."""
 
 
 def configs_of_proxy(given: Mapping[str, object]) -> BrokerConfigs:
