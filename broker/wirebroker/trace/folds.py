@@ -13,14 +13,14 @@ from wirebroker.trace.layout import DIM, PLAIN, time_of_day
 from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Row, ShadowRow
 
 FEWEST = 6
-"""The least number of repeats that are folded."""
+"""Repeated rows are folded if there are at least this many."""
 MOST_KINDS = 64
-"""The number of kinds of rows that are remembered."""
+"""The largest number of kinds of rows that are remembered, to recognise repeats."""
 Kind = tuple[object, ...]
 
 
 class Fold:
-    """Rows that repeat earlier ones. It keeps counts, but not the rows."""
+    """Rows that repeat earlier rows, shown as one line. A fold keeps only counts, not the rows."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._counts: dict[str, dict[str, int]] = {}
@@ -39,7 +39,7 @@ class Fold:
         self.first, self.last = self.first or row.time, row.time
 
     def words(self) -> tuple[str, str]:
-        """The number of requests, and of the other rows."""
+        """Returns the parts of the line: the number of requests by API, and what is known of errors and latency."""
         named = (f"{_exchanges(events):,} × {api}" for api, events in self._counts.items())
         return ", ".join(named), "0 errors" + (f", at most {self._longest:,} ms" if self._longest else "")
 
@@ -84,7 +84,7 @@ def folded(rows: Iterable[Row]) -> Iterator[Row | Fold]:
 
 
 def _kind(row: Row) -> Kind | None:
-    """The kind of a row: rows of one kind repeat each other. None for a row that is always shown."""
+    """Returns the kind of a row: rows of the same kind repeat each other. Returns None for a row that must always be shown."""
     if isinstance(row, RequestRow) or (isinstance(row, ReplyRow) and not row.errors):
         return row.event, row.node, row.connection, row.api, row.about
     if isinstance(row, FetchRow) and not row.code:

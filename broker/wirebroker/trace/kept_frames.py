@@ -12,7 +12,7 @@ from kafkawire.primitives import Buffer
 MOST_BYTES = 64 * 1024 * 1024
 """The largest number of kept bytes. The oldest exchanges are forgotten first."""
 _HEAD = struct.Struct(">hhiIqqHI")
-"""The first six fields of `About`, and the sizes in bytes of its place and of the request."""
+"""The first six fields of `About`, then the sizes in bytes of its field `place` and of the request."""
 
 
 class About(NamedTuple):
@@ -35,14 +35,13 @@ class KeptExchange(NamedTuple):
     request: bytes
     """without the four bytes of its size"""
     response: bytes
-    """with them"""
+    """with the four bytes of its size"""
 
 
 class KeptFrames:
-    """Exchanges by the numbers of their `reply` rows.
+    """The kept exchanges, by the number of the exchange's `reply` row.
 
-    Each exchange is one `bytes` object. Such an object holds no buffer of a socket, and the garbage collector does not visit
-    it.
+    Each exchange is stored as one `bytes` object, which refers to no socket buffer and costs the garbage collector nothing.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

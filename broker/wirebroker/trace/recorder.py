@@ -64,36 +64,36 @@ logger = logging.getLogger("wirebroker")
 RING = 10_000
 """The number of rows that the ring keeps."""
 LONGEST = 1000
-"""The largest number of characters that a row keeps of a client's name."""
+"""A row keeps at most this many characters of a name that a client sends."""
 NAMED = 8
 """The largest number of names of one request that are traced."""
 
 Stages = tuple[int, int, int]
-"""The µs in the proxy, until the broker's response began, and until its last byte."""
+"""Three times in µs: the time in the proxy, the time until the broker's response began, and the time of the response itself."""
 UNMEASURED = -1, -1, -1
 Sink = Callable[[Row], None]
 Text = TypeVar("Text", str, str | None)
 
 
 class Traced(NamedTuple):
-    """The request's part of the trace row of its response."""
+    """What the row of a response needs to know of the request."""
 
     arrived: int
     """ms since the epoch"""
     about: tuple[str, ...]
     """the topics, groups and transactions that the request names"""
     errors: tuple[str, ...] | None = None
-    """the errors of its response, if they are already known: `errors_in`"""
+    """the errors in the response, if they are already known (`errors_in`)"""
     producer: tuple[int, int] = -1, -1
     details: Details = {}
     longest_wait: int = 0
-    """the ms that it allows the broker to wait"""
+    """the longest time in ms for which the request allows the broker to wait"""
     muted: int = 0
-    """the ms for which quotas had held its connection when it arrived"""
+    """the ms for which a quota had muted the connection when the request arrived"""
 
 
 class TracedExchange(Received, Protocol):
-    """A request on its way to its response."""
+    """An exchange whose response has not been sent yet."""
 
     correlation_id: int
     now: int
@@ -104,17 +104,17 @@ class TracedExchange(Received, Protocol):
 
 
 class Recorder:
-    """The rows of the wire and the faults, latest last. `now()` is the time of an event without a time of its own."""
+    """Keeps the latest rows about connections, requests and faults. `now()` is the time of an event that has no time itself."""
 
     def __init__(self, now: Callable[[], int], size: int = RING) -> None:
         self._ring: deque[Any] = deque(maxlen=size)
-        """The rows, and the tuples from which `_made` makes rows."""
+        """The entries, oldest first: rows, or tuples that `_made` converts to rows."""
         self.added = 0
         """The number of rows since the start; only the latest `size` rows are kept."""
         self.runs = 0
         """The number of calls of `begin_again`."""
         self.kept: KeptFrames | None = None
-        """The bytes of exchanges, kept while a reader wants them."""
+        """The bytes of exchanges; None if no reader wants them."""
         self._now = now
         self.sinks: list[Sink] = []
         self.verdicts = self.changes = self.exchanges = self.requests = False
@@ -122,9 +122,9 @@ class Recorder:
         self.set_level("verdicts")
 
     def set_level(self, level: str) -> None:
-        """Trace this much from now on. Raises ValueError for a level that does not exist.
+        """Set the level of the trace. Raises ValueError for a level that does not exist.
 
-        `Engine.trace_at` is the way to change the level of a running broker.
+        To change the level of a running broker, call `Engine.trace_at` instead.
         """
         self.verdicts = includes(level, "verdicts")
         self.changes = includes(level, "changes")
@@ -212,7 +212,7 @@ class Recorder:
             self._add(row)
 
     def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
-        """Note a request, and keep its names for the row of its response: `about` holds the `names_of` its facts."""
+        """Note a request, and keep its names for the row of its response. `about` are these names, if the caller knows them."""
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(
             exchange.now,
@@ -270,11 +270,11 @@ class Recorder:
             self.kept.keep(self.added, what, exchange.frame, parts)
 
     def _stages(self, exchange: TracedExchange) -> Stages:
-        """Returns the stages of an exchange with their times; a broker does not measure them."""
+        """Returns the times of the stages of an exchange. Only a proxy measures them."""
         return UNMEASURED
 
     def _muted(self, exchange: TracedExchange) -> int:
-        """Returns the ms for which a broker has not read the connection because of a quota, as far as responses show."""
+        """Returns the ms for which a broker has muted the connection because of a quota, as far as its responses tell that."""
         return 0
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
@@ -296,8 +296,8 @@ class Recorder:
     # Sinks
 
     def _hand_out(self, row: Row, sinks: Iterable[Sink] | None = None) -> None:
-        """Give a row to these sinks, or to all sinks. A sink that raises is detached, because the row's event has already
-        happened."""
+        """Pass a row to these sinks, by default to all sinks. A sink that raises an error is detached: the event of the row has
+        already happened, so it cannot fail any more."""
         for sink in tuple(self.sinks if sinks is None else sinks):
             try:
                 sink(row)
@@ -309,7 +309,7 @@ class Recorder:
                 logger.warning("the trace no longer goes to %s (%s); the broker goes on without it", _named(sink), reason)
 
     def begin_run(self, change: Literal["started", "reset"], *sinks: Sink) -> None:
-        """Tell these sinks, which have the earlier rows, that a new run begins."""
+        """Tell these sinks that a new run begins. They have got the rows of the earlier run."""
         self._hand_out(RunRow(self._now(), change), sinks)
 
     def begin_again(self) -> None:
@@ -349,13 +349,13 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """Returns at most this many rows after the `number`th row since the start, and the number of forgotten rows
-        between."""
+        """Returns up to `most` rows after the row `number`, as tuples, and before them the number of rows in between that are
+        forgotten."""
         missed, entries = self._after(number, most)
         return missed, [self._brief(each) for each in entries]
 
     def rows_after(self, number: int, most: int) -> tuple[int, list[Row]]:
-        """The same as rows."""
+        """Like `after`, with rows instead of tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._made(each) for each in entries]
 

@@ -1,7 +1,7 @@
 """The rows of the trace: one class for each event, with its fields.
 
-The JSON of a row is `{"event": …}` and these fields; docs/reference/trace.schema.json is made from them. −1 stands for "none"
-in numbers, "" in text. Times are ms since the epoch, by the broker's clock.
+The JSON of a row has `"event"` and these fields; docs/reference/trace.schema.json is generated from them. If a field has no
+value, a number is −1 and a text is "". Times are in ms since the epoch, by the broker's clock.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from wirebroker.requests.facts import Batch
 Parts = tuple[str, str, str, str]
 """The topic or group, the request, the outcome in a word, and the rest."""
 MIDDLE = 37
-"""Columns of the request."""
+"""The width in columns of the part about the request."""
 MOST_OFFSETS = 8
 """Offsets of a commit that a row shows to people."""
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
-"""Python cannot show later times as dates in every time zone."""
+"""The latest time in ms that Python can show as a date in every time zone."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PRODUCER_CHANGES = {"created": "known from now on", "epoch": "a new epoch", "expired": "forgotten"}
 
@@ -37,7 +37,7 @@ class Row:
     time: int
 
     def parts(self) -> Parts:
-        """Returns the row for people."""
+        """Returns the parts of the row as people read it."""
         raise NotImplementedError
 
     def as_json(self) -> str:
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ClientRow(Row):
-    """An event of a client's request."""
+    """A row about a client's request."""
 
     node: int
     """the broker that received the request"""
@@ -55,9 +55,9 @@ class ClientRow(Row):
     """number of the connection, counted from 1; 0 until its TLS handshake is over"""
     client_id: str | None
     software: str
-    """the client's software as it names itself in ApiVersions, "" if it does not"""
+    """the name and version of the client's software in its ApiVersions, "" if it sends none"""
     principal: str = field(default="", kw_only=True)
-    """who the client is, as User:name; User:ANONYMOUS before its login and without one, "" if the login does not tell"""
+    """the client's principal, as User:name; User:ANONYMOUS before a login or without one; "" if the login does not show it"""
     client_host: str = field(default="", kw_only=True)
     """the client's address"""
 
@@ -99,7 +99,7 @@ class ProduceRow(ClientRow):
     event = "produce"
 
     version: int
-    """of the Produce request"""
+    """the version of the Produce request"""
     correlation_id: int
     acks: int
     topic: str
@@ -118,11 +118,11 @@ class ProduceRow(ClientRow):
     code: int
     """the error code in the response, 0 if there is none"""
     error: str
-    """its name"""
+    """the name of the error code"""
     base_offset: int
-    """the offset in the response; for a duplicate the original one"""
+    """the base offset in the response; for a duplicate the original offset"""
     note: str
-    """a remark beside the verdict: an idempotent batch was sent with acks other than all"""
+    """a remark in addition to the verdict: an idempotent batch was sent without acks=all"""
     explain: str
     """the verdict as a sentence"""
 
@@ -135,12 +135,12 @@ class ProduceRow(ClientRow):
 
 @dataclass(frozen=True, slots=True)
 class ShadowRow(ProduceRow):
-    """A batch that passed a proxy: the response of the real broker, and the verdict that the sequence rules predicted."""
+    """A batch that a proxy has forwarded: the real broker's response, and the verdict that the sequence rules predicted."""
 
     event = "shadow"
 
     predicted: Literal["accepted", "duplicate", "rejected", "unknown"]
-    """the predicted verdict; unknown if too few batches of the producer have passed"""
+    """the predicted verdict; unknown if the proxy has seen too few batches of the producer"""
     agrees: bool | None
     """whether prediction and response agree; null if prediction or response does not depend on sequences"""
 
@@ -151,7 +151,7 @@ class ShadowRow(ProduceRow):
 
 @dataclass(frozen=True, slots=True)
 class FaultRow(Row):
-    """A rule fired on a request, or a connection before there was a request (`api` is "" then)."""
+    """A fault rule fired on a request, or on a connection before its first request (then `api` is "")."""
 
     event = "fault"
 
@@ -166,11 +166,11 @@ class FaultRow(Row):
     rule: str
     """the rule in words"""
     partitions: tuple[str, ...]
-    """the partitions that it fired on, as topic-partition; empty if it fired on the whole request"""
+    """the partitions on which the rule fired, as topic-partition; empty if it fired on the whole request"""
     number: int
     """how many times the rule has fired, including this time"""
     batch: Batch | None = None
-    """the batch of a Produce that it fired on"""
+    """the batch of a Produce on which the rule fired"""
     principal: str = ""
     """who the client is"""
     client_host: str = ""
@@ -199,16 +199,16 @@ class ConnectionRow(Row):
     listener: str
     software: str
     reason: str
-    """why it was closed"""
+    """why the connection was closed"""
     principal: str = ""
     """who the client is"""
     unanswered: tuple[str, ...] = ()
-    """the APIs of the requests that passed a proxy and got no response, oldest first"""
+    """the APIs of the requests that a proxy has forwarded and that got no response, oldest first"""
 
     def parts(self) -> Parts:
         what = self.software or self.client_host
         waited = f"; unanswered: {', '.join(self.unanswered)}" if self.unanswered else ""
-        at = f" of node {self.node}" if self.node >= 0 else ""  # a proxy learns the node of its first listener later
+        at = f" of node {self.node}" if self.node >= 0 else ""  # a proxy does not know the node of its first listener at first
         rest = self.reason or f"by {self.client_host} at {self.listener}{at}"
         return "", what, self.change, rest + waited
 
@@ -224,18 +224,18 @@ class AuthenticationRow(Row):
     client_host: str
     listener: str
     mechanism: str
-    """the SASL mechanism, SSL for a client's certificate, "" if the client has not named one"""
+    """the SASL mechanism; SSL for a client certificate; "" if the client has not named a mechanism"""
     outcome: Literal["succeeded", "failed", "expired"]
     principal: str
     """the client's principal, as User:name; User:ANONYMOUS without authentication"""
     again: bool
     """whether the connection was authenticated before"""
     expires_at: int
-    """when the session ends, −1 for never"""
+    """when the SASL session ends; −1 if it does not end"""
     reason: str
-    """why the authentication failed, in the broker's own words where the broker gives a reason"""
+    """why the authentication failed, in the broker's own words if the broker gives a reason"""
     user: str = ""
-    """the name that the client gave, "" without a readable name"""
+    """the user name that the client sent; "" if there is none that can be read"""
 
     def parts(self) -> Parts:
         what = f"{self.mechanism or 'authentication'}{' again' if self.again else ''}"
@@ -253,12 +253,12 @@ class AuthorizationRow(Row):
     principal: str
     """who the client is, as User:name"""
     operation: str
-    """the operation that it asked for, as ACLs name it"""
+    """the requested operation, as ACLs name it"""
     resource_type: str
     resource: str
-    """with what"""
+    """the name of the resource"""
     reason: str
-    """the ACL that denies it, or the statement that no ACL allows it"""
+    """the ACL that denies the operation, or the statement that no ACL allows it"""
 
     def parts(self) -> Parts:
         return f"{self.resource_type} {self.resource}", self.operation, "denied", f"{self.principal}: {self.reason}"
@@ -276,9 +276,9 @@ class ThrottleRow(Row):
     principal: str
     """who the client is, as User:name"""
     api: str
-    """the request; empty for a connection beyond a limit"""
+    """the API of the request; empty if the client opened a connection beyond a limit"""
     quota: str
-    """the quota, by Kafka's name; empty in a proxy's rows, because responses do not name it"""
+    """Kafka's name of the quota; empty in a proxy's rows, because responses do not name the quota"""
     whose: str
     """the entity that has the quota, in words"""
     limit: float
@@ -303,7 +303,7 @@ class RequestRow(ClientRow):
     version: int
     correlation_id: int
     bytes: int
-    """without the four bytes of its size"""
+    """the size of the request, without the four bytes that contain the size"""
     about: tuple[str, ...]
     """the names in the request: topic-partition, group …, transaction …"""
 
@@ -345,9 +345,11 @@ class ReplyRow(ClientRow):
     version: int
     correlation_id: int
     bytes: int
-    """with the four bytes of its size"""
+    """the size of the response, with the four bytes that contain the size"""
     latency: int
-    """ms between request and response by the broker's clock; 0 if it was answered at once. Filters take `waited` from it"""
+    """ms between request and response by the broker's clock; 0 if the response was immediate. In filters, `latency` is this
+    minus `waited`
+    """
     errors: tuple[str, ...]
     """the names of the error codes in the response, each once"""
     about: tuple[str, ...]
@@ -359,11 +361,11 @@ class ReplyRow(ClientRow):
     transfer_us: int = -1
     """µs from the first byte of the real broker's response to the last"""
     waited: int = 0
-    """ms of the latency for which the request told the broker to wait (a Fetch for records, a JoinGroup for members), or for
-    which a quota held it back
+    """the part of the latency in ms for which the request told the broker to wait (a Fetch for records, a JoinGroup for
+    members), or for which a quota held the request back
     """
     throttle_time_ms: int = 0
-    """how long the response tells the client to wait because of a quota"""
+    """the throttle time in the response: how long the client has to wait because of a quota"""
     messages: tuple[str, ...] = ()
     """the messages of the errors in the response, each once"""
     producer_id: int = -1
@@ -427,7 +429,7 @@ class FetchRow(ClientRow):
 
 @dataclass(frozen=True, slots=True)
 class TopicRow(Row):
-    """A topic was created or deleted, or got more partitions."""
+    """A topic was created, was deleted, or got more partitions."""
 
     event = "topic"
 
@@ -519,7 +521,7 @@ class FeatureRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow(Row):
-    """A partition got to know a producer, saw its epoch rise, or forgot it."""
+    """A partition learned of a new producer, saw a new epoch of a producer, or forgot a producer."""
 
     event = "producer"
 
@@ -540,7 +542,7 @@ class ProducerRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow(Row):
-    """The state, epoch or partitions of a transactional id changed, and the change was written down."""
+    """The state, epoch or partitions of a transactional id changed, and the change was written to the log."""
 
     event = "transaction"
 
@@ -586,7 +588,7 @@ class ShareRow(Row):
     first: int
     last: int
     member: str
-    """who had acquired the records"""
+    """the member that had acquired the records"""
     state: str
     """the state afterwards: acquired, available, acknowledged, archiving or archived"""
     delivery_count: int
@@ -620,10 +622,10 @@ class TelemetryRow(Row):
     client_id: str | None
     client_instance_id: str
     terminating: bool
-    """whether the client ends"""
+    """whether the client is terminating"""
     compression: str
     bytes: int
-    """as they came"""
+    """the size of the metrics as they were sent, compressed or not"""
 
     def parts(self) -> Parts:
         ends = ", and ends" if self.terminating else ""
@@ -639,7 +641,7 @@ class RetentionRow(Row):
     topic: str
     partition: int
     before: int
-    """the log start offset before that"""
+    """the earlier log start offset"""
     log_start_offset: int
 
     def parts(self) -> Parts:
@@ -649,7 +651,7 @@ class RetentionRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class RunRow(Row):
-    """A broker or a proxy started, or the broker was reset: numbers of connections and producers begin again."""
+    """A broker or a proxy started, or a broker was reset. In a new run, connections and producers are numbered from 1 again."""
 
     event = "run"
 

@@ -1,7 +1,8 @@
 """Rows of a saved trace of any size: an index of the file, and searches. Parts of the file are read on demand.
 
-The index keeps the position and the time of every 256th line, some 18 bytes, so the index of a trace of 10 GB takes a few MiB.
-A search keeps how many rows of each such block meet its filter. A row's number is the number of its line, counted from 1.
+The index has an entry for each block of 256 lines, with its position and time. An entry takes 18 bytes, so the index of a trace
+of 10 GB takes a few MiB. A search stores how many rows of each block meet its filter. A row's number is the number of its line,
+counted from 1.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from wirebroker.trace.rows import Row, row_from_line
 BLOCK = 256
 """The number of lines between two entries of the index."""
 AT_ONCE = 4 << 20
-"""Bytes that are read at once."""
+"""The number of bytes that one read takes from the file."""
 LONGEST_LINE = 64 << 20
 _TIME = re.compile(rb'"time":\s?(\d{1,15})')
 _TROUBLE = re.compile(
     rb'"errors":\s?\["|"verdict":\s?"rejected"|"event":\s?"(?:fault|authorization|throttle|unsupported)"'
     rb'|"outcome":\s?"failed"|"agrees":\s?false'
 )
-"""Errors, refusals and faults."""
+"""Matches rows that show a problem: errors, refusals and faults."""
 Numbered = tuple[int, Row]
 
 
 class Parts:
-    """Parts of a file, for any thread. Raises OSError."""
+    """Reads parts of a file. Any thread may call it. Raises OSError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = Path(path).open("rb")  # noqa: SIM115 - open until `close`
@@ -50,7 +51,7 @@ class Parts:
 
 
 class SavedRows:
-    """The rows in a file of JSON lines. One thread may call `index` while another one reads. Raises OSError."""
+    """The rows in a file of JSON lines. One thread may call `index` while another thread reads rows. Raises OSError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._parts = Parts(path)
@@ -64,10 +65,10 @@ class SavedRows:
         self.latest = 0
         """The time of the latest row, in ms since the epoch."""
         self.starts, self.times, self.troubles = array("Q"), array("q"), array("H")
-        """For each block: its position, the time of its first row, and the number of its rows that show trouble."""
+        """For each block: its position, the time of its first row, and the number of its rows that show a problem."""
 
     def index(self, growing: bool = False) -> Iterator[None]:
-        """Index the file, some MiB in each step. Of a `growing` file, index the bytes that are there now."""
+        """Index the file, some MiB in each step. If the file is `growing`, index only the bytes that it has now."""
         rest = b""
         while data := self._parts.read(self.read + len(rest), AT_ONCE):
             rest += data
@@ -98,10 +99,10 @@ class SavedRows:
         self.latest = max(self.latest, int(found[0]) if found else 0)
         self.read += len(data)
         self.rows += len(lines)
-        self.blocks = len(self.starts)  # last, because another thread reads up to here
+        self.blocks = len(self.starts)  # set last, because another thread reads blocks up to this number
 
     def block(self, number: int) -> bytes:
-        """The lines of a block. A block of damaged lines may be large: at most 64 MiB are read."""
+        """Returns the lines of a block, at most 64 MiB: damaged lines can be very long."""
         start = self.starts[number]
         end = self.starts[number + 1] if number + 1 < len(self.starts) else self.read
         return self._parts.read(start, min(end - start, LONGEST_LINE))
@@ -122,7 +123,8 @@ class SavedRows:
                 continue
 
     def number_at(self, time: int) -> int:
-        """Returns the number before the first row at or after this time. The index makes it up to a block too early."""
+        """Returns the number of a row before the first row at or after this time. Because the index has only blocks, it can be
+        a block too early."""
         low, high = 0, len(self.times)
         while low < high:
             middle = (low + high) // 2
@@ -139,7 +141,7 @@ def _trouble(block: bytes) -> int:
 
 
 class Search:
-    """The rows of a file that meet a filter. One thread may call `go` while another one reads."""
+    """The rows of a file that meet a filter. One thread may call `go` while another thread reads rows."""
 
     def __init__(self, rows: SavedRows, wanted: Filter) -> None:
         self._rows, self._wanted = rows, wanted
@@ -147,7 +149,7 @@ class Search:
         self.counts = array("H")
         """For each searched block: the number of rows that meet the filter."""
         self.found = 0
-        """The number of rows that meet the filter, as far as the file is searched."""
+        """The number of rows that meet the filter, in the part of the file that has been searched."""
 
     @property
     def done(self) -> bool:
@@ -155,7 +157,7 @@ class Search:
         return self._rows.done and len(self.counts) == self._rows.blocks
 
     def go(self) -> bool:
-        """Search the next block. Returns False if no whole block remains for now."""
+        """Search the next block. Returns False if there is no complete block to search at present."""
         number = len(self.counts)
         if number >= self._rows.blocks - (not self._rows.done):
             return False
@@ -169,7 +171,7 @@ class Search:
         return self._chosen(block) if block >= len(self.counts) or self.counts[block] else iter(())
 
     def before(self, number: int, count: int) -> int:
-        """Returns an earlier number. Between the two some `count` rows meet the filter, as far as the file is searched."""
+        """Returns the number of an earlier row, so that about `count` rows that meet the filter are between it and `number`."""
         block = min(number // BLOCK, len(self.counts))
         while block > 0 and count > 0:
             block -= 1
@@ -198,7 +200,7 @@ class Search:
 def window(
     saved: SavedRows, chosen: SavedRows | Search, after: int, most: int, enough: Callable[[], bool]
 ) -> tuple[list[Numbered], int]:
-    """Returns at most `most` rows after this number, and the number of the last line that was read. Stops early if `enough`
+    """Returns at most `most` rows after the row `after`, and the number of the last line that was read. Stops early if `enough`
     returns True.
     """
     found: list[Numbered] = []

@@ -1,9 +1,8 @@
-"""Makes a scenario file from rows. The scenario contains an application's steps and the failure that it met, and the mock can
-play the scenario.
+"""Makes a scenario file from rows. The scenario repeats what an application did and which failure it met. The mock can play it.
 
-All rows count as rows of one application. Each batch becomes a record in the scenario, because the clients of scenarios send
-each record in its own batch. Each error that the sequence rules do not explain becomes a fault that fires at the same place.
-A loaded fault goes into the file unchanged. The topic with the most batches plays the part of `orders`.
+All rows are taken as rows of one application. Each batch becomes one record in the scenario, because the clients of scenarios
+send each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires at the same
+request. A loaded fault goes into the file unchanged. The topic with the most batches becomes the scenario's topic `orders`.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ ORDERS = "orders"
 USUAL = frozenset(("NONE", "MEMBER_ID_REQUIRED", "DUPLICATE_SEQUENCE_NUMBER"))
 """The errors that the mock returns without a fault."""
 STRANGERS = ("client_id", "producer_id", "producer_epoch", "transactional_id", "group", "node")
-"""The words of a rule that name clients or brokers, which the scenario does not have."""
+"""The words of a rule that name clients or brokers of the recording. The scenario does not have these."""
 ExchangeKey = tuple[int, int, int]
 
 
 def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the text of a scenario file. `rules` are the loaded faults by their descriptions. Raises ValueError if the rows
-    have no batch."""
+    """Returns the text of a scenario file. `rules` are the loaded fault rules by their descriptions. Raises ValueError if no
+    row is about a batch."""
     batches = [row for row in rows if isinstance(row, ProduceRow)]
     if not batches:
         raise ValueError("no row is about a batch, so there is nothing to produce; choose rows with verdicts")
@@ -60,7 +59,7 @@ def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
-    """Yields the number of its transaction (−1: none) and the partition of each batch that is sent for the first time."""
+    """For each batch that is sent for the first time: yields the number of its transaction (−1: none) and its partition."""
     seen: set[tuple[int, int, int, int]] = set()
     ended = 0
     for row in rows:
@@ -73,7 +72,7 @@ def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
 
 
 def _ending(rows: Iterable[Row], transaction: int) -> str:
-    """Returns how the transaction ended. A proxy does not see aborts."""
+    """Returns how the transaction ended: "abort" or "commit". The trace of a proxy does not show aborts."""
     ended = 0
     for row in rows:
         if isinstance(row, TransactionRow) and row.state == "PrepareAbort" and ended == transaction:
@@ -90,8 +89,8 @@ def _faults_of(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topi
 
 
 def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """Yields an `error` for each error that neither a rule nor the sequences explain, at the same request or batch of its
-    API."""
+    """Yields a fault `error` for each error that neither a fault rule nor the sequences explain. It fires at the same request,
+    or the same batch, of the API."""
     explained: dict[ExchangeKey, set[str]] = {}
     for row in rows:
         if isinstance(row, FaultRow):

@@ -1,8 +1,8 @@
 """Selects the rows of a trace that belong to a topic, a client, a principal, a producer, a transaction or a group.
 
-A row belongs to such a subject if the row names the subject. Requests and responses do not name a producer, and a batch does
-not name its transactional id. Other rows of the same connection or exchange connect such rows with the subject. `learn`
-remembers those.
+A row belongs to a subject if the row names the subject. But the rows of requests and responses do not name a producer, and the
+row of a batch does not name its transactional id. Whether such a row belongs to the subject follows from other rows of the same
+connection or exchange, which `learn` remembers.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
 
 
 class Subject:
-    """The rows of one topic, client, principal, connection, producer, transaction or group."""
+    """Tells which rows belong to one topic, client, principal, connection, producer, transaction or group."""
 
     def __init__(self, kind: str, name: Any) -> None:
         self.kind, self.name = kind, name
@@ -116,9 +116,7 @@ class Subject:
         self._traces_requests = False
 
     def learn(self, row: Row) -> None:
-        """Learn from a row which producers and exchanges belong to the subject. Learn all rows of a trace before you call
-        `has`.
-        """
+        """Learn from a row which producers and exchanges belong to the subject. Call this for all rows before `has`."""
         names = self._names(row)
         self._seen.update(names)
         named = self.name in self._names(row)
@@ -143,15 +141,15 @@ class Subject:
             return True
         if self.kind == "producer":
             return self._is_of_producer(row)
-        if self.kind == "principal":  # a client is anonymous before its login
+        if self.kind == "principal":  # rows before the login name no principal, but are of the same connection
             return _exchange(row)[1] > 0 and _exchange(row)[:2] in self._connections
         if self.kind == "transaction" and _producer(row) in self._producers:
             return True
         return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
 
     def _is_of_producer(self, row: Row) -> bool:
-        """Tells whether the row belongs to the producer: a client's connection carries one producer at a time, with all its
-        requests."""
+        """Tells whether the row belongs to the producer. All requests of a connection belong to its producer: a client's
+        connection has one producer at a time."""
         if hasattr(row, "producer_id") and not (isinstance(row, ReplyRow) and row.producer_id < 0):
             return False
         exchange = _exchange(row)
@@ -160,7 +158,7 @@ class Subject:
         return not self._transactions.isdisjoint(transactions_of(row))
 
     def unknown(self) -> str:
-        """Returns a sentence if no learnt row names the subject, else ""."""
+        """Returns a sentence if none of the rows names the subject, else ""."""
         if self.name in self._seen:
             return ""
         others = sorted(map(str, self._seen - {-1}))

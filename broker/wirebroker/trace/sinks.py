@@ -1,6 +1,6 @@
 """The sinks write each row of a trace: an aligned line to a console, or a line with a JSON object to a file.
 
-The console's sink raises the error of a failed write; the recorder then detaches it (`Recorder._hand_out`).
+If a write to the console has failed, the sink raises the error, and the recorder detaches the sink (`Recorder._hand_out`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ConsoleSink:
         if isinstance(self._stream, io.TextIOWrapper):
             self._stream.reconfigure(errors="backslashreplace")
         buffer = getattr(self._stream, "buffer", None)
-        raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is no buffer between them
+        raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED `buffer` is the raw file itself
         self._raw = raw if isinstance(raw, io.RawIOBase) else None
-        """The file or console to which the thread writes. A stream in memory has no file, and takes all output at once."""
+        """The file or console to which the thread writes. None for a stream in memory, to which writes never block."""
         self._lines: Queue[str | None] = Queue(MOST_LINES)
         self._missing = 0
         self._failure: OSError | None = None
@@ -73,7 +73,7 @@ class ConsoleSink:
             _lead_nowhere(self._stream)
 
     def _write(self, data: bytes) -> None:
-        """Write past the stream's buffer, whose lock Python takes when it exits."""
+        """Write without the stream's buffer: Python needs the lock of the buffer when it exits."""
         while data and self._raw is not None:
             written = self._raw.write(data)
             if written is None:
@@ -91,7 +91,7 @@ class ConsoleSink:
 
 
 class JsonLinesSink:
-    """Appends each row to a file as one JSON object. The file rotates, and outlasts a full disk (see `LastingFile`).
+    """Appends each row to a file as one JSON object. The file can rotate, and continues after a full disk (see `LastingFile`).
 
     Raises OSError if the file cannot be opened.
     """
@@ -109,9 +109,8 @@ class JsonLinesSink:
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    """Write a line, and pass it to the system at once. Raises OSError. The stream then discards later output.
-
-    Python flushes its standard streams when it exits, and prints a traceback if that fails.
+    """Write a line and flush the stream. If that fails, raises OSError, and the stream discards all later output: Python
+    flushes its standard streams when it exits, and would print a traceback if that failed.
     """
     try:
         print(text, file=stream, flush=True)

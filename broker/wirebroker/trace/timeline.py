@@ -1,6 +1,6 @@
 """A producer's batches as a picture in text: stored batches, duplicates, gaps, and batches that a fault stopped.
 
-A batch of an idempotent producer lies at its sequences. A batch without a producer id lies at its offsets.
+A batch of an idempotent producer is drawn at its sequences. A batch without a producer id is drawn at its offsets.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SEQUENCES = 2**31
 WIDTH = 48
 """The number of columns of the picture."""
 FOLDED = 4
-"""The smallest number of consecutive like batches that are drawn as one line."""
+"""At least this many consecutive batches with the same result are drawn as one line."""
 LINES = 60
-"""The largest number of lines of one picture. Beyond that, neighbours share a line."""
+"""The largest number of lines of one picture. If there are more, consecutive lines are joined."""
 VERDICTS = ("accepted", "duplicate", "rejected")
 FAULT = "fault"
 """The word in place of a verdict for a batch that a fault stopped before the validator saw it."""
@@ -30,7 +30,7 @@ MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×", FAULT: "!"}
 MISSING = "·"
 
 Span = tuple[int, int]
-"""The range from the first to the last sequence or offset. Counting continues after the wrap of sequences to 0."""
+"""The range from the first to the last sequence or offset. After sequences wrap to 0, they are counted on from 2³¹."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Batch:
     remark: str
 
     def is_followed_by(self, other: Batch) -> bool:
-        """Tells whether the other batch has the same verdict and follows this batch, or is the same batch again."""
+        """Tells whether both batches have the same result, and the other batch directly follows this one or repeats it."""
         mine, its = ((each.verdict, each.problem) for each in (self.sending, other.sending))
         if self.remark or other.remark or mine != its:
             return False
@@ -72,7 +72,7 @@ class Batch:
 def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
     """Yields the lines of one picture for each producer epoch on each partition, in the order of their first batches.
 
-    The lines show the chosen rows. All other parts, such as rejected batches, come from all rows.
+    Only the chosen rows are drawn as lines. The summary, such as the number of rejected batches, counts all rows.
     """
     rows = list(rows)
     found: dict[tuple[object, ...], list[Sending]] = {}
@@ -143,7 +143,7 @@ def _timeline(
 
 
 def _extent(batches: list[Batch]) -> Span:
-    """Returns the range from the first to the last sequence or offset of the batches and of the gaps before them."""
+    """Returns the range of sequences or offsets that the batches, and the gaps before them, cover."""
     spans = [span for batch in batches for span in (batch.span, batch.gap) if span is not None]
     return min(first for first, _ in spans), max(last for _, last in spans)
 
@@ -156,7 +156,7 @@ def _heading(sending: Sending, whole: Span) -> str:
 
 
 def _sequences(sendings: list[Sending]) -> list[Span]:
-    """Returns the sequences of each batch. Counting continues where the sequences wrap from 2³¹−1 to 0."""
+    """Returns the sequences of each batch. If sequences wrap from 2³¹−1 to 0, they are counted on from 2³¹."""
     firsts = [each.sent.first_sequence for each in sendings]
     wrapped = max(firsts) - min(firsts) > SEQUENCES // 2
     spans = []
@@ -167,7 +167,7 @@ def _sequences(sendings: list[Sending]) -> list[Span]:
 
 
 def _offsets(sendings: list[Sending]) -> list[Span]:
-    """Returns the offsets of each batch. A batch without an offset lies at the offset of the next stored batch."""
+    """Returns the offsets of each batch. A batch that got no offset is drawn at the offset of the next stored batch."""
     end = next((each.base_offset for each in sendings if each.base_offset >= 0), 0)
     spans = []
     for each in sendings:
@@ -188,7 +188,8 @@ def _batches(sendings: list[Sending], spans: list[Span], remarks: dict[int, str]
 
 
 def _lines(batches: list[Batch]) -> list[list[Batch]]:
-    """Returns the batches of each line. Long runs share a line; if there are still too many lines, neighbours join."""
+    """Returns the batches of each line. A long run of batches shares a line. If there are still too many lines, consecutive
+    lines are joined."""
     runs: list[list[Batch]] = []
     for batch in batches:
         if runs and _extends(runs[-1], batch):
@@ -258,8 +259,8 @@ def _outcome(batches: list[Batch]) -> str:
 
 
 def _summary(batches: list[Batch], whole: Span | None, following: list[Sending]) -> str:
-    """Returns the counts of the verdicts. `whole` are the sequences, if the producer has any; `following` are the batches of
-    its next epoch."""
+    """Returns the summary: the number of batches by verdict, and the missing sequences. `whole` is the range of the producer's
+    sequences, if it has any. `following` are the batches of its next epoch."""
     found = Counter(batch.sending.verdict for batch in batches)
     counts = [f"{found[verdict]:,} {verdict}" for verdict in VERDICTS]
     counts += [f"{found[FAULT]:,} stopped by a fault"] if found[FAULT] else []
@@ -285,12 +286,12 @@ def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
 
 
 def _is_stored(sending: Sending) -> bool:
-    """Tells whether the log has the batch, stored now or, for a duplicate, in an earlier run."""
+    """Tells whether the log has the batch: it was stored now, or, if it is a duplicate, it was stored earlier."""
     return sending.verdict == "accepted" or (sending.verdict == "duplicate" and sending.base_offset >= 0)
 
 
 def _lacking(stored: list[Span], whole: Span) -> Iterator[Span]:
-    """Yields the parts of the whole that no stored span covers."""
+    """Yields the parts of the range `whole` that no stored batch covers."""
     at = whole[0]
     for first, last in stored:
         if first > at:
