@@ -47,9 +47,9 @@ TOPICS_SHOWN = 40
 REFRESH, EVERY = 0.25, 60.0
 """Seconds between two looks at Spark's tasks, and between two lines where there is no terminal."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
-"""Flags with a path. Spark reads the paths of the last two itself."""
+"""Flags with a path. Spark itself reads the paths of `INPUTS`."""
 ONCE_ONLY = ("policy", "since", "findings-table", "pipeline")
-"""Flags that exclude --follow, besides the flags of `Exports`."""
+"""Flags that cannot be used with --follow, in addition to those of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 """The name of an exception's class, before its message."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
@@ -91,7 +91,7 @@ def _left_behind(out: Path, *, follows: bool) -> str:
 
 
 class Refused(Exception):
-    """Raised if the audit cannot be done. The text gives the reason."""
+    """Raised if the flags do not allow an audit. The text gives the reason."""
 
 
 def _run(options: argparse.Namespace, err: Console, interruption: Interruption) -> int:
@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
 
 def _request(options: argparse.Namespace) -> Request:
-    """The audit that the flags request. Raises BadConfig and Refused."""
+    """Returns the request for the audit from the flags. Raises BadConfig and Refused."""
     from wirebroker_audit.job import Request
 
     request = Request(
@@ -167,7 +167,7 @@ def _request(options: argparse.Namespace) -> Request:
 
 
 def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], seconds: float) -> tuple[int, str]:
-    """The exit code of the live form, and why it ended."""
+    """Runs the live audit (`--follow`) until it ends. Returns its exit code and the reason why it ended."""
     from wirebroker_audit.job import origin_of
     from wirebroker_audit.live import follow, start
 

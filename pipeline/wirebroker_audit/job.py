@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from wirebroker_audit.report.coverage import Compared
 
 RECORDS_LIMIT = 1_000_000
-"""A topic with more records is compared batch by batch, unless a journal names records."""
+"""A topic with more records than this is compared batch by batch, unless a journal names records."""
 COMMITS_MS = 60_000
 """Outputs of transactions that ended so short a time before the audit may have offsets that were committed later."""
 OPEN_LIMIT = 10_000
@@ -63,9 +63,9 @@ SUMMARY = "summary.json"
 SIGNED = ("SHA256SUMS", "SHA256SUMS.minisig", "SHA256SUMS.asc", "SHA256SUMS.sigstore.json")
 """The digests of a report's files, and signatures that other programs have added."""
 LIVE = "live"
-"""The folder of the live form's state."""
+"""The folder with the state of the live audit (`--follow`)."""
 CURRENT = "findings.json"
-"""The live form's current findings: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
+"""The current findings of the live audit: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
 WRITTEN = {
     SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if", "table", *SIGNED},
     LIVE: {LIVE, CURRENT},
@@ -88,7 +88,7 @@ REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, Bad
 
 
 class CannotAudit(Exception):
-    """Raised if the audit cannot be done. The text gives the reason and the remedy."""
+    """Raised if the audit cannot be carried out. The text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +397,8 @@ class _Audit:
         return read
 
     def _counted(self, totals: Mapping[str, Mapping[str, int]], intended: Journal | None) -> int:
-        """Returns the number of records; the rows say better than the segments' sizes how long the rest takes."""
+        """Returns the number of records, and updates the estimated duration: numbers of rows predict it better than sizes of
+        segments."""
         batches, records = (sum(each[name] for each in totals.values()) for name in ("batches", "records"))
         rows = intended.number if intended is not None else 0
         self.expect(expected.by_rows(self.origin.pieces, batches, records, rows, by_record=self._by_record(records)))
@@ -419,7 +420,7 @@ class _Audit:
         return 0 if path is None or is_elsewhere(path) else _bytes_of(Path(path))
 
     def _by_record(self, records: int) -> bool:
-        """Whether contents are probably compared record by record; that depends on the largest topic."""
+        """Guesses from the number of all records whether contents are compared record by record; the largest topic decides."""
         return self.request.intended is not None or records <= self.request.records_limit
 
     def _to_read(self) -> tuple[list[Piece], Earlier | None]:
@@ -627,7 +628,7 @@ class _Audit:
     def _stored_again(
         self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None
     ) -> Iterator[DataFrame]:
-        """Returns the findings about repeated units. `among` has all units of a topic if `units` has only a part of them."""
+        """Returns the findings about repeated units. If `units` is only a part of a topic's units, `among` has all of them."""
         alike = settled(contents.repeated(units))
         again = None if alike.isEmpty() else contents.copies(self._meaningful(units if among is None else among, alike))
         if beyond is not None:
@@ -691,7 +692,7 @@ class _Audit:
 
 
 def _summed(rows: list[dict[str, Any]], *names: str) -> Counter[tuple[str, ...]]:
-    """The numbers of findings by some of their columns."""
+    """Counts the findings by the columns `names`."""
     sums: Counter[tuple[str, ...]] = Counter()
     for each in rows:
         sums[tuple(each[name] for name in names)] += each["count"]

@@ -90,7 +90,7 @@ def start(
 
 
 class LiveState:
-    """The batches of all micro-batches that still count, and their runs."""
+    """All batches that still count, from all micro-batches, and the runs of these batches."""
 
     def __init__(self, spark: SparkSession, folder: Path, expiration_ms: int = EXPIRATION_MS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class LiveState:
         self._runs = _Table(spark, folder, "runs", schema.RUNS, self._restarts, "last.last_offset >= log_start", chain)
 
     def take(self, rows: DataFrame, micro: int, starts: Sequence[tuple[str, int, int]] = ()) -> None:
-        """Keep the batches of a micro-batch; `starts` are the logs that start above 0, with their log start offset.
+        """Keep the batches of a micro-batch; `starts` lists the partitions whose log start offset is above 0, with this offset.
 
         A repeated call with the same micro-batch changes nothing.
         """
@@ -119,7 +119,7 @@ class LiveState:
         return self._batches.all()
 
     def runs(self) -> DataFrame:
-        """Returns their runs, from the log start on."""
+        """Returns the runs of all batches that still count, from the log start offset on."""
         runs, starts = self._runs.all(), self._runs.log_starts()
         return runs if starts is None else from_log_starts(settled(runs), self.batches(), starts)
 
@@ -147,7 +147,7 @@ class _Table:
     """The rows of one kind from all micro-batches."""
 
     starts: list[tuple[str, int, int]]
-    """the partitions whose log starts above 0, with that offset"""
+    """the partitions whose log start offset is above 0, with this offset"""
 
     def __init__(
         self, spark: SparkSession, folder: Path, name: str, columns: StructType, restarts: Restarts, in_log: str,
@@ -169,7 +169,7 @@ class _Table:
         self._compress(self._read(kept)).coalesce(1).write.mode("overwrite").parquet(str(path))
 
     def all(self) -> DataFrame:
-        """The rows of all micro-batches that still count."""
+        """Returns the rows that still count, from all micro-batches."""
         return self._read(self._folders.current())
 
     def log_starts(self) -> DataFrame | None:
@@ -201,7 +201,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> None:
-    """Write the findings beside their place, then move them there."""
+    """Write the findings to a new file, then rename it to `path`, so that a reader never sees half of them."""
     rows = [row.asDict() for row in collected(found.orderBy("topic", "partition", "first_offset", "kind").limit(LIMIT))]
     counts, severities = (
         {row[name]: row["count"] for row in collected(found.groupBy(name).count())} for name in ("kind", "severity")

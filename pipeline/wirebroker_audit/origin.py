@@ -46,15 +46,16 @@ class Origin(ABC):
     name: str
     is_cluster: bool
     stream: type[DataSource]
-    """the Data Source that follows it"""
+    """the Data Source that streams the growing log"""
     options: dict[str, str]
     """the options of that Data Source"""
     pieces: list[Piece]
     """the whole log as it was when it was pinned"""
     bounds: list[tuple[str, int, int, int]]
-    """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
+    """topic, partition, log start offset, and `cleaned_until`, as in `schema.BOUNDS`"""
     elections_ms: int = -1
-    """unclean elections since this time are known, once the replicas are compared; −1 if none are, as in a live cluster"""
+    """unclean elections since this time are known, once the replicas are compared; −1 if no elections are known, as in a live
+    cluster"""
     unsure: frozenset[str] = frozenset()
     """topics that may be compacted because no file or broker says otherwise, so compaction may explain missing offsets"""
     is_small: bool = False
@@ -62,7 +63,7 @@ class Origin(ABC):
     durability: Mapping[str, Durability]
     """the topics' settings, known once the replicas are compared; empty if the origin does not tell them"""
     problems: list[str]
-    """sentences about files that cannot be read, apart from the batches"""
+    """sentences about files that cannot be read; problems with batches are rows instead"""
     notices: list[str]
 
     def __init__(self, spark: SparkSession) -> None:
@@ -96,7 +97,7 @@ class Origin(ABC):
 
     @abstractmethod
     def mark_of(self, end: Row) -> Mark:
-        """The mark after a partition's last batch, see `ends_of`."""
+        """Returns the mark after a partition's last batch; `end` is a row of `ends_of`."""
 
     @abstractmethod
     def topic_id(self, topic: str, partition: int) -> str:

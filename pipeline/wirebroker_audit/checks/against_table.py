@@ -83,7 +83,7 @@ class Description:
 
 
 def is_description(path: str | None) -> bool:
-    """Tells whether the file describes a table, and is not itself a journal."""
+    """Tells whether the file describes a table (TOML). Any other file is itself a journal."""
     return path is not None and path.endswith(".toml")
 
 
@@ -215,7 +215,7 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
 
 def facts_of(units: DataFrame, bounds: list[tuple[str, int, int, int]]) -> DataFrame:
     """Returns a row for each topic. `begins` is the time from which all partitions of the topic have records, null if nothing
-    was removed at their beginning. `ends` is the time of its latest record. `compacted` tells whether it was compacted.
+    was removed at their beginning. `ends` is the time of its latest record. `compacted` tells whether the topic was compacted.
     """
     times = units.groupBy("topic", "partition").agg(sf.min("timestamp").alias("first"), sf.max("timestamp").alias("last"))
     seen = {(row["topic"], row["partition"]): row for row in times.collect()}

@@ -25,7 +25,7 @@ from wirebroker_audit.reading.scan import headers_at
 from wirebroker_audit.reading.segments import whole_batches
 
 BASE, LAST, CRC, COMPUTED, POSITION = range(5)
-"""The columns of batches that hold the checksum in the header and the checksum of the bytes."""
+"""The columns of a batch: its offsets, the checksum in its header, the checksum computed from its bytes, and its position."""
 _SAME = np.dtype([("base", "i8"), ("last", "i8"), ("crc", "i8")])
 
 
@@ -104,7 +104,7 @@ def compare(pair: Pair) -> list[Finding]:
         rest = ours.until(pair.stop)
         _differ(differing, pair, rest[:0], rest[rest[:, BASE] >= at])
     except OSError:
-        pass  # the segment has been deleted or truncated since; the audit itself reports unreadable data
+        pass  # the segment was deleted or truncated after it was listed; the audit itself reports unreadable data
     return [*_damaged(pair, damage), *_diverging(pair, differing)]
 
 
@@ -149,8 +149,8 @@ def _limit(pair: Pair) -> int:
 
 
 def _batches(folder: Path, first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
-    """Yields the batches of the segments that may hold these offsets, and the position of any bytes before a batch that hold
-    no batch."""
+    """Yields groups of batches from the segments that may hold these offsets. If bytes that are not a batch precede a group,
+    their position comes with it."""
     starts = offsets_in(folder, LOG)
     for start, following in zip(starts, [*starts[1:], stop], strict=True):
         if following <= first or start >= stop:

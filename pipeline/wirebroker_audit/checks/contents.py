@@ -187,7 +187,7 @@ def repeated(units: DataFrame) -> DataFrame:
 
 
 def checksums(file: str, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Topic and content of the `data_batches` of these topics in a Parquet file, an address with `file:`."""
+    """Yields the topic and checksum of the `data_batches` of these topics. `file` is the `file:` address of a Parquet file."""
     columns = ["topic", "content", "attributes", "records", "problem"]
     for rows in pq.ParquetFile(unquote(urlsplit(file).path)).iter_batches(columns=columns):
         data = (rows.column("attributes").to_numpy() & CONTROL == 0) & (rows.column("records").to_numpy() > 0)
@@ -196,7 +196,8 @@ def checksums(file: str, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> DataFrame:
-    """`pack` of all batches. Python reads their files itself, because reading through the JVM costs several times as much."""
+    """Packs the checksums of all batches. Python reads their files itself, because reading through the JVM costs several times
+    as much."""
     if not (files := data.inputFiles()):
         return mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
 
@@ -276,7 +277,8 @@ def untold(again: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def stored_again(again: DataFrame) -> DataFrame:
-    """Makes one finding for each stretch of copies that are adjacent in both places and have equal producers and epochs."""
+    """Makes one finding for each stretch of copies. In a stretch the copies are adjacent, their originals are adjacent, and
+    producers and epochs are equal."""
     likeness = (
         "topic", "partition", "kind", "severity", "producer_id", "producer_epoch", "first_partition", "first_producer_id",
         "first_producer_epoch",

@@ -28,7 +28,7 @@ TRANSACTION_TOPIC = "__transaction_state"
 ONGOING, COMMITTING, ABORTING, FENCING = 1, 2, 3, 7
 """The states in which a coordinator still has to end a transaction (TransactionState)."""
 NAMES = {"Ongoing": ONGOING, "PrepareCommit": COMMITTING, "PrepareAbort": ABORTING, "PrepareEpochFence": FENCING}
-"""These states as DescribeTransactions names them."""
+"""The same states by the names that DescribeTransactions returns."""
 _DECIDED = {COMMITTING: "commit", ABORTING: "abort", FENCING: "abort"}
 
 
@@ -41,11 +41,11 @@ class Open(NamedTuple):
     producer_epoch: int
     first_offset: int
     open_ms: int = 0
-    """ms for which the log continues after it"""
+    """ms from the first batch of the transaction to the end of the log"""
 
     @property
     def command(self) -> str:
-        """The command that aborts it."""
+        """The command that aborts the transaction."""
         return (
             f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {self.topic} --partition {self.partition} "
             f"--start-offset {self.first_offset}"
@@ -83,8 +83,8 @@ class Coordinators:
     def of_cluster(
         cls, states: Mapping[str, TransactionLogValue], now_ms: int, ended: Iterable[Open], *, is_whole: bool
     ) -> Coordinators:  # fmt: skip
-        """The states by transactional id, the transactions that have ended since, and whether the coordinators returned all
-        states.
+        """Makes the object from what a live cluster returned: the `states` by transactional id, the transactions that have
+        `ended` since the log was read, and whether the coordinators returned all states (`is_whole`).
         """
         made = cls((), ())
         made._states.update(states)
@@ -152,14 +152,14 @@ def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:
 
 
 def _has_all(folders: Sequence[PartitionFolder]) -> bool:
-    """Whether the folders are all partitions of the topic in the cluster's metadata; a broker has only some partitions."""
+    """Whether every partition that the cluster's metadata has of the topic is among the folders; one broker may lack some."""
     images = [written.image for each in {each.path.parent for each in folders} if (written := written_image(each)) is not None]
     counts = [len(each.partitions) for image in images for each in image.topics.values() if each.name == TRANSACTION_TOPIC]
     return bool(counts) and len(folders) >= max(counts)
 
 
 def _batches(folder: Path) -> Iterator[memoryview]:
-    """The sound batches of a partition that hold states. Damaged batches and files deleted since are left out."""
+    """The sound batches of a partition that hold states. Damaged batches, and files deleted in the meantime, are left out."""
     try:
         for start in offsets_in(folder, LOG):
             path = folder / file_name(start, LOG)

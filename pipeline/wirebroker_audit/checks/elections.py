@@ -1,7 +1,8 @@
-"""Unclean elections that the cluster's metadata tells of, and the offsets that they put in doubt. No Spark here.
+"""Reports the unclean elections in the cluster's metadata, and the offsets whose records they may have lost. No Spark here.
 
-The new leader's epoch begins at the end of its log, as its leader-epoch-checkpoint says. What the former leader had stored from
-that offset on is lost. Once the former leader is back, it has deleted these records, and only the metadata tells of them.
+The new leader's epoch begins at the end of its log, as its leader-epoch-checkpoint says. The records that the former leader had
+stored from that offset on are lost. When the former leader comes back, it deletes these records; then only the metadata shows
+that there was an election.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ KIND = "unclean_election"
 
 
 class _Doubt(NamedTuple):
-    """The offsets that an election puts in doubt, and what a replica shows of them."""
+    """The offsets whose records an election may have lost, and what the replicas show about these records."""
 
     severity: Severity
     first: int
@@ -52,7 +53,8 @@ def findings_of(folders: Iterable[PartitionFolder], elections: Elections) -> Ite
 
 
 def _doubt(election: UncleanElection, replicas: Sequence[PartitionFolder], begun: int, ends: Mapping[int, int]) -> _Doubt:
-    """`begun` is the epoch of the unclean election before: a replica of an older epoch was left behind by that one."""
+    """Returns what this election may have lost. `begun` is the epoch of the previous unclean election; replicas with an older
+    epoch concern that election, not this one."""
     start = _start_of(election.leader_epoch, replicas)
     if start < 0:
         unknown = "no leader-epoch-checkpoint here tells at which offset it began, so how many records are lost is not known"
@@ -80,8 +82,8 @@ def _offsets(first: int, last: int) -> str:
 
 
 def _start_of(epoch: int, replicas: Sequence[PartitionFolder]) -> int:
-    """The first offset of this epoch, or of the next one that has records; −1 if no checkpoint tells. An epoch without an
-    entry began where the next one did."""
+    """Returns the first offset of this leader epoch; −1 if no checkpoint has it. An epoch without an entry has no records, so
+    it began at the first offset of the next epoch."""
     for each in replicas:
         with suppress(OSError):  # DamagedFile is one
             entries = read_epochs(each.path / LEADER_EPOCHS)

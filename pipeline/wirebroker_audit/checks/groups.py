@@ -26,11 +26,11 @@ from wirebroker_audit.reading.scan import Chunk
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
-"""The largest number of commits below an earlier commit that a task lists. The task only counts the others."""
+"""A task lists at most this many commits whose offset is below the previous commit, and only counts the others."""
 JUMP_LEAST, JUMP_TIMES = 100, 10
 """A commit is a jump if it passes at least so many records, and so many times as many as any earlier commit."""
 LISTED = 1000
-"""Groups' partitions, and consume-transform-produce groups, that the summary lists."""
+"""The summary lists at most this many pairs of group and partition, and at most this many consume-transform-produce groups."""
 Key = tuple[str, int]
 
 
@@ -69,7 +69,7 @@ class Pipeline:
     first_commits: int = 0
     """partitions whose earliest known commit is in a transaction: how many inputs it passed is not known"""
     inputs: int = 0
-    """offsets that committed transactions have passed, without the first commits"""
+    """the number of input offsets that committed transactions have advanced over, without the first commits"""
     again: int = 0
     """the number of offsets by which later commits went back; these inputs were transformed twice"""
     open: int = 0

@@ -1,6 +1,6 @@
-"""Which names occur otherwise than once in the journal and once in the log.
+"""Finds the *odd* names: those that do not occur exactly once in the journal and once in the log.
 
-A name is two 64-bit hashes. Spark shuffles names as arrays, at a small part of the cost of rows, in buckets that tasks sort one
+A name is two 64-bit hashes. Spark shuffles names as arrays, which costs much less than rows, in buckets that tasks sort one
 after the other. So memory grows neither with the journal nor with the log, nor with the copies of one name.
 """
 
@@ -23,15 +23,15 @@ BUCKET = 500_000
 MOST_BUCKETS = 10_000
 NAME = np.dtype([("hash", "<i8"), ("check", "<i8"), ("partition", "<i4"), ("failed", "i1"), ("stored", "i1")])
 """`check` tells apart names with the same hash. `partition` is −1 if the journal names none, `failed` is 1 if sending was
-reported as failed, `stored` is 1 of a stored record and 0 of an intended one."""
+reported as failed, `stored` is 1 for a stored record and 0 for an intended one."""
 PACKED = StructType([StructField("bucket", IntegerType()), StructField("names", BinaryType())])
 ODD = StructType([StructField(name, LongType()) for name in ("hash", "stored", "wanted")])
 
 
 def odd_names(stored: DataFrame, wanted: DataFrame, count: int) -> DataFrame:
-    """The hashes of names that do not occur once in the journal and once in the log, on a matching partition and without a
-    failure of sending; with the numbers of rows that are `stored` and `wanted`, large numbers cut short. `count` is about the
-    number of all rows."""
+    """Returns the hashes of the odd names, with the numbers of their rows that are `stored` and `wanted`; numbers above 2 may
+    be too low. A name is also odd if its two partitions differ, or if sending was reported as failed. `count` is the
+    approximate number of all rows."""
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     check = sf.xxhash64("value_hash", "topic", "key", sf.lit(1)).alias("check")
     place = sf.coalesce("partition", sf.lit(-1)).alias("partition")
@@ -44,7 +44,7 @@ def odd_names(stored: DataFrame, wanted: DataFrame, count: int) -> DataFrame:
 
 
 def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
-    """The names by bucket, about `BUCKET` names at a time."""
+    """Packs the names of each bucket, about `BUCKET` names at a time."""
     held: list[Array] = []
     for chunk in chunks:
         names = np.empty(chunk.num_rows, NAME)
@@ -70,8 +70,8 @@ def _packed(names: Array, buckets: int) -> pa.RecordBatch:
 
 
 def _cut_short(names: Array) -> Array:
-    """The names in the order of their hashes, without the third and further copies among the stored or the intended ones: with
-    two, a name is odd."""
+    """Sorts the names by hash. Keeps at most two stored and two intended copies of each name, because two copies already make a
+    name odd."""
     names = names[np.lexsort((names["stored"], names["hash"]))]
     third = np.zeros(len(names), bool)
     third[2:] = (names["hash"][2:] == names["hash"][:-2]) & (names["stored"][2:] == names["stored"][:-2])
@@ -79,7 +79,7 @@ def _cut_short(names: Array) -> Array:
 
 
 def odd_of(packed: pa.Table) -> pa.Table:
-    """The odd names in one bucket."""
+    """Returns the odd names of one bucket."""
     names = np.frombuffer(b"".join(packed.column("names").to_pylist()), NAME)
     names = names[np.argsort(names["hash"], kind="stable")]
     hashes = names["hash"]

@@ -41,7 +41,7 @@ def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
 
 
 def splits(folded: DataFrame) -> DataFrame:
-    """The first sound batch of each split, and its `end`: the place of the last batch, and the highest offset."""
+    """Returns the first sound batch of each split, and the split's `end`: the last batch's offset, and the highest offset."""
     first = sf.min_by(sf.struct("producer_id", "first"), "first.position").alias("head")
     end = (sf.max_by("last.last_offset", "last.position").alias("last_offset"), sf.max("last.last_offset").alias("reach"))
     return (
@@ -79,7 +79,8 @@ def boundaries(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> Da
 
 
 def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFrame:
-    """The batches before which offsets are missing: how many are `missing`, and for how many of these there is a `reason`."""
+    """Returns the batches before which offsets are missing. `missing` counts these offsets; `reason` counts those with a
+    reason."""
     rows = united(each.where("missing > 0").select(*ABOUT, "missing", "after_damage") for each in (batches, between))
     cleaned = sf.least("base_offset", "cleaned_until") - sf.col("base_offset") + sf.col("missing")
     reason = sf.when(ROW.after_damage, ROW.missing).otherwise(sf.greatest(cleaned, sf.lit(0)))

@@ -31,7 +31,8 @@ class Variant(NamedTuple):
 
 
 def variants(windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = ("textbook", "pulsar")) -> list[Variant]:
-    """Kafka with each of these windows, these profiles, and no idempotence."""
+    """Returns the variants to try: Kafka's rules with each of these windows, each of these profiles, and a broker without
+    idempotence."""
     kafka = [Variant(f"window {window}", profile(DEFAULT_PROFILE, window=window)) for window in windows]
     return [*kafka, *(Variant(name, profile(name)) for name in profiles), Variant(NO_IDEMPOTENCE, None)]
 

@@ -12,7 +12,7 @@ from wirebroker_audit.spark.columns import LOG_ORDER, PRODUCER
 from wirebroker_audit.spark.wording import ROW, WORDS, column_of
 
 BREAKS = (*DAMAGE, "deleted", "unreadable", "old_format")
-"""The problems that leave a hole in the log as it was read."""
+"""The problems because of which offsets are missing in the rows that were read."""
 PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_timestamp", *LOG_ORDER)
 ABOUT = (*PRODUCER, "producer_epoch", *PLACE)
 IDENTITY = ("kind", "topic", "partition", "producer_id", "producer_epoch", "first_sequence", "first_offset")
@@ -21,12 +21,12 @@ OF_EVIDENCE = ("group", "committed", "at_ms", "replica", "record", "time", "copy
 
 
 def by_log(keys: tuple[str, ...]) -> WindowSpec:
-    """The rows with equal keys, in the order of the log."""
+    """A window over the rows with equal keys, in the order of the log."""
     return Window.partitionBy(*keys).orderBy(*LOG_ORDER)
 
 
 def earlier(keys: tuple[str, ...]) -> WindowSpec:
-    """The rows with equal keys that precede a row in the log."""
+    """A window over the earlier rows of the log with keys equal to a row's."""
     return by_log(keys).rowsBetween(Window.unboundedPreceding, -1)
 
 
@@ -46,7 +46,7 @@ def is_transactional() -> Column:
 
 
 def is_internal() -> Column:
-    """Whether a row is about a topic of coordinators."""
+    """Whether a row is about an internal topic, which belongs to the coordinators."""
     return sf.col("topic").isin(*INTERNAL_TOPICS)
 
 
@@ -83,7 +83,7 @@ def finding(
 def identified(findings: DataFrame) -> DataFrame:
     """Adds `id`, 16 hexadecimal digits. An `id` is the same in every audit of this log, and no other finding has it.
 
-    It comes from `IDENTITY` and `OF_EVIDENCE`. Both are facts that a later audit does not change.
+    It is a hash of the fields `IDENTITY` and `OF_EVIDENCE`, which have the same values in a later audit.
     """
     evidence = (sf.get_json_object("evidence", f"$.{name}") for name in OF_EVIDENCE)
     parts = [sf.coalesce(part.cast("string"), sf.lit("")) for part in (*map(sf.col, IDENTITY), *evidence)]

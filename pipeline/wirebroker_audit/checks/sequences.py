@@ -38,9 +38,9 @@ GRAIN = 64 * 1024
 """A producer's batches within this many bytes of the log form one stretch. If two stretches overlap, the checks read their
 batches."""
 OVERLAPS = 500
-"""How many sets of overlapping batches are examined together."""
+"""The number of sets of overlapping batches that one task examines."""
 FEW = 200_000
-"""Their rows fit into every executor."""
+"""The largest number of rows for which a join sends all of them to every executor."""
 _STRETCH = (*ABOUT, "life", "run", "tail", "before")
 
 
@@ -77,8 +77,8 @@ def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expir
     """Returns the suspects' runs. Each has the number of its producer's span between two expirations (`life`), and the batch
     `before` it in that span.
 
-    The columns describe the run's first batch; `tail` is the last batch that is not a marker. A damaged header counts for
-    the spans of its producer.
+    The columns describe the run's first batch; `tail` is the last batch that is not a marker. A damaged header also counts as a
+    sign that its producer was active at that time.
     """
     log, ends = by_log(PRODUCER), sf.struct("producer_epoch", *PLACE)
     columns = ("run", "kind", "data", "last", "marked")
@@ -128,7 +128,7 @@ def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> Dat
 
 
 def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
-    """Returns the batches of these stretches under their `epoch`, folded by `part`."""
+    """Returns the batches of these stretches, folded by `part`. Each has the `epoch` of its stretch as its `producer_epoch`."""
     chosen = stretches.select(
         *PRODUCER, "life", "segment", "run", sf.col("epoch").alias("producer_epoch"), ROW.position.alias("start"),
         ROW.tail.position.alias("stop"), "before",
@@ -137,7 +137,7 @@ def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
     keys = (*PRODUCER, "producer_epoch", "segment", "run")
     data = intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0).select(*ABOUT, "run")
     rows = data.join(sf.broadcast(chosen) if chosen.count() <= FEW else chosen, [*keys])
-    joined_later = chosen.where("run < 0")  # see `folding.runs`: the batches have the numbers of before
+    joined_later = chosen.where("run < 0")  # their batches still have the run numbers from before the join, see `folding.runs`
     if not joined_later.isEmpty():
         rows = united([rows, data.drop("run").join(joined_later, [*keys[:-1]])])
     rows = rows.where("position BETWEEN start AND stop").withColumn("batch", place_of_row())
@@ -178,7 +178,8 @@ def in_sequence(stretches: DataFrame) -> DataFrame:
 
 
 def with_copies(ordered: DataFrame) -> DataFrame:
-    """Adds to each batch of `in_sequence` its part that was stored before. The columns are null if no part was.
+    """Adds to each batch of `in_sequence` the part of its sequences that an earlier batch has stored. If there is no such part,
+    the columns are null.
 
     `from_place`, `to_place`: the first and last repeated place · `doubled`: the number of repeated places between them ·
     `first`, `last`: the first batch in the log that has `from_place`, and the first that has `to_place`.
@@ -197,7 +198,8 @@ def with_copies(ordered: DataFrame) -> DataFrame:
 
 
 def _copied(overlaps: pa.Table) -> pa.Table:
-    """Adds the results of `wirebroker.audit.copies` to the batches of whole sets of an epoch."""
+    """Adds the results of `wirebroker.audit.copies` to the batches of an epoch. Each set of overlapping batches is here as a
+    whole."""
     rows = overlaps.drop_columns(["lot"]).sort_by("order")
     extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
     found = {each.batch: each for each in copied(list(extents))}
@@ -264,7 +266,7 @@ def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
     points = sides[0].unionByName(sides[1]).distinct().withColumn("asked", sf.lit(True))
     below = (
         united([points, reasons])
-        .withColumn("holes", sf.coalesce(sf.sum("reason").over(by_log(PARTITION)), sf.lit(0)))  # up to the row's own place
+        .withColumn("holes", sf.coalesce(sf.sum("reason").over(by_log(PARTITION)), sf.lit(0)))  # up to and including this row
         .where("asked")
         .select(*PARTITION, sf.struct(*LOG_ORDER).alias("at"), "holes")
     )
@@ -310,7 +312,8 @@ def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
 
 
 def _between(rows: DataFrame) -> DataFrame:
-    """Makes a row describe the gap between `from_place` and its batch; `before` is the batch before the gap."""
+    """Makes each row describe the gap that ends before the row's batch. The gap begins at `from_place`; `before` is the batch
+    before the gap."""
     return (
         rows.withColumn("after", place_of_row())
         .withColumn("last_offset", sf.col("base_offset"))

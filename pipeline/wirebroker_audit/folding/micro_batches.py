@@ -39,7 +39,7 @@ class Folder(NamedTuple):
 
 
 class MicroBatches:
-    """The folders under `place`. A joined folder is first written to `aside`, on the same file system."""
+    """The folders of micro-batches under `place`. A joined folder is first written to `aside`, on the same file system."""
 
     def __init__(self, place: Path, aside: Path) -> None:
         self._place, self._aside = place, aside
@@ -49,7 +49,7 @@ class MicroBatches:
         return self._place / f"micro={micro}"
 
     def current(self) -> list[Folder]:
-        """The folders that count, in order."""
+        """Returns the folders whose rows count, in the order of the micro-batches."""
         return self._sorted()[0]
 
     def join(self, before: int, write: Callable[[list[Folder], Path], None]) -> None:
@@ -71,7 +71,8 @@ class MicroBatches:
             shutil.rmtree(each.path)
 
     def _sorted(self) -> tuple[list[Folder], list[Folder]]:
-        """The folders that count, and the folders within the range of another folder."""
+        """Returns the folders whose rows count, and the folders that no longer count because a joined folder holds their
+        micro-batches."""
         counting: list[Folder] = []
         others: list[Folder] = []
         for each in sorted(self._found(), key=lambda each: (each.first, -each.last)):

@@ -1,8 +1,8 @@
 """Folds batches into runs. Whole audits, audits since a report, and streams all fold their pieces in this way.
 
 A table of runs is the state of the fold. `merged` adds runs up; it is commutative and associative, so parts of a log may be
-folded in any order and grouping, anywhere. `folded` does it chunk by chunk in the workers, so Spark gets a few rows and not
-millions; `joined` does it with the runs of earlier pieces. No Spark here.
+folded in any order and grouping, anywhere. `folded` merges chunk by chunk in the workers, so Spark gets a few rows and not
+millions; `joined` merges the runs of several pieces. No Spark here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HIGHEST = ("marked", "max_timestamp", "compacted_to")
 FAR = 1 << 62
 """A position beyond all others."""
 HELD = 50_000
-"""The number of runs that a worker holds. It emits the runs that cannot continue."""
+"""A worker that holds more runs than this emits those that cannot continue."""
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
@@ -65,7 +65,8 @@ def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
         return runs.column(name).take(pa.array(order[chosen], mask=chosen < 0))
 
     def at_highest(places: Array) -> Array:
-        """Returns the run with the highest place of each group, −1 if all places are negative."""
+        """Returns, for each group, the index of the run with the highest place, or −1 if all places of the group are
+        negative."""
         is_highest = (places >= 0) & (places == np.repeat(np.maximum.reduceat(places, starts), sizes))
         result: Array = np.maximum.reduceat(np.where(is_highest, at, -1), starts)
         return result
@@ -121,7 +122,8 @@ def _compacted_to(numbers: Callable[[str], Array]) -> Array:
 
 
 def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the runs of these batches by their numbers. The batches without a producer form one run in each piece."""
+    """Folds these batches into runs; batches with the same run number form one run. The batches without a producer form one run
+    in each piece."""
     return _by_number(runs_of(batches))
 
 
@@ -134,7 +136,7 @@ def _by_number(runs: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _begins(order: Array, *keys: Array) -> Array:
-    """Returns the places in this order where any key changes."""
+    """Returns the indexes in `order` at which any key differs from its predecessor."""
     changes = np.ones(len(order), bool)
     changes[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     return np.flatnonzero(changes)
@@ -147,7 +149,7 @@ def _codes(texts: pa.Array) -> Array:
 
 
 def _of_batch(runs: pa.RecordBatch, batch: str, name: str = "position") -> Array:
-    """Returns one field of a batch of each run."""
+    """Returns one field of each run's first, last or other batch, as `batch` says."""
     result: Array = pc.fill_null(pc.struct_field(runs.column(batch), name), -1).to_numpy()
     return result
 

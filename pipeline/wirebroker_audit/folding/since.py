@@ -102,7 +102,7 @@ class Onward:
     """the partitions whose earlier rows count, with the mark where reading continues"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """for each segment name in rows that differs from the file's name: the segment's base offset"""
+    """maps each segment name in rows that differs from its file's name to the segment's base offset"""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
@@ -139,7 +139,7 @@ def _gone(key: Key, mark: Mark, begins_at: int) -> list[str]:
 
 
 def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onward) -> list[Piece]:
-    """The pieces of a partition from the mark on."""
+    """Returns the pieces of a partition that begin at the mark or after it."""
     key = (folder.topic, folder.partition)
     try:
         begin = Ahead(folder, mark).mark

@@ -1,6 +1,7 @@
-"""The rows of a journal by columns: what `wirebroker.audit.journal.part_of` makes of each row, at a fraction of the time.
+"""Converts the rows of a journal column by column: the same result as `wirebroker.audit.journal.part_of` for each row, but
+faster.
 
-Only ordinary rows are made this way. If any row is malformed or unusual, the caller takes the rows one by one, so only
+Only ordinary rows are converted this way. If any row is malformed or unusual, the caller takes the rows one by one, so only
 `wirebroker.audit.journal` decides what a journal may hold, and words its errors.
 """
 
@@ -30,8 +31,8 @@ _FORMS = {name: [field for field in FIELDS if field == name or field.startswith(
 def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     """The objects in these lines, or None if they are not all plain JSON objects.
 
-    No line feed stands inside a JSON text's strings, and no field of a journal is a list or an object, so no two lines together
-    look like one.
+    The lines are parsed together as one JSON array. A JSON string cannot contain a line feed, and no field of a journal is a
+    list or an object, so two broken lines cannot pass as one object.
     """
     try:
         rows = json.loads((b"[" + b",\n".join(lines) + b"]").decode())
@@ -41,7 +42,7 @@ def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
-    """One row of the schema for each row of the journal, or None if they are not all ordinary."""
+    """Returns one row of the schema for each row of the journal, or None if any row is not ordinary."""
     names = set().union(*rows)
     if not names <= _TYPES.keys():
         return None

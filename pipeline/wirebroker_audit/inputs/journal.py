@@ -197,7 +197,7 @@ def _check_names(names: list[str], where: str) -> None:
 def _merged(parts: DataFrame) -> DataFrame:
     """Rows with the same id are one record: each row adds fields that are null in the others, and true outranks false.
 
-    `problem` says what is wrong only with all rows together.
+    `problem` describes a mistake that no single row shows, such as two forms of a key.
     """
     plain = [name for name in COLUMNS if name != "acknowledged"]
     two = [_two_forms(name, sf.min(f"{name}_form"), sf.max(f"{name}_form")) for name in _FORMS]

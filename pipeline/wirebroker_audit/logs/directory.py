@@ -63,7 +63,7 @@ class _LogDir(NamedTuple):
     written: WrittenImage | None
     problems: list[str]
     cleaner_known: bool
-    """whether it has the cleaner's checkpoint, which every broker writes"""
+    """whether the log directory has the cleaner's checkpoint, which every broker writes"""
 
 
 def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
@@ -157,14 +157,14 @@ def _dangling(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
 
 
 def _folders_in(log_dir: Path) -> list[Path]:
-    """The folders that are partitions by their names; a broker's own directory may be called `node-1`."""
+    """Returns the folders that hold partitions. A name is not enough: a broker's own directory may be called `node-1`."""
     folders = [each for each in sorted(log_dir.iterdir()) if _is_partition(each.name) and each.is_dir()]
     return [each for each in folders if not _is_log_dir(each)]
 
 
 def _is_log_dir(folder: Path) -> bool:
-    """Tells whether the folder is a broker's, although its name could be a partition's name. A copied directory may lack the
-    broker's own files."""
+    """Tells whether the folder is a broker's log directory, although its name could be a partition's name. A copied directory
+    may lack the broker's own files."""
     with suppress(OSError):
         return (folder / META_PROPERTIES).exists() or any(
             _is_partition(each.name) and each.is_dir() for each in folder.iterdir()
@@ -254,7 +254,7 @@ def _topic_id(folder: Path) -> bytes | None:
 
 
 def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
-    """Adds what the segments' names show and the checkpoints do not.
+    """Adds facts that the segments' names show and the checkpoints do not.
 
     The cleaner rewrites whole segments: it drops aborted batches up to the end of the segment in which its checkpoint lies
     (Kafka's Cleaner.doClean). The cleaner writes the checkpoint after a pass. During a pass it may work anywhere except in

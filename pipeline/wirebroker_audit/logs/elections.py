@@ -1,4 +1,4 @@
-"""The unclean elections that the metadata under a directory tells of."""
+"""Reads the unclean elections from the metadata under a directory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Elections(NamedTuple):
     ends: Mapping[int, int] = {}
     """the end of `__cluster_metadata` by node: a node has learned of the elections at lower offsets"""
     begins_ms: int = UNKNOWN
-    """earlier elections are not known; −1 without metadata"""
+    """elections before this time are not known; −1 without metadata"""
     durability: Mapping[str, Durability] = {}
-    """by topic; empty without metadata"""
+    """the settings of each topic; empty without metadata"""
 
 
 def read_elections(root: Path, folders: Iterable[PartitionFolder]) -> Elections:
     """The elections in the metadata of the folders' log directories and of the directories in `root`."""
     log_dirs = {each.path.parent for folder in folders for each in (folder, *folder.others)} | {root}
-    if not is_remote(root):  # in a remote directory each look into a folder would be a request
+    if not is_remote(root):  # in a remote file system, to look into each folder would take a request each
         with suppress(OSError):
             log_dirs |= {each for each in root.iterdir() if (each / METADATA_FOLDER).is_dir()}  # as metadata.log.dir names it
     histories: list[History] = []

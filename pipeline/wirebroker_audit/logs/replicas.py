@@ -18,7 +18,8 @@ from wirebroker_audit.reading.folders import PartitionFolder
 
 
 class Choice(NamedTuple):
-    """Returns the replica to read, if a folder belongs to the current topic, and sentences about the folders that do not."""
+    """The replica to read, or None if no folder belongs to the current topic; and notices about the folders that are not
+    read."""
 
     read: PartitionFolder | None
     notices: list[str]
@@ -53,7 +54,7 @@ class Cluster:
 
 
 def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
-    """Returns the replica of one partition that is read, with its `why` and its `others`."""
+    """Chooses the replica of a partition that is read. Its `why` is the reason, and its `others` are the other replicas."""
     notices, current = [], []
     for each in alike:
         if wrong := cluster.why_not(each):

@@ -21,7 +21,8 @@ SEARCHED = 64 * 1024 * 1024
 
 
 def tail_of(folder: Path) -> Tail:
-    """The end of this partition's log. A leader enters its epoch in the checkpoint before it stores anything in it."""
+    """Returns the end of this partition's log. The checkpoint may have a newer epoch than the last batch: a leader enters its
+    epoch there before it stores the first batch."""
     try:
         epoch = max((epoch for epoch, _ in read_epochs(folder / LEADER_EPOCHS)), default=-1)
     except (OSError, DamagedFile):

@@ -49,7 +49,7 @@ class PartitionFolder:
     """whether a file says how far compaction got, or which topics are compacted; a folder that was copied alone has no such
     file"""
     tail: Tail = UNKNOWN
-    """only if there are several replicas"""
+    """known only if there are several replicas"""
     others: tuple[PartitionFolder, ...] = ()
     """the other replicas of the same topic"""
     why: str = ""
@@ -61,7 +61,7 @@ class PartitionFolder:
         return max(self.log_start, self.first_segment)
 
     def with_tail(self, tail: Tail) -> PartitionFolder:
-        """The same, and the end of its log."""
+        """Returns a copy of this object with the end of its log."""
         return replace(self, tail=tail)
 
     @property

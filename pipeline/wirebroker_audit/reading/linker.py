@@ -49,8 +49,8 @@ def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | N
     """Tells for each event whether it continues the run of the event before it. Events are ordered by producer, then by the
     log.
 
-    `numbered`: whether sequences mean something in this topic · `together`: the number of the event's stretch of the log; no
-    run crosses from one stretch into another.
+    `numbered`: whether the producers of this topic number their batches · `together`: the number of the event's stretch of the
+    log; no run crosses from one stretch into another.
     """
     result = np.zeros(len(seen), bool)
     if len(seen) < 2:
@@ -113,11 +113,12 @@ class Linker:
         return self._last_offset + 1
 
     def start_at(self, offset: int) -> None:
-        """The log begins at this offset or later."""
+        """Set the expected offset of the first batch."""
         self._last_offset = offset - 1
 
     def damaged(self, producer_id: int) -> None:
-        """No batch can be read at this place. The remains of its header may name a producer, else −1."""
+        """End the run of this producer, because no batch can be read at this place. The producer comes from the remains of the
+        batch's header; −1 if it is unknown."""
         self._after_damage = True
         self._known = self._known[self._known["producer_id"] != producer_id]
 

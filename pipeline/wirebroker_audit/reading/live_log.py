@@ -25,7 +25,7 @@ def crc_before(client: Client, each: LivePartition, offset: int) -> int:
 
 
 def read_cluster(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """The batches of the piece whose base offset is in it, and a row if it cannot be read to its end."""
+    """Yields the batches whose base offset lies in the piece, and a row if the piece cannot be read to its end."""
     client = Client(piece.bootstrap, piece.access)
     reader = _Reader(piece, Linker(piece.number, piece.topic, expiration_ms), client)
     try:

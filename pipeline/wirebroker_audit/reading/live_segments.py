@@ -1,5 +1,5 @@
-"""Reads a partition's folder while a broker writes to it: how far it was read, and the batches after that place. No Spark
-here.
+"""Reads a partition's folder while a broker writes to it: finds how far the folder was read, and reads the batches after that.
+No Spark here.
 
 Segments change. Retention deletes segments, the cleaner rewrites and joins segments, and a topic can be deleted and created
 again. So an offset records how far a log was read. A mark also has the segment and position. Reading continues there if the
@@ -89,7 +89,7 @@ def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
 
 
 def holds(file: BinaryIO, mark: Mark) -> bool:
-    """Whether the last batch that was read ends at the mark in this file; then the following bytes were not read."""
+    """Whether the last batch that was read still ends at the mark in this file; then everything after the mark is unread."""
     if mark.position == 0 or mark.last < 0:
         return mark.position == 0
     file.seek(mark.last)
@@ -106,16 +106,15 @@ class Found(NamedTuple):
 
     last: int = -1
     position: int = 0
-    """the position after it"""
+    """the position after that batch"""
     offset: int = -1
-    """the offset after it"""
+    """the offset after that batch"""
     is_end: bool = False
     """whether no other batch follows"""
 
 
 def place_of(file: BinaryIO, offset: int) -> Found:
-    """The last batch below this offset. Damaged bytes after it are read again with the batches that
-    follow."""
+    """Returns the last batch below this offset. Damaged bytes after that batch are read again with the next batches."""
     found = Found()
     for each in _sound_batches(file, 0):
         beyond = np.flatnonzero(each.base >= offset)
@@ -195,7 +194,8 @@ def _marks_in(file: BinaryIO, mark: Mark) -> Iterator[tuple[Mark, int]]:
 
 
 def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
-    """The segment that holds the offset, or the first segment if it begins after it."""
+    """Returns the base offset of the segment that holds this offset, or of the first segment if that begins after this
+    offset."""
     return max((first for first, _ in segments if first <= offset), default=segments[0][0])
 
 

@@ -20,7 +20,8 @@ GATHERED_ROWS, GATHERED_BYTES = 20_000, 16 * 1024 * 1024
 
 
 def gathered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, in larger batches: small ones cost as much each as large ones, in a file for ever."""
+    """The same rows in the same order, in larger batches: a small batch costs as much as a large one, and in a file this cost
+    remains."""
     held: list[pa.RecordBatch] = []
     number = size = 0
     for each in rows:

@@ -39,7 +39,7 @@ _listed: dict[str, dict[str, dict[str, fs.FileInfo]]] = {}
 
 
 def place(text: str | Path) -> Path:
-    """A path, or a `RemotePath` with the same methods for an address or for the text of another one."""
+    """Returns a `RemotePath` for an address or for the text of a `RemotePath`, else a `Path`. Both have the same methods."""
     match = _ADDRESS.match(str(text))
     return Path(text) if match is None else cast(Path, RemotePath(f"{match[1].lower()}:/{match[2]}"))
 

@@ -82,7 +82,7 @@ class Chunk(NamedTuple):
 
 
 def headers_at(view: Buffer, positions: Array) -> Array:
-    """The headers at these positions as a structured array."""
+    """Returns the batch headers at these positions as a structured array."""
     raw, within = np.frombuffer(view, np.uint8), np.arange(HEADER_SIZE)
     rows = np.empty((len(positions), HEADER_SIZE), np.uint8)
     for begin in range(0, len(positions), _AT_ONCE):  # the index has eight bytes for each byte
@@ -240,7 +240,7 @@ def marker_of(view: memoryview, pos: int) -> int:
 def damage_row(
     piece: Piece, problem: str, detail: str, *, position: int, size: int, expected_offset: int, head: Buffer = b""
 ) -> Chunk:
-    """One row about a position where no batch can be read; `head` may hold a part of a header."""
+    """Makes a row about a position where no batch can be read; `head` has the bytes of the batch's header that are left."""
     values: dict[str, Any] = {
         "topic": piece.topic, "partition": piece.partition, "base_offset": expected_offset,
         "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,

@@ -32,7 +32,7 @@ class Walk(NamedTuple):
     """the first byte that was not walked"""
 
     def within(self, view: memoryview, start: int, stop: int) -> Walk:
-        """The batches whose base offset is in this range; the walk must be in order of offsets."""
+        """Returns the batches of the walk whose base offset is in this range; their offsets must be in order."""
         offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
         low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
         chosen = slice(low, high)
@@ -47,7 +47,7 @@ class Walk(NamedTuple):
 
 def walk(view: memoryview, pos: int, stop: int) -> Walk:
     """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
-    crc_of: Any = crc32c  # compiled code only passes an object on, but would unpack an int
+    crc_of: Any = crc32c  # `Any`, because compiled code passes an object on as it is, but would unpack an int
     hash_of: Any = xxh3_64_intdigest
     unpack: Any = _LENGTH_MAGIC.unpack_from
     positions: list[int] = []

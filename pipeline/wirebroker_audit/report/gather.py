@@ -16,8 +16,8 @@ Row = dict[str, Any]
 SHOWN = 20
 """The number of findings of each kind and severity that the page shows."""
 CELLS_ACROSS, CELLS_DOWN = 24, 40
-"""The number of producers and partitions in the heat map. The first are the producers and partitions with the
-most findings, then those with the most records."""
+"""The number of producers and partitions in the heat map. Producers and partitions with the most findings are chosen first,
+then those with the most records."""
 TIMELINES, POINTS = 3, 2000
 """The number of producers whose sequences are drawn, and the largest number of batches of each."""
 
@@ -49,7 +49,7 @@ file."""
 
 
 def first_findings(findings: DataFrame) -> list[Row]:
-    """The first findings of each kind and severity, the gravest before the others."""
+    """Returns the first findings of each kind and severity, the gravest findings first."""
     order = Window.partitionBy("kind", "severity").orderBy("topic", "partition", "first_offset", "first_sequence")
     rows = findings.withColumn("number", sf.row_number().over(order)).where(sf.col("number") <= SHOWN)
     first = [row.asDict() for row in collected(rows.orderBy("kind", "number").drop("number"))]
@@ -57,7 +57,8 @@ def first_findings(findings: DataFrame) -> list[Row]:
 
 
 def heat_map(folded: DataFrame, findings: DataFrame | None) -> list[Row]:
-    """Returns records and findings by partition and producer, for the most interesting partitions and producers."""
+    """Returns the numbers of records and findings by partition and producer, for the partitions and producers of the heat
+    map."""
     data = folded.where(sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0)
     cells = data.groupBy(*PRODUCER).agg(sf.sum("records").alias("records"))
     both = settled(_with_wrong(cells, findings))

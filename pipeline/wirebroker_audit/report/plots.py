@@ -150,7 +150,8 @@ def _like(found: Row) -> tuple[str, str]:
 
 
 def _mark(axes: Axes, kind: str, colour: str, findings: Sequence[Row]) -> None:
-    """All findings of a kind: missing sequences as a band, others where they are stored."""
+    """Draws all findings of a kind: a gap as a band over its missing sequences, other findings where their records are
+    stored."""
     if kind == "gap":
         for number, each in enumerate(findings):
             ends = each["first_sequence"], each["last_sequence"] + 1

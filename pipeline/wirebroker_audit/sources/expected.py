@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from wirebroker_audit.reading.pieces import Piece
 
 REPORT = 6.0
-"""Seconds that any report takes."""
+"""Seconds to write a report, however small it is."""
 BATCH_BYTES, JOURNAL_BYTES, RECORD_OFFSETS = 500, 150, 200
-"""The bytes of a small batch and of a journal's row, and of a record in a live cluster's log."""
+"""Typical sizes, to estimate numbers of rows before anything is read: the bytes of a small batch, the bytes of a journal's row,
+and the bytes of a record in a live cluster's log."""
 PIECE, BATCH, CHECK, RECORD, ROW, NAMED = 2e-3, 4e-6, 1e-6, 12e-6, 14e-6, 10e-6
-"""Seconds for a piece, for each batch that is scanned and that is checked, for a record, for a journal's row, and to match a
+"""Seconds of a processor for a piece, to scan a batch, to check a batch, for a record, for a journal's row, and to match a
 record with the journal."""
 
 JOURNAL, SCAN, CHECKS = "reading the journal", "scanning batches", "checking sequences, epochs and transactions"

@@ -23,7 +23,8 @@ from wirebroker_audit.reading.scan import BATCHES
 from wirebroker_audit.spark.tables import mapped, stored
 
 ROUNDS = 4
-"""How many tasks of many small pieces a core runs one after the other, so that progress shows and no core waits long."""
+"""The number of tasks that each core runs, one after the other, if there are many small pieces. With several tasks a core,
+progress is visible and no core waits long."""
 
 
 def fold(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:

@@ -28,7 +28,7 @@ AHEAD = 2
 allocation grows.
 """
 MOST = 4096
-"""The most tasks at once. Each has a thread of the driver, which waits."""
+"""The most tasks at once. For each task a thread of the driver waits."""
 
 REASON = re.compile(r"(ModuleNotFoundError|ImportError|AttributeError|\w*\.?PicklingError|SyntaxError)\b.*: ")
 """The error of an executor that lacks the driver's packages."""

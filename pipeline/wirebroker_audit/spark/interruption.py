@@ -66,7 +66,7 @@ class Interruption:
         again = not nudged and self.number is not None
         if not nudged and self.number is None:
             self.number = number
-            logging.disable()  # py4j logs every call that does not come back, by loggers of several names
+            logging.disable()  # py4j has several loggers, and logs every call that does not return
             if self._context is not None:
                 self._chaser = threading.Thread(target=self._chase, daemon=True)
                 self._chaser.start()
@@ -75,7 +75,7 @@ class Interruption:
             raise KeyboardInterrupt
 
     def _chase(self) -> None:
-        with suppress(Exception):  # Spark may be on its way out
+        with suppress(Exception):  # Spark may already be ending
             self._context.setLogLevel("OFF")
         while not self._over.is_set():
             if self._cancel:

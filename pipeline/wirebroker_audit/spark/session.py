@@ -20,7 +20,7 @@ LOCAL = {
     "spark.log.level": "ERROR",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # PySpark calls the JVM eight times for each column in a query
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.limit.initialNumPartitions": "1000",  # one job finds out whether a table has a row, not one job after the other
+    "spark.sql.limit.initialNumPartitions": "1000",  # one job, not several, finds out whether a table has a row
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }
@@ -29,8 +29,8 @@ LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0
 """Settings for executors on this machine. A cluster's executors could not reach the driver at this address."""
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 ONCE = {"spark.driver.defaultJavaOptions": _FIRST_COMPILER}
-"""Settings for one audit. It runs many queries once and spends most time on their planning; the second compiler takes more time
-for their code than it saves."""
+"""Settings for one audit. An audit runs many queries once, and most of the time goes into their planning. Java's second
+compiler would take more time for their code than it saves."""
 BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC"}
 """Settings for one audit of a small log."""
 
