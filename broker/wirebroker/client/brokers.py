@@ -13,7 +13,9 @@ from wirebroker.client.wire import CLIENT_ID, TIMEOUT, UNLIMITED, Connection, Co
 
 
 class Brokers(Connections):
-    """Connections by `host:port`, with the TLS and the login of the access. Every use can also raise LoginFailed."""
+    """Connections to brokers, named by `host:port`. They use the access's TLS and login, so every use can also raise
+    LoginFailed.
+    """
 
     def __init__(
         self, access: Access | None = None, timeout: float = TIMEOUT, client_id: str = CLIENT_ID, limits: Limits = UNLIMITED
@@ -24,7 +26,9 @@ class Brokers(Connections):
         self._tls = self._access.context()
 
     def connect(self, address: str) -> Connection:
-        """A new connection to this broker. Raises ConnectionClosed, NoResponse, ProtocolError, LoginFailed, ValueError."""
+        """Returns a new connection to the broker at this address. Raises ConnectionClosed, NoResponse, ProtocolError,
+        LoginFailed, ValueError.
+        """
         made = Connection(address_of(address), self._timeout, self._client_id, self._tls, self._limits)
         try:
             log_in(made, self._access)

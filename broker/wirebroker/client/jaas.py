@@ -1,4 +1,4 @@
-"""Login modules as JAAS writes them, in `sasl.jaas.config` and in files: `MODULE required name="value" …;`."""
+"""Parses the login modules in `sasl.jaas.config` and in JAAS files, which have the form `MODULE required name="value" …;`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _COMMENT = re.compile(rf"({_QUOTED})|//[^\n]*|/\*.*?\*/|^\s*#[^\n]*", re.DOTALL 
 
 
 class LoginModule(NamedTuple):
-    """A class and its options."""
+    """A login module: its class name and its options."""
 
     name: str
     options: dict[str, str]
 
 
 def login_modules(text: str) -> list[LoginModule]:
-    """The login modules in a text. Raises ValueError if the text is anything else. The error shows no part of the text."""
+    """Returns the login modules in a text. Raises ValueError if the text contains anything else. The error message shows no
+    part of the text.
+    """
     found, position = [], 0
     while position < len(text.rstrip()):
         if (module := _MODULE.match(text, position)) is None:
@@ -42,12 +44,14 @@ def login_modules(text: str) -> list[LoginModule]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """The login modules of each section of a JAAS file, as text: `KafkaServer { … };`."""
+    """Returns the text of the login modules in each section of a JAAS file, by section name. A section is `KafkaServer { …
+    };`.
+    """
     return dict(_SECTION.findall(_COMMENT.sub(lambda match: match[1] or " ", text)))
 
 
 @lru_cache(maxsize=16)
 def users_of(text: str) -> dict[str, str]:
-    """The passwords of the users that PlainLoginModule names by options such as `user_alice`. Raises ValueError."""
+    """Returns the passwords of the users that PlainLoginModule defines with options such as `user_alice`. Raises ValueError."""
     options = [each.options for each in login_modules(text) if each.name == PLAIN_MODULE]
     return {name.removeprefix(_USER): value for some in options for name, value in some.items() if name.startswith(_USER)}

@@ -1,4 +1,4 @@
-"""Java's properties files, as people write them: comments, continued lines, escapes (java.util.Properties)."""
+"""Parses Java's properties files with their comments, continued lines and escapes (java.util.Properties)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> dict[str, str]:
-    """The names and values. If a name occurs twice, the last value counts, as in Java."""
+    """Returns the values by name. If a name occurs twice, the last value counts, as in Java."""
     pairs = (_PAIR.fullmatch(line) for line in _logical_lines(text))
     return {_unescaped(each[1]): _unescaped(each[2]) for each in pairs if each is not None}
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments; a line that ends in an odd number of backslashes continues on the next line."""
+    """Yields the lines without comments. A line that ends in an odd number of backslashes is joined with the next line."""
     begun = ""
     for line in text.splitlines():
         stripped = line.lstrip(" \t\f")

@@ -1,4 +1,4 @@
-"""Java's own format of key and trust stores, JKS, as sun.security.provider.JavaKeyStore and KeyProtector read it."""
+"""Reads JKS, Java's own format of key and trust stores, like sun.security.provider.JavaKeyStore and KeyProtector."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ _WHITENER = b"Mighty Aphrodite"
 
 
 class Jks(NamedTuple):
-    """Returns the first key (PKCS #8) with its certificates, or without a key all trusted certificates, in DER."""
+    """The first key (PKCS #8) with its certificates. If the store has no key, all trusted certificates. All are in DER."""
 
     key: bytes
     certificates: list[bytes]
 
 
 def read_jks(data: bytes, password: str, key_password: str) -> Jks:
-    """The contents of a store. Without a password the store's digest is not compared, as in Java. Raises ValueError."""
+    """Returns the contents of a store. As in Java, the store's digest is not checked if no password is given. Raises
+    ValueError.
+    """
     contents, digest = data[:-_DIGEST], data[-_DIGEST:]
     own = hashlib.sha1(_java(password) + _WHITENER + contents).digest()
     if password and not hmac.compare_digest(own, digest):
@@ -54,7 +56,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def block(self, size: int) -> bytes:
-        """Returns the bytes that follow a length of `size` bytes."""
+        """Reads a length, which takes `size` bytes, and returns as many of the following bytes."""
         return self.take(self.number(size))
 
     def der(self) -> bytes:

@@ -20,7 +20,7 @@ from wirebroker.client.wire import Connection
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SASL_AUTHENTICATE = SaslAuthenticateRequest.__schema__.key
 RENEWED_AT = 0.85
-"""The part of a session's lifetime after which a client logs in again, as in Kafka's clients."""
+"""A client logs in again after this part of the session's lifetime, as Kafka's clients do."""
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
 """The least and the largest number of iterations: the least is RFC 7677's; the largest keeps a broker from
 occupying a client.
@@ -32,9 +32,9 @@ class LoginFailed(Exception):
 
 
 def log_in(connection: Connection, access: Access) -> None:
-    """Log in, or log in again, on a connection if the access has SASL. Raises LoginFailed, and the connection's errors.
+    """Log in, or log in again, on a connection, if the access uses SASL. Raises LoginFailed and the connection's errors.
 
-    Afterwards `session_ends` is the time for the next login, if the broker limits sessions (`connections.max.reauth.ms`).
+    If the broker limits sessions (`connections.max.reauth.ms`), this sets `session_ends`, the time of the next login.
     """
     if not access.mechanism:
         return
@@ -67,7 +67,9 @@ def _version(connection: Connection) -> int:
 
 
 def scram(mechanism: str, username: str, password: str, exchange: Callable[[bytes], bytes], nonce: str) -> None:
-    """The client's side of SCRAM. Raises LoginFailed if the broker refuses, or cannot prove that it knows the password."""
+    """Perform the client's side of SCRAM. Raises LoginFailed if the broker refuses the login, or cannot prove that it knows the
+    password.
+    """
     digest = HASHES[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"

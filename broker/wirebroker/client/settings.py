@@ -1,4 +1,5 @@
-"""The settings with which our client reaches a cluster: TLS, SASL and a rate limit, from a file as Kafka's tools take it.
+"""The settings with which wirebroker's own client reaches a cluster: TLS, SASL and a rate limit, from a client properties file
+like those of Kafka's tools.
 
     security.protocol=SASL_SSL
     ssl.truststore.type=PEM
@@ -6,8 +7,8 @@
     sasl.mechanism=SCRAM-SHA-512
     sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="audit" password="…";
 
-The driver reads the file and the certificates that the file names. Executors get the contents, so they do not need the files.
-No message and no `repr` shows a password or a key.
+Spark's driver reads the file, and the certificates that the file names. Spark's executors get the contents, so they do not need
+the files. No message and no `repr` shows a password or a key.
 """
 
 from __future__ import annotations
@@ -91,8 +92,9 @@ class Access:
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:
-        """Returns the context for the sockets, or None without TLS. Raises ssl.SSLError for text that is not a certificate,
-        BadStore."""
+        """Returns the SSL context for the sockets, or None if the access does not use TLS. Raises BadStore, and ssl.SSLError
+        for a text that is not a certificate.
+        """
         if not self.protocol.endswith("SSL"):
             return None
         context = ssl.create_default_context(cadata=self.trusted or None)
@@ -106,11 +108,11 @@ class Access:
 
 
 OPTION = "access.secret"
-"""The Data Sources' option. Spark hides values of options whose names contain `secret`."""
+"""The name of the Data Source option. Spark hides the values of options whose names contain `secret`."""
 
 
 def read_access(path: str) -> Access:
-    """The access that a file of client properties describes. Raises BadConfig."""
+    """Returns the access that a client properties file describes. Raises BadConfig."""
     try:
         pairs = java_properties.parse(Path(path).read_text(encoding="utf-8"))
     except UnicodeDecodeError:
@@ -158,7 +160,7 @@ def _refusal(name: str) -> str:
 
 
 def _login(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Mechanism, user and password of a SASL login."""
+    """Returns the mechanism, user and password of a SASL login."""
     mechanism = pairs.get("sasl.mechanism", "GSSAPI")  # Kafka's default
     if mechanism not in LOGINS:
         raise BadConfig(f"sasl.mechanism is {mechanism}; wirebroker speaks {', '.join(LOGINS)}")
@@ -177,7 +179,7 @@ def _login(pairs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pem(pairs: Mapping[str, str], store: str) -> str:
-    """The contents of a store, as PEM; "" if the settings name no store."""
+    """Returns the contents of a store as PEM, or "" if the settings name no store."""
     inline = ("certificates",) if store == "truststore" else ("key", "certificate.chain")
     given = [pairs[name] for each in inline if (name := f"ssl.{store}.{each}") in pairs]
     location = pairs.get(f"ssl.{store}.location")

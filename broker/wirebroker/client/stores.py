@@ -1,7 +1,7 @@
-"""Key and trust stores of Java in the formats PKCS12 and JKS, read as PEM.
+"""Converts Java's key and trust stores in the formats PKCS12 and JKS to PEM.
 
-Java decides by a file's contents, even if the setting `ssl.*.type` names the other format (`keystore.type.compat`). So does
-this.
+Like Java, this module recognises the format from the file's contents, even if the setting `ssl.*.type` names the other format
+(`keystore.type.compat`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkawire.extras import how_to_install
 from wirebroker.client.jks import MAGIC, read_jks
 
 JCEKS = b"\xce\xce\xce\xce"
-"""The first bytes of files in another of Java's formats."""
+"""The first bytes of a JCEKS store, another format of Java."""
 TO_PKCS12 = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
 TO_PEM = {
     "keystore": f"`{TO_PKCS12}` and `openssl pkcs12 -in store.p12 -nodes -out server.pem`",
@@ -81,7 +81,7 @@ def _of_jks(data: bytes, store: str, settings: Mapping[str, str]) -> str:
 def load_key(context: ssl.SSLContext, certificate: str, key: str | None = None, password: str = "") -> None:
     """Give a context a key and its certificates from PEM files. Raises ssl.SSLError, BadStore, OSError.
 
-    OpenSSL asks for a missing password on the terminal. This function refuses the key instead.
+    If the key's password is missing, OpenSSL would ask for it on the terminal. This function refuses the key instead.
     """
 
     def known() -> str:
@@ -97,7 +97,7 @@ def load_key(context: ssl.SSLContext, certificate: str, key: str | None = None, 
 
 def load_identity(context: ssl.SSLContext, pem: str, password: str = "") -> None:
     """Give a context a key and its certificates. Raises ssl.SSLError, BadStore."""
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # ssl reads keys from files alone
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # Python's ssl reads keys only from files
         file.write(pem)
         file.flush()
         load_key(context, file.name, password=password)

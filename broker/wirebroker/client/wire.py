@@ -21,11 +21,11 @@ TIMEOUT = 10.0
 """Seconds without a byte after which a client stops waiting for a response."""
 LARGEST_RESPONSE = 512 * 1024 * 1024
 AT_ONCE = 1 << 18
-"""The most bytes of one read."""
+"""The largest number of bytes that one read requests."""
 TLS_ALERT = b"\x15\x03"
 SECURE = "security.protocol=SSL or SASL_SSL in the client's properties (--command-config)"
 SHOWN = 64
-"""The number of bytes of an unreadable response that the error message shows."""
+"""The error message shows this many bytes of an unreadable response."""
 
 
 class ConnectionClosed(ConnectionError):
@@ -37,7 +37,7 @@ class NoResponse(TimeoutError):
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Returns host and port of `host:port`, or of the first address in a list with commas. Raises ValueError."""
+    """Returns the host and port in `host:port`, or in the first address of a comma-separated list. Raises ValueError."""
     host, _, port = text.split(",")[0].strip().rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{text!r} is not host:port")
@@ -50,7 +50,7 @@ def _words(failure: OSError) -> str:
 
 
 class Limits(NamedTuple):
-    """The largest size of a response, in bytes, and the longest time for a whole response, in seconds."""
+    """The largest size of a response in bytes, and the longest time in seconds that a whole response may take."""
 
     bytes: int = LARGEST_RESPONSE
     seconds: float = inf
@@ -73,7 +73,7 @@ class Connection:
         self.timeout, self.client_id = timeout, client_id
         self._limits = limits
         self.awaited: deque[tuple[int, int, int]] = deque()
-        """Correlation id, API key and version of each request that has no response yet."""
+        """The correlation id, API key and version of each request that awaits a response."""
         self._correlation = 0
         self._frames = FrameReader(limits.bytes)
         self._has_answered = False
@@ -122,7 +122,7 @@ class Connection:
             raise ConnectionClosed(_words(broken)) from broken
 
     def response(self, timeout: float | None = None) -> Any:
-        """Returns the response to the oldest request without a response. After NoResponse it can be called again.
+        """Returns the response to the oldest unanswered request. If this raises NoResponse, it can be called again.
 
         Raises ConnectionClosed, NoResponse, and ProtocolError for a response that is unreadable or belongs to another request.
         """
@@ -139,7 +139,7 @@ class Connection:
         return message
 
     def frame(self, timeout: float | None = None) -> bytes:
-        """The next frame without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """Returns the next frame, without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self._socket.settimeout(self.timeout if timeout is None else timeout)
         until = time.monotonic() + self._limits.seconds
         try:
@@ -161,7 +161,7 @@ class Connection:
         return frame[SIZE_BYTES:]
 
     def _hint(self) -> str:
-        """Returns the advice for a broker that seems to speak TLS when this connection does not, else ""."""
+        """Returns advice if the broker seems to speak TLS and this connection does not, else ""."""
         if self._has_answered or isinstance(self._socket, ssl.SSLSocket):
             return ""
         if bytes(self._frames.tail[:2]) == TLS_ALERT:
@@ -170,13 +170,13 @@ class Connection:
 
 
 class Connections:
-    """Named connections. Each opens at its first use. After an error it is closed, and the next use opens it again."""
+    """Named connections. A connection opens at its first use. An error closes it, and its next use opens it again."""
 
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
 
     def connect(self, name: str) -> Connection:
-        """A new connection of this name. Raises ConnectionClosed."""
+        """Returns a new connection for this name. Raises ConnectionClosed."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -214,19 +214,20 @@ class Connections:
             held.send_bytes(raw)
 
     def response(self, connection: str = "main", timeout: float | None = None) -> Any:
-        """The response to the oldest request without one. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """Returns the response to the oldest unanswered request. Raises ConnectionClosed, NoResponse, ProtocolError."""
         with self._open(connection) as held:
             return held.response(timeout)
 
     def frame(self, connection: str = "main", timeout: float | None = None) -> bytes:
-        """The next frame without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """Returns the next frame, without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
         with self._open(connection) as held:
             return held.frame(timeout)
 
     @contextmanager
     def _open(self, name: str, reads_on: bool = False) -> Iterator[Connection]:
-        """Yields the connection of this name. Opens the connection if there is none, and drops it after an error, unless it
-        still awaits responses and `reads_on` is set."""
+        """Yields the connection with this name, opened if necessary. After an error the connection is dropped, unless
+        `reads_on` is set and it still awaits responses.
+        """
         if name not in self._connections:
             self._connections[name] = self.connect(name)
         try:
@@ -246,7 +247,9 @@ class WireClient(Connections):
 
     @classmethod
     def at(cls, address: str, timeout: float = TIMEOUT) -> WireClient:
-        """Returns a client of the broker at `host:port`, or at the first address in a list with commas. Raises ValueError."""
+        """Returns a client for the broker at `host:port`, or at the first address of a comma-separated list. Raises
+        ValueError.
+        """
         return cls(*address_of(address), timeout)
 
     def connect(self, name: str) -> Connection:

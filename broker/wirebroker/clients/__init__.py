@@ -1,7 +1,8 @@
-"""One interface to the client libraries: the same few blocking calls for each, and each call ends in bounded time.
+"""A common interface to the client libraries. It has a few blocking calls, and each call ends in bounded time.
 
-Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported at its first use,
-so that an error can name a missing library. The scenarios, the demo and the interoperability checks use them.
+Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported only when it is
+first used, so that an error can name a missing library. The scenarios, the demo and the interoperability checks use this
+interface.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any, Literal, Protocol, get_args
 ClientName = Literal["kafka-python", "aiokafka", "confluent", "wire"]
 CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
 Report = Callable[[str, int, str], None]
-"""Called with the outcome of a record: its value, its offset (−1 without an offset), and the error ("" without an error)."""
+"""The type of a callback for a record's outcome. It gets the value, the offset (−1 if there is none) and the error ("" if there
+is none).
+"""
 BLOCK = 2.0
 """The number of seconds for which a call may block, if the client has a limit for that."""
 PACKAGES: dict[ClientName, str] = {
@@ -46,11 +49,13 @@ class ProducerSettings:
     request_timeout: int = 2000
     delivery_timeout: int = 4000
     quick: bool = True
-    """True: short timeouts and one record per batch, so that a scenario ends soon. False: the library's defaults."""
+    """Whether to use short timeouts and one record per batch, so that a scenario ends soon, instead of the library's
+    defaults.
+    """
     batches: list[int] = field(default_factory=list)
-    """Batch sizes of the wire client, in records; the libraries send each record in a batch of its own."""
+    """The numbers of records in the wire client's batches. The libraries send each record in its own batch."""
     first_sequence: int = 0
-    """The wire client's first sequence; the libraries begin at 0."""
+    """The wire client's first sequence. The libraries begin at 0."""
 
     def options(self) -> dict[str, Any]:
         """The options that all libraries have, under Kafka's names with underscores for dots."""
@@ -72,10 +77,10 @@ class Producer(Protocol):
         """Connect, and call init_transactions if the producer is transactional."""
 
     def send(self, topic: str, value: str, partition: int) -> None:
-        """Hand over a record; its outcome is reported later, or at once."""
+        """Hand over a record. Its outcome is reported now or later."""
 
     def push(self) -> None:
-        """Start to send the records handed over, which most clients do by themselves."""
+        """Start to send the records that were handed over. Most clients do so by themselves."""
 
     def flush(self, timeout: float) -> None:
         """Wait up to `timeout` seconds until the outcome of every record is reported."""
@@ -96,11 +101,11 @@ class Producer(Protocol):
         """Close it, waiting up to `timeout` seconds."""
 
     def crash(self) -> None:
-        """Drop the producer as if its process had died: it sends nothing and reports nothing any more."""
+        """Drop the producer as if its process had died: it sends and reports nothing more."""
 
 
 class Reader(Protocol):
-    """A consumer of partition 0 of a topic; with `member`, the only member of a group, which reads the whole topic."""
+    """A consumer of partition 0 of a topic. With `member` it is the only member of a group and reads the whole topic."""
 
     group: str
     topic: str
@@ -108,10 +113,12 @@ class Reader(Protocol):
     def __init__(self, address: str, topic: str, group: str, isolation: str, *, member: bool = False) -> None: ...
 
     def committed(self) -> int:
-        """The group's committed offset; 0 without one."""
+        """Returns the group's committed offset, or 0 if it has none."""
 
     def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
-        """Offsets and values of up to `count` records that arrive in time, from this offset or the current position on."""
+        """Returns offsets and values of at most `count` records that arrive within the timeout, from `offset` or the current
+        position on.
+        """
 
     def position(self) -> int:
         """The offset after the last record or marker read."""
@@ -133,13 +140,13 @@ def client_version(client: ClientName) -> str:
 
 
 def driver(client: ClientName) -> Any:
-    """The module that drives this client. Raises NotInstalled."""
+    """Returns the module of this client. Raises NotInstalled."""
     client_version(client)
     return import_module(f"{__name__}.{client.replace('-', '_')}")
 
 
 def silence() -> None:
-    """Keep the libraries from logging errors, for a program that prints their outcome itself."""
+    """Stop the libraries from logging errors, for programs that print the outcomes themselves."""
     for library in ("kafka", "aiokafka"):
         logging.getLogger(library).setLevel(logging.CRITICAL + 1)
 

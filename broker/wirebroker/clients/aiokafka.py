@@ -1,4 +1,6 @@
-"""aiokafka, in an event loop of its own. It has one request per partition in flight, and no option for that."""
+"""The client aiokafka, in an event loop of its own. It has at most one request per partition in flight, which no option can
+change.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ QUICK = {"retry_backoff_ms": 20}
 
 
 class _Looped:
-    """A client in a thread's event loop."""
+    """A client that runs in the event loop of its own thread."""
 
     def __init__(self) -> None:
         self._thread = LoopThread()
@@ -81,7 +83,7 @@ class Producer(_Looped):
         except Exception as failed:
             self._report(value, -1, sentence(failed))
         else:
-            self._report(value, metadata.offset if metadata else -1, "")  # acks=0: there is no metadata
+            self._report(value, metadata.offset if metadata else -1, "")  # with acks=0 there is no record metadata
 
     def push(self) -> None:
         pass

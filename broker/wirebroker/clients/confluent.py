@@ -1,4 +1,4 @@
-"""confluent-kafka, which is librdkafka. It has up to five requests in flight, even when it is idempotent."""
+"""The client confluent-kafka, a wrapper of librdkafka. It has up to five requests in flight, even with idempotence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUICK = {
     "topic.metadata.refresh.fast.interval.ms": 20, "broker.address.family": "v4",
 }  # fmt: skip
 SILENT = logging.getLogger("wirebroker.silent")
-"""Discards librdkafka's own log lines, fatal errors included: the application gets those as well."""
+"""Discards librdkafka's own log lines, including fatal errors, because the application gets these errors anyway."""
 SILENT.setLevel(logging.CRITICAL + 1)
 
 
@@ -71,8 +71,8 @@ class Producer:
             self._producer.flush(timeout)
         self._report_delivered()
         if raised is not None and not len(self._producer):
-            # librdkafka raises a fatal error while it serves delivery reports, and the report of the record concerned may
-            # get lost. The application then learns of the failure from the exception.
+            # librdkafka raises a fatal error while it serves delivery reports, and the record's own report may get lost. Then
+            # the exception is the only sign of the failure.
             for value in list(self._pending):
                 self._outcome(value, -1, sentence(raised))
 

@@ -1,4 +1,6 @@
-"""kafka-python. An idempotent producer has one request per partition in flight; any other producer has up to five."""
+"""The client kafka-python. An idempotent producer has one request per partition in flight; any other producer has up to
+five.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The `wire` client: a good idempotent producer on one page, without a library.
 
-It follows Kafka's rules (KIP-98, KIP-360). It sends unacknowledged batches again, unchanged and in order. After
-OUT_OF_ORDER_SEQUENCE_NUMBER it sends the batch again if an earlier batch failed. If the batch was the first, it raises its
-epoch and begins at sequence 0. Unlike the libraries it takes any number of requests in flight and any first sequence. It has no
-transactions.
+The client follows Kafka's rules (KIP-98, KIP-360). It sends unacknowledged batches again, unchanged and in order. After
+OUT_OF_ORDER_SEQUENCE_NUMBER the client sends the batch again if an earlier batch failed. If no earlier batch failed, the client
+raises its epoch and begins at sequence 0. Unlike the libraries, this client accepts any number of requests in flight and any
+first sequence. It does not support transactions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Batch:
 
 
 class Producer:
-    """A producer, idempotent or not. It sends when it is flushed."""
+    """A producer with or without idempotence. It sends its records when it is flushed."""
 
     def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         self._settings, self._report = settings, report
@@ -138,13 +138,13 @@ class Producer:
             self._begin_epoch()
 
     def _judged(self, batch: _Batch, code: int, offset: int, first: bool) -> bool:
-        """Act on a response; True if the producer needs a new epoch."""
+        """Handle the response to a batch. Returns True if the producer needs a new epoch."""
         if not code:
             self._done(batch, offset, "")
             return False
         numbered = self._settings.idempotence
         if numbered and code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID) and time.monotonic() < batch.due:
-            return first  # if an earlier batch failed, both are sent again
+            return first  # if an earlier batch failed, too, both are sent again
         if code in RETRIABLE and self._settings.retries and time.monotonic() < batch.due:
             return False
         self._done(batch, -1, error_name(code))
@@ -156,7 +156,9 @@ class Producer:
             self._report(value, offset + number if offset >= 0 else -1, error)
 
     def _begin_epoch(self) -> None:
-        """Take the next epoch, or a new producer id after the last epoch; the remaining batches get new sequences."""
+        """Begin the next epoch, or get a new producer id if this was the last epoch. The remaining batches get new
+        sequences.
+        """
         if self._epoch < LAST_EPOCH:
             self._epoch += 1
         else:
@@ -188,7 +190,9 @@ class Producer:
         return leader not in self._closed
 
     def _response(self, leader: str) -> tuple[int, int]:
-        """Error code and offset. Without a response: REQUEST_TIMED_OUT, and the connection is given up."""
+        """Returns the error code and the offset. If no response comes, returns REQUEST_TIMED_OUT and gives up the
+        connection.
+        """
         if leader in self._given_up:
             return REQUEST_TIMED_OUT, -1
         try:

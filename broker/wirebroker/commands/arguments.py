@@ -1,4 +1,4 @@
-"""An argparse parser whose errors are one sentence: the mistake, the probable word, and the place of the help."""
+"""An argparse parser whose errors are one sentence, which names the mistake, the word that was probably meant, and the help."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirebroker.common.suggestions import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of one command, or of the commands. Subparsers are of this class too."""
+    """The parser of one command, or of all commands. Subparsers are of this class, too."""
 
     def error(self, message: str) -> NoReturn:
         """End the program with exit code 2 and the sentence; argparse's usage of many lines would hide it."""
@@ -20,7 +20,9 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse's overloads are about namespaces of other classes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Works like argparse, but a command refuses unknown arguments itself, so that the error names the command."""
+        """Like argparse's method, but the parser of a command refuses unknown arguments itself, so that the error names the
+        command.
+        """
         if args is not None and not self._commands():
             self._refuse_unknown_flags(args)
         parsed, unknown = super().parse_known_args(args, namespace)

@@ -90,7 +90,7 @@ def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenari
 
 
 def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, play: Play = Play()) -> Report:
-    """Replay scenarios on the broker at an address, or each on a broker of our own with the recorded settings."""
+    """Replay the scenarios on the broker at an address, or replay each on its own wirebroker with the recorded settings."""
     from rich.progress import track
 
     report = Report(skipped=dict(play.skipped))
@@ -109,7 +109,7 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, p
 
 
 def check_responses(remote: RemoteBroker) -> None:
-    """Raises ConnectionError if no Kafka broker responds at the address (any more), because each step would differ."""
+    """Raises ConnectionError if no Kafka broker responds at the address, because every step would then differ."""
     with closing(WireClient(*remote.address)) as client:
         try:
             client.request(ApiVersionsRequest(), 0)

@@ -48,11 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def given(text: str) -> bytes:
-    """The bytes or text of an argument: standard input for `-`, a file's content, or the argument itself. Raises OSError."""
+    """Returns what an argument stands for: standard input for `-`, the content of a file, or the argument itself. Raises
+    OSError.
+    """
     if text == "-":
         return sys.stdin.buffer.read()
     try:
         is_file = Path(text).is_file()
-    except (OSError, ValueError):  # longer than a path may be
+    except (OSError, ValueError):  # too long for a path
         is_file = False
     return Path(text).read_bytes() if is_file else text.encode(errors="replace")

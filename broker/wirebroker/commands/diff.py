@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def report(one: dict[Lane, list[str]], other: dict[Lane, list[str]]) -> int:
-    """Print the differences between the outcomes of two sessions. Returns 0 without a difference, else 1."""
+    """Print the differences between the outcomes of two sessions. Returns 0 if there is no difference, else 1."""
     found = list(differences(one, other))
     for lane, pairs in found:
         print("\n".join(map(printable, table(lane, pairs))))

@@ -17,7 +17,7 @@ from wirebroker.decode.plain import PlainError
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the bytes of all frames, or write them to a file. Returns 0, or 2 if they cannot be encoded."""
+    """Print the bytes of all frames, or write them to a file. Returns the exit code: 0, or 2 if a frame cannot be encoded."""
     try:
         text = given(arguments.input).decode("utf-8")
         data = b"".join(encode_plain(plain) for plain in frames_in(text))
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def frames_in(text: str) -> Iterator[Any]:
-    """The JSON values that a text has one after another, or in one list. Raises ValueError."""
+    """Yields the JSON values in a text, which are written one after another or in one list. Raises ValueError."""
     decoder, pos = json.JSONDecoder(), 0
     while (pos := len(text) - len(text[pos:].lstrip())) < len(text):
         value, pos = decoder.raw_decode(text, pos)

@@ -1,7 +1,7 @@
-"""The environment of `serve`: the variables of Kafka's images, and misspelt variables of wirebroker.
+"""Reads the environment of `serve`: the variables of Kafka's images. Warns of misspelt wirebroker variables.
 
-The images of apache/kafka and Confluent make a setting of each `KAFKA_…`, and Bitnami's image makes a setting of each
-`KAFKA_CFG_…`. Like Kafka, `serve` continues if it does not know a setting. So a compose file for one of these images works if
+The images of apache/kafka and Confluent turn each variable `KAFKA_…` into a setting, and Bitnami's image does so with each
+`KAFKA_CFG_…`. Like Kafka, `serve` ignores settings that it does not know. So a compose file for one of these images works after
 only the image is changed.
 """
 
@@ -26,9 +26,11 @@ READ_OTHERWISE = frozenset(
     {"process.roles", "controller.quorum.voters", "inter.broker.listener.name", "log.dirs", "heap.opts", "opts", "home",
      "version", "uri", "create.topics", "create.topics.separator", "client.users", "client.passwords"}
 )  # fmt: skip
-"""Variables of Kafka's images that have another source or no meaning here."""
+"""Variables of Kafka's images that are handled elsewhere, or that mean nothing to wirebroker."""
 SECRETS = Path("/etc/kafka/secrets")
-"""The folder in which the images of apache/kafka and Confluent look for stores and files with their passwords."""
+"""The folder in which the images of apache/kafka and Confluent look for key and trust stores, and for files with the stores'
+passwords.
+"""
 STORES = {
     "ssl.keystore.filename": "ssl.keystore.location", "ssl.keystore.credentials": "ssl.keystore.password",
     "ssl.key.credentials": "ssl.key.password", "ssl.truststore.filename": "ssl.truststore.location",
@@ -39,7 +41,8 @@ _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 
 
 def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
-    """Read the variables of Kafka's images, where no flag is given. Returns sentences about variables without an effect.
+    """Read the variables of Kafka's images. Flags take precedence over them. Returns sentences about variables that have no
+    effect.
 
     Raises UsageError for a value that cannot be used.
     """
@@ -68,7 +71,7 @@ def _misspelt(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 
 def _setting(variable: str) -> str:
-    """The setting that a variable names; `__` stands for `_`, and `___` for `-`."""
+    """Returns the setting that a variable names. In the variable's name, `__` stands for `_`, and `___` for `-`."""
     text = variable.removeprefix(BITNAMI if variable.startswith(BITNAMI) else KAFKA).lower()
     return text.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
@@ -87,7 +90,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]
 
 
 def _listeners(arguments: argparse.Namespace, found: dict[str, str]) -> None:
-    """Listen at the advertised ports if no flag or variable names a port, as the images do."""
+    """If no flag or variable names a port, listen at the advertised ports, as the images do."""
     advertised = found.get("advertised.listeners", "")
     if "_{" in advertised + found.get("listeners", ""):
         raise UsageError("KAFKA_ADVERTISED_LISTENERS: HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address")
@@ -97,7 +100,7 @@ def _listeners(arguments: argparse.Namespace, found: dict[str, str]) -> None:
 
 
 def _stores(found: Mapping[str, str]) -> dict[str, str]:
-    """Key and trust stores in the folder of the images, if a listener speaks TLS."""
+    """Returns the settings for key and trust stores in the images' folder, if a listener uses TLS."""
     if "SSL://" not in found.get("advertised.listeners", "") + found.get("listeners", ""):
         return {}
     wanted = {name for name in STORES if "truststore" not in name or found.get("ssl.client.auth", "none") != "none"}
@@ -113,7 +116,9 @@ def _stores(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _logins(options: str, warnings: list[str]) -> dict[str, str]:
-    """The login modules of the JAAS file that KAFKA_OPTS names: for all listeners, and for one listener."""
+    """Returns the settings with the login modules in the JAAS file that KAFKA_OPTS names: for all listeners, and for single
+    listeners.
+    """
     if (named := _LOGIN_FILE.search(options)) is None:
         return {}
     try:
@@ -130,7 +135,7 @@ def _logins(options: str, warnings: list[str]) -> dict[str, str]:
 
 
 def _users(environment: Mapping[str, str]) -> list[str]:
-    """The users of Bitnami's image, as --user has them."""
+    """Returns the users in the variables of Bitnami's image, in the form of --user."""
     names, passwords = (
         [each.strip() for each in environment.get(f"KAFKA_CLIENT_{what}", "").split(",") if each.strip()]
         for what in ("USERS", "PASSWORDS")
@@ -141,7 +146,9 @@ def _users(environment: Mapping[str, str]) -> list[str]:
 
 
 def _topics(environment: Mapping[str, str], arguments: argparse.Namespace) -> list[str]:
-    """The topics of wurstmeister's image, as --topic has them, with no more replicas than there are brokers."""
+    """Returns the topics in the variable of wurstmeister's image, in the form of --topic. Their replicas are limited to the
+    number of brokers.
+    """
     made = []
     given = {text.partition(":")[0] for text in arguments.topic}
     for text in environment.get("KAFKA_CREATE_TOPICS", "").split(environment.get("KAFKA_CREATE_TOPICS_SEPARATOR", "") or ","):

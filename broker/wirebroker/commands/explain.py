@@ -25,7 +25,7 @@ from wirebroker.trace.rows import Row, row_from_json
 
 TIMEOUT_S = 30.0
 PATH = "/explain"
-"""The path at which the control serves the findings."""
+"""The path in the HTTP control that returns the findings."""
 Told = dict[str, Any]
 """A finding as JSON."""
 

@@ -1,6 +1,6 @@
 """`wirebroker demo`: real clients and raw retries against a broker in this process, and the reason for each verdict.
 
-`clients` and the scenarios state what is expected before anything is sent; the exit code is 1 if something differs.
+`clients` and the scenarios define in advance what is expected. The exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wirebroker.scenarios.reading import find
 from wirebroker.scenarios.scenario import Part, Scenario
 
 FLOWS = ("B1", "B2", "B3", "B4", "B7")
-"""The scenarios in the demo: the first part of each, with the `wire` client."""
+"""The scenarios in the demo. Only the first part of each is played, with the `wire` client."""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The demo's first half: unmodified client libraries, each producing with idempotence on and reading in a group."""
+"""The demo's first half. Each client library, unmodified, produces with idempotence and reads in a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wirebroker.trace.rows import ProduceRow
 CLIENTS: tuple[ClientName, ...] = ("kafka-python", "aiokafka", "confluent")
 PARTITIONS = 3
 RECORDS, ROUND = 60, 15
-"""The number of records that each client sends, and the number after which it waits for acknowledgements."""
+"""The number of records that each client sends, and the number of records after which it waits for acknowledgements."""
 TIMEOUT = 15.0
 """Seconds that a client may take to produce, and seconds that it may take to consume."""
 VALUES = [f"order {number}" for number in range(RECORDS)]
@@ -57,7 +57,7 @@ def drive(client: ClientName, kafka: MockKafka) -> ClientResult:
 
 
 def _produce(client: ClientName, address: str, topic: str, acknowledged: dict[str, int]) -> None:
-    """Send all records, and enter the offset of each that is acknowledged."""
+    """Send all records, and enter the offset of each acknowledged record into `acknowledged`."""
 
     def report(value: str, offset: int, error: str) -> None:
         if not error:

@@ -1,4 +1,4 @@
-"""Shows the demo: one line for each batch, in colour on a terminal, in a hundred columns."""
+"""Prints the demo: one line of a hundred columns for each batch, with colours on a terminal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Screen:
         self._heading("Clients", f"{RECORDS} records each, idempotence on, read back by a consumer group")
 
     def client(self, result: ClientResult) -> None:
-        """One line for a client library."""
+        """Print one line for a client library."""
         line = Text("  ").append(f"{result.name:<24}")
         if result.skipped:
             line.append(f"skipped, {result.skipped}", "yellow")
@@ -56,13 +56,13 @@ class Screen:
         self._differences(result.differences)
 
     def flow(self, result: Result) -> None:
-        """A heading, a line for each batch, and the outcome."""
+        """Print a heading, a line for each batch, and the outcome."""
         self._runs.result(result)
         if result.met:
             self._wrapped(Text("  "), result.scenario.good_client, "italic")
 
     def audit(self, clients: AuditReport, flows: Sequence[Result]) -> None:
-        """The audit of the clients' broker and of each flow's."""
+        """Print the audits of the clients' broker and of each flow's broker."""
         self._heading("Audit", "was it exactly once? the stored records, compared with the records sent")
         for name, report in [("clients", clients), *((flow.scenario.name, flow.audit) for flow in flows)]:
             counts = report.summary()
@@ -74,7 +74,7 @@ class Screen:
         self._wrapped(Text("  "), f"{big}{missing}.", "dim")
 
     def end(self, results: Sequence[ClientResult | Result], seconds: float) -> None:
-        """The counts, a verdict in full, and the next steps."""
+        """Print the counts, a complete verdict, and the next steps."""
         self._heading("Summary", "records, and the verdicts on their batches")
         names = "".join(f"{name:>{width}}" for name, width in COLUMNS.items())
         self._console.print(Text(f"  {'':<24}{names}", "dim"))
@@ -98,7 +98,7 @@ class Screen:
             self._wrapped(Text("  "), rejected[0].explain)
 
     def _wrapped(self, line: Text, text: str, style: str = "") -> None:
-        """Print `text` after `line`, and wrap it at that column."""
+        """Print `text` after `line`; wrapped lines are indented to the column where `text` begins."""
         indent = len(line)
         parts = textwrap.wrap(text, self._console.width - indent)
         self._console.print(line.append(f"\n{'':<{indent}}".join(parts), style))
@@ -112,7 +112,7 @@ class Screen:
 
 
 def _program() -> str:
-    """The command that starts wirebroker here: installed, or in a fresh clone."""
+    """Returns the command that starts wirebroker, which differs in a fresh clone."""
     return "scripts/run" if shutil.which("wirebroker") is None and Path("scripts/run").exists() else "wirebroker"
 
 
