@@ -281,8 +281,8 @@ class Selection:
         return selection
 
     def learn(self, rows: Iterable[Row]) -> None:
-        """Note what these rows tell about other rows, such as a client's name. The day of the first row completes a --since or
-        --until that has no date.
+        """Note what these rows tell about other rows, such as a client's name. If a time in the flags has no date, it is on the
+        day of the first row.
         """
         for row in rows:
             if self._day is None:

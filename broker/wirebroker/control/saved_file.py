@@ -36,7 +36,7 @@ MOST_SEARCHES = 4
 BARS = 240
 """The number of bars in the page's chart of rows over time."""
 NEAR = 80
-"""The other rows of an exchange are searched in this many blocks of rows before and after the block of the given row."""
+"""The number of blocks, before and after the block of a row, that are searched for the other rows of the row's exchange."""
 
 
 class SavedFile(Readable):

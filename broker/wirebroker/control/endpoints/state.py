@@ -179,7 +179,7 @@ def group(controlled: Controlled, group_id: str) -> Group:
 async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
     """Wait until a group is stable, has this number of members, has committed these offsets, or has at most this lag.
 
-    The group must meet all given conditions. With `committed` or `lag` it need not be stable, unless `members` is given too.
+    The group must meet all given conditions. With `committed` or `lag` the group need not be stable, unless `members` is given.
     After the timeout, 409 names the conditions that are not met.
     """
     committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}

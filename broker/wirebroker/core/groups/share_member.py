@@ -19,7 +19,7 @@ class ShareMember(ModernMember):
 
 
 class Prepared(NamedTuple):
-    """The partitions of a topic whose state is or is being initialized. `time` is when that began, in ms since the epoch."""
+    """The partitions of a topic whose initialization has begun or is done. It began at `time` (ms since the epoch)."""
 
     name: str
     partitions: frozenset[int]

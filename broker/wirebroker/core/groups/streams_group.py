@@ -122,10 +122,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # Descriptions of the topology
 
     def wants_description(self, now: int) -> bool:
-        """Tells whether the broker asks the next member for a description of the topology. If it does, the request is counted.
+        """Tells whether the broker asks the next member for a description of the topology. If it does, this is counted.
 
-        After a request the broker waits for half a minute before the next one, then for a minute and so on, up to an hour.
-        Kafka varies these times by a fifth.
+        After the broker has asked a member, it waits for half a minute before it asks again, then for a minute and so on, up to
+        an hour. Kafka varies these times by a fifth.
         """
         epoch = self.topology.epoch if self.topology is not None else -1
         if epoch < 0 or (self.description is not None and self.description[0] == epoch):

@@ -121,7 +121,7 @@ class TransactionFilter:
         self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """The ids of producers of whose current transaction a batch was read."""
+        """The producer ids for which a batch of the current transaction was read."""
         self.kept: list[AbortedTransaction] = []
         """The aborted transactions of which batches are left, so that readers must still know them."""
 

@@ -30,8 +30,8 @@ INDEX_INTERVAL = 4096
 """The number of bytes between two entries of Kafka's offset index."""
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
-"""A segment of an internal topic is closed at this size in bytes, so that compaction can begin. Kafka's segments, on disk, have
-100 MiB.
+"""A segment of an internal topic is closed at this size in bytes, so that compaction can begin. In Kafka, on disk, it is closed
+at 100 MiB.
 """
 _START = struct.Struct(">qii")
 
