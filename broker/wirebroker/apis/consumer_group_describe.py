@@ -43,7 +43,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         if request.include_authorized_operations and not response.error_code:
             response.authorized_operations = all_group_operations(exchange)
         known[group_id] = response
-        # A changed member is a new object.
+        # A change of a member makes a new object, so the members in this list stay as they are.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
             if pause(MEMBER + len(member.topics) + len(member.assigned) + len(target)):
@@ -56,7 +56,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
-    """The group, or None, and the response without its members."""
+    """The group, or None if it is not found, and the group's part of the response, still without members."""
     group = find(group_id, ConsumerGroup, exchange)
     if isinstance(group, NoGroup):
         return None, refused(DescribedGroup, group_id, group, assignor_name="")

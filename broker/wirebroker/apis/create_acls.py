@@ -53,7 +53,7 @@ def _numbers(creation: AclCreation) -> tuple[int, ...]:
 
 
 def _is_for_filters(creation: AclCreation) -> bool:
-    """Whether it has values that are allowed only in filters; Kafka fails on these values."""
+    """Whether the ACL has values that are allowed only in filters; Kafka fails on these values."""
     return 1 in _numbers(creation) or creation.resource_pattern_type == PatternType.MATCH
 
 

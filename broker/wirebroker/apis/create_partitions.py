@@ -70,7 +70,8 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
 
 
 def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
-    """Tells whether the request asks for more partitions than a request may create. Kafka before 4.4 fails later."""
+    """Tells whether the request asks for more partitions than a request may create. Kafka before 4.4 does not check this
+    number, and fails later."""
     known = cluster.topics
     more = (topic.count - len(known[topic.name].partitions) for topic in request.topics if topic.name in known)
     return cluster.configs.release.behaviour.limits_new_partitions and sum(max(each, 0) for each in more) > MOST_RECORDS

@@ -1,8 +1,9 @@
 """CreateTopics, versions 2–7.
 
 Each topic is checked by itself: its name, its settings, then the placement of its partitions. −1 partitions or replicas mean
-the broker's default; both must be −1 if the request assigns the partitions to brokers itself. A name that the request has twice
-is INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only nothing is created.
+the broker's default; both must be −1 if the request assigns the partitions to brokers itself. A topic named twice in the
+request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only nothing is
+created.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _name_error(name: str, cluster: Cluster) -> Refusal | None:
     if name in cluster.topics:
         return _exists(name)
     if "." in name or "_" in name:
-        # Kafka's metric names have '_' for '.', so two such topics would share them.
+        # Kafka's metric names have '_' for '.', so two topics that differ only in these characters would share metrics.
         for other in cluster.topics_like(name):
             message = f"Topic '{name}' collides with existing topic: {other}"
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)

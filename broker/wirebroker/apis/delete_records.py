@@ -85,7 +85,7 @@ def _delete(
     result.low_watermark = partition.replication.low_watermark
     if result.low_watermark < wanted:
         awaited.append(Awaited(partition, wanted, result))
-        return ErrorCode.REQUEST_TIMED_OUT  # unless the replicas respond in time
+        return ErrorCode.REQUEST_TIMED_OUT  # `Awaited` clears this code if the replicas delete the records in time
     return ErrorCode.NONE
 
 

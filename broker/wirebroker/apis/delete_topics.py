@@ -1,7 +1,7 @@
 """DeleteTopics, versions 1–6.
 
-Deletes topics by name, from version 6 also by id. A topic that the request names twice, by name or id, is INVALID_REQUEST.
-With delete.topic.enable=false every topic is TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
+Deletes topics by name, from version 6 also by id. A topic named twice in the request, by name or id, gets INVALID_REQUEST. With
+delete.topic.enable=false every topic is TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
 
 
 def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTopicsResponse:
-    """The response while no topic may be deleted. Kafka 0.11 finds that out late, and lets the request time out."""
+    """The response while delete.topic.enable is false. Kafka 0.11 does not check this setting first, so the request times
+    out."""
     late = not exchange.cluster.configs.release.behaviour.refuses_deletion
     code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
 

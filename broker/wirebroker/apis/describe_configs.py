@@ -1,8 +1,8 @@
 """DescribeConfigs, versions 1–4.
 
 The settings of topics, brokers, groups and client metrics: each effective value, its source, and on request its synonyms. A
-broker describes itself, and under the empty name the cluster-wide alterations; its loggers are in `core/loggers.py`. The
-documentation of a setting is a sentence of our own, not Kafka's.
+broker describes its own settings under its id, and the cluster-wide alterations under the empty name; its loggers are in
+`core/loggers.py`. The documentation of a setting is a sentence of our own, not Kafka's.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
 
 
 def told_kind(kind: int, exchange: Exchange) -> int:
-    """Returns the number that the release's responses have for a kind of resource: 0 for an unknown kind before 2.7."""
+    """Returns the kind of resource to put into the response: before 2.7 an unknown kind becomes 0."""
     behaviour = exchange.cluster.configs.release.behaviour
     return kind if behaviour.repeats_unknown_kinds or behaviour.has_settings(kind) else 0
 

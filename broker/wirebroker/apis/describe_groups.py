@@ -21,7 +21,7 @@ from wirebroker.core.groups.states import ClassicGroupState
 
 
 def all_group_operations(exchange: Exchange) -> int:
-    """All operations on a group, as responses of the release have them."""
+    """All operations on a group, as the bits that a response of this release has."""
     return bits(operations_on(ResourceType.GROUP, exchange.cluster.configs.release.behaviour))
 
 
@@ -44,13 +44,13 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
                 if pause():
                     yield None
                 response.members.append(_member(member, protocol, stable, tells))
-    if len(known) < len(request.groups):  # repeated responses are encoded in a thread
+    if len(known) < len(request.groups):  # a thread encodes the response if it repeats groups
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
-    """The group, or None, and the response without its members."""
+    """The group, or None if it is not found, and the group's part of the response, still without members."""
     groups = exchange.engine.groups
     if error := groups.coordinator_error(group_id, exchange.node_id):
         return None, _without_members(group_id, error, "")

@@ -1,7 +1,7 @@
 """DescribeProducers, version 0.
 
-The states of producers on a partition, which decide about duplicates and gaps. Without an open transaction its start is −1; the
-coordinator epoch is −1 before the first end marker.
+The states of producers on a partition, which decide about duplicates and gaps. Without an open transaction the start of the
+transaction is −1; the coordinator epoch is −1 before the first end marker.
 """
 
 from __future__ import annotations

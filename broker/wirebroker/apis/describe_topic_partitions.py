@@ -1,7 +1,7 @@
 """DescribeTopicPartitions, version 0.
 
 Topics in the order of their names, partition by partition, up to the limits of the request and of the broker's
-max.request.partition.size.limit. If there are more, `next_cursor` says where the next request should continue. An empty list
+max.request.partition.size.limit. If partitions remain, `next_cursor` says where the next request should continue. An empty list
 means all topics.
 """
 

@@ -47,7 +47,7 @@ class Offload(NamedTuple):
 
 
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
-"""The APIs that no quota counts."""
+"""The APIs whose requests count towards no quota."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
 """A handler that works in slices. It yields None to let other connections have their turn, and an `Offload` to get the result
 of long work. It returns what a handler returns. Between two slices the broker's state may change, and the buffer of the
@@ -207,7 +207,7 @@ class Exchange(AnyExchange):
         return self.throttle_ms
 
     def throttled_by(self, mutations: Mutations) -> None:
-        """The request is handled, and has perhaps changed topics under this quota."""
+        """Throttle the client if the request, which is now handled, exceeded this quota by its changes of topics."""
         exceeded = mutations.exceeded(self.engine.now)
         if exceeded is not None:
             self.throttled(exceeded, self.engine.throttle.handled(self, self.engine.now))

@@ -52,11 +52,13 @@ READ = 64
 """The number of partitions read in a slice."""
 NO_BYTES = memoryview(b"")
 NO_EPOCH, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
-"""Shared by all responses, because making them takes a microsecond. A response replaces them and never changes them."""
+"""Empty structures that all responses share, because making them takes a microsecond. A response replaces such a structure and
+never changes it."""
 OLDEST_VERSION_WITH_ZSTD = 10
 FROM_FOLLOWERS_SINCE = 11
 FIRST_OF_BATCHES, HARD_LIMITS_UNTIL, FIRST_OF_MAGIC_1 = 4, 3, 2
-"""The first versions with batches of magic 2, with the first batch even if it is larger than the limits, and with magic 1."""
+"""The first version that returns batches of magic 2, the first that exceeds the limits if the first batch is larger, and the
+first that returns magic 1."""
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -261,7 +263,7 @@ class Fetch:
         return partition, error
 
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
-        """Whether an authorizer allows it: a consumer reads the topic, a follower acts for the cluster."""
+        """Whether the authorizer allows the fetch: a consumer needs READ on the topic, a follower CLUSTER_ACTION."""
         if topic not in known:
             exchange, request = self.exchange, self.request
             if from_follower(request):
@@ -277,7 +279,7 @@ class Fetch:
             error = error if finds else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
-            # In Kafka other code responds for a partition that exists, with another default.
+            # Kafka handles a missing partition in other code, where this list has another default.
             aborted_transactions=[] if partition is None and self.cluster.configs.release.behaviour.lists_aborted else None,
         )  # fmt: skip
         if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
@@ -342,7 +344,7 @@ class Fetch:
         return data, found.available
 
     def response(self, results: Results) -> FetchResponse:
-        """Makes the response with these results. A session omits unchanged results."""
+        """Makes the response with these results. In a session, results that have not changed are omitted."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
         if self.cluster.quotas.on:
@@ -361,7 +363,7 @@ class Fetch:
         return limited
 
     def respond_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
-        """The same in slices. With quotas it works at once, because quotas decide about the whole response."""
+        """`response` in slices. With quotas there is a single slice, because quotas decide about the whole response."""
         if self.cluster.quotas.on:
             return self.response(found.results + found.absent)
         response = self.response([])
@@ -450,7 +452,8 @@ class Fetch:
             self._finish(now)
 
     def _enough_with(self, partition: Partition) -> bool:
-        """Whether to respond after a change of this partition; no other partition has changed (DelayedFetch.tryComplete)."""
+        """Whether to respond after a change of this partition. The other partitions have not changed since the last look
+        (DelayedFetch.tryComplete)."""
         key, requested = self._watched[partition]
         found, error = self._find(key, requested)
         if found is None or error:

@@ -27,7 +27,7 @@ def convert(
 ) -> PartitionData:
     """The partition's result: a message set, or the error of a topic without down-conversion or with zstd.
 
-    With `may_be_cut` the caller did not read a first batch that is larger than the limits.
+    `may_be_cut`: the caller left out the first batch if it is larger than the limits.
     """
     if data.error_code or data.records is None or partition is None:
         return data
@@ -66,7 +66,7 @@ def _cut_batch(partition: Partition, requested: FetchPartition) -> memoryview:
 
 
 def _may_convert(partition: Partition) -> bool:
-    """Whether the topic allows it; Kafka 4 has no such setting."""
+    """Whether the topic allows down-conversion; Kafka 4 has no setting for it."""
     try:
         return partition.configs.value(DOWN_CONVERSION) is not False
     except KeyError:

@@ -18,7 +18,7 @@ EVERYWHERE = (
     "cramjam", "compression.zstd", "concurrent.futures.thread", "difflib", "encodings.idna", "encodings.utf_16_be",
     "encodings.utf_16_le", "wirebroker.faults.files", "wirebroker.faults.kinds", "wirebroker.testing.metric_points",
 )  # fmt: skip
-"""Modules that functions import, in this package and in Python's library. Not all of them are installed everywhere."""
+"""Modules of this package and of Python's library that are otherwise imported inside functions. Some may not be installed."""
 IN_BROKERS = (
     "wirebroker.apis.overdue", "wirebroker.audit.report", "wirebroker.audit.stored", "wirebroker.faults.plan",
     "wirebroker.faults.state", "wirebroker.requests.errors",

@@ -66,7 +66,8 @@ def asks_too_early(request: MetadataRequest, version: int) -> bool:
 
 
 def _not_by_id(request: MetadataRequest) -> MetadataResponse:
-    """Versions 10 and 11 have a field for ids that clients must not use (KAFKA-13265); the response then lists no brokers."""
+    """The response to ids in versions 10 and 11, which have the field but do not support it (KAFKA-13265). It lists no
+    brokers."""
     topics = [
         MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id, partitions=[])
         for t in request.topics or ()
@@ -124,7 +125,7 @@ def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if exchange.engine.throttle.mutations(exchange, 0).take(cluster.configs.integer("num.partitions"), exchange.engine.now):
         cluster.auto_create_topic(name, exchange.now)
-    zookeeper = cluster.configs.release.has_zookeeper  # creates the topic at once, and elects its leader later
+    zookeeper = cluster.configs.release.has_zookeeper  # creates at once, elects the leader later
     return ErrorCode.LEADER_NOT_AVAILABLE if zookeeper else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

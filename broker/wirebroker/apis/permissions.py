@@ -88,7 +88,7 @@ class Access:
         return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Returns the operations that the client may do on a resource, in the form of responses."""
+        """Returns the operations that the client may do on a resource, as the bits that a response has."""
         return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
 
     def cluster_operations(self) -> int:
@@ -131,7 +131,7 @@ class Access:
 
 
 def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
-    """The request with this list in place of its own."""
+    """A copy of the request with these elements in the attribute."""
     changed = copy(request)
     setattr(changed, attribute, elements)
     return changed
@@ -199,7 +199,8 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
 
 
 def unless(wrong: Callable[[Any, int], bool], rule: Rule) -> Rule:
-    """This rule for requests that the handler does not refuse as a whole. It shows nothing about the named resources."""
+    """Applies the rule unless the request is `wrong`: then the handler refuses the whole request, and shows nothing about the
+    named resources."""
     return lambda request, access: request if wrong(request, access.exchange.version) else rule(request, access)
 
 
@@ -515,7 +516,7 @@ def _offsets(request: Any, access: Access) -> Any:
                 described.topics = _topics_to_see(described, access)[0].topics
             elif not described.error_code:
                 described.topics += more.topics
-        if access.refused is not None:  # each group in its place
+        if access.refused is not None:  # put handled and refused groups in the order of the request
             handled, refused = iter(all_described), iter(access.refused.groups)
             response.groups, access.refused = [next(handled if seen else refused) for seen in allowed], None
 
@@ -524,7 +525,7 @@ def _offsets(request: Any, access: Access) -> Any:
 
 
 def _topics_to_see(group: Any, access: Access) -> tuple[Any, Any]:
-    """A group in a request or a response, its topics that the client may see, and its other topics."""
+    """Splits a group of a request or a response in two: with the topics that the client may see, and with the other topics."""
     directory = access.exchange.directory
     may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
     kept: list[Any] = []

@@ -195,7 +195,7 @@ def _awaited(topic: Topic, response: PartitionProduceResponse, requested: Partit
     partition = topic.partitions[response.index]
     records = requested.records
     header = first_header(records)
-    if header is None:  # a message set is never a retry, so it is the end of the log
+    if header is None:  # a message set is never a retry, so its end is the end of the log
         required = partition.log_end_offset
     else:
         required = response.base_offset + header.last_offset_delta + 1

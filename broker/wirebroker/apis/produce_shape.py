@@ -55,7 +55,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     partition = topic.partition(requested.index) if topic is not None else None
     if partition is None or partition.rules.needs_issued or requested.records is None:
         return
-    if partition.held_at is not None:  # batches may have to wait for replicas; the metadata changes when that ends
+    if partition.held_at is not None:  # the responses to batches may have to wait for replicas
         return
     size = len(requested.records)
     frame = exchange.frame

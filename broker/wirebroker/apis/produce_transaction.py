@@ -47,9 +47,9 @@ FENCED = {
 }
 """The messages of errors of the coordinator that Kafka 3.6 repeats."""
 CUT_RECORDS = ("null_records", "no_batch", "corrupt_batch")
-"""The prefixes of the rules that record data breaks if it ends early."""
+"""The prefixes of the rules that truncated record data breaks."""
 WRONG_RECORDS = ("old_message_format", "more_than_one_batch")
-"""The rules that complete record data can break."""
+"""The rules that record data can break without being truncated."""
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
 
 

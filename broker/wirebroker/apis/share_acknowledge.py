@@ -96,7 +96,7 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
 
 
 def may_read(exchange: Exchange) -> Callable[[str], bool]:
-    """Tells whether the client may read a topic. A refusal is noted once."""
+    """Tells whether the client may read a topic. A refusal is noted once for each topic."""
     authorizer, connection = exchange.engine.authorizer, exchange.connection
     return cache(lambda topic: authorizer.may(connection, Operation.READ, ResourceType.TOPIC, topic))
 
@@ -104,7 +104,7 @@ def may_read(exchange: Exchange) -> Callable[[str], bool]:
 def begin(
     request: Any, exchange: Exchange, readable: Callable[[str], bool], pause: Callable[[], bool]
 ) -> Generator[None, Any, Begun]:
-    """Check the acknowledgements of a ShareAcknowledge or ShareFetch: the results so far, and the writes to finish.
+    """Check the acknowledgements of a ShareAcknowledge or ShareFetch. Returns the results so far, and the writes to finish.
 
     Raises Broken.
     """

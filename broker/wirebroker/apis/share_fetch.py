@@ -184,7 +184,8 @@ class ShareFetch:
         self._results: Results = {}
         self._held: dict[Place, Held] = {}
         self._busy = True
-        """Whether slices of this request are running. They note changes, and look again."""
+        """Whether slices of this request are running. If a partition changes meanwhile, it is only noted, and the slices try
+        again."""
         self._woken = self._expired = False
         self._now = exchange.now
 
@@ -264,7 +265,7 @@ class ShareFetch:
             yield from self._try(self.exchange.now)
 
     def end(self) -> Steps:
-        """Returns the response, or that the request waits."""
+        """Returns the response, or `Outcome.PARKED` if the request has to wait."""
         while not self.is_done and (self._woken or self._expired):
             self._woken = False
             yield from (self._complete if self._expired else self._try)(self._now)
@@ -279,7 +280,7 @@ class ShareFetch:
         return response
 
     def _rotated(self, wanted: list[Wanted]) -> list[Wanted]:
-        """Returns the partitions, beginning with another partition in each request."""
+        """Returns the partitions, rotated so that each request begins with another partition."""
         epoch = self.request.share_session_epoch
         at = epoch % len(wanted) if epoch >= 1 else 0
         return wanted[at:] + wanted[:at]
@@ -387,7 +388,7 @@ class ShareFetch:
             yield from self._take(acquirable, (yield from self._read(others, len(acquirable))) | reads, now)
 
     def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
-        """The bytes from the next offsets on, as far as they count for min_bytes."""
+        """The bytes that can be read from the next offsets on, each partition only up to its share of max_bytes."""
         at_most, total = self._share_of_bytes(len(acquirable)), 0
         for place, held in acquirable.items():
             if self._pause():
@@ -403,7 +404,8 @@ class ShareFetch:
             yield from self._take(acquirable, (yield from self._read(acquirable, len(acquirable))), now)
 
     def _fails(self, acquirable: dict[Place, Held]) -> bool:
-        """Whether all reads fail, as in Kafka, which divides a negative number of bytes among the partitions."""
+        """Fails all reads if max_bytes is negative, as in Kafka, which divides this number among the partitions. Tells whether
+        it did."""
         if not acquirable or self.request.max_bytes >= 0:
             return False
         for place in acquirable:

@@ -11,8 +11,8 @@ Pure functions over `BatchRow`s in the order of the log. Four rules keep clean l
 * **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
   be reported twice.
 * **Holes have reasons.** Nothing below the log start is checked. Missing sequences are not a gap if compaction or damage
-  accounts for at least as many missing offsets. Missing offsets for which nothing accounts are a finding of their own, unless
-  gaps over them have as many missing sequences.
+  accounts for at least as many missing offsets. Missing offsets without a reason are a finding of their own (`offset_gap`),
+  unless sequence gaps at the same place miss at least as many records.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class Bounds(NamedTuple):
     expiration_ms: int = EXPIRATION_MS
     """producer.id.expiration.ms"""
     internal: bool = False
-    """Whether the topic is a coordinator's. Kafka writes all transactional batches there with sequence 0."""
+    """Whether the topic is a coordinator's topic, in which Kafka writes all transactional batches with sequence 0."""
     now: int = -1
-    """ms since the epoch, to tell how long transactions have been open; −1: the latest timestamp of the log"""
+    """the time in ms since the epoch, to tell how long transactions have been open; −1 stands for the latest timestamp of the
+    log"""
 
 
 class _Placed(NamedTuple):
@@ -53,7 +54,7 @@ class _Placed(NamedTuple):
 
     place: int
     order: int
-    """in the log, among the batches of this producer and epoch"""
+    """the batch's position in the log among the batches of this producer and epoch"""
     row: BatchRow
 
     @property

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 
 class Copied(NamedTuple):
-    """The repeated part of a batch, from its first to its last repeated place; places between them may be new."""
+    """The repeated part of a batch, from the first to the last place that was stored before; places between these two may be
+    new."""
 
     batch: int
     start: int

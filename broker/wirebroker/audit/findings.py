@@ -55,8 +55,8 @@ INFORMATION: dict[str, str] = {
 KINDS = CERTAIN | LIKELY | INFORMATION
 """Every kind and its meaning. A likely kind becomes certain if the application's journal names the records."""
 EXCEPTIONS = {
-    "offset_gap": "likely if nothing says whether the topic is compacted, as beside a folder that was copied alone",
-    "open_transaction": "info while its coordinator is in time to end it",
+    "offset_gap": "likely if nothing says whether the topic is compacted, for example if a partition's folder was copied alone",
+    "open_transaction": "info while the transaction's timeout is not over",
     "truncated": "likely if the broker was not shut down in order",
     "lost": "likely or info if the beginning of the log was deleted",
     "unclean_election": "certain if a replica still has the records; info if the former leader's log shows that none is lost",

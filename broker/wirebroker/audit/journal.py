@@ -11,8 +11,8 @@ A journal is a file of JSON lines, one object each, with these fields; a missing
     id             lines with the same id are one record: each adds fields that the others leave null, and `acknowledged`
                    is true if any line says so
 
-So an application can write a record down before it sends the record, and append the outcome later. It rewrites nothing, and the
-order of the lines does not matter. A Parquet file has the same fields, one row for each record.
+So an application can write a record down before it sends the record, and append the outcome later. No line is ever rewritten,
+and the order of the lines does not matter. A Parquet file has the same fields, one row for each record.
 """
 
 from __future__ import annotations

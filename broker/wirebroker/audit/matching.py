@@ -29,16 +29,16 @@ class Wish(NamedTuple):
 
 
 MANY = 20
-"""Copies of one content. Retries make fewer copies: a client that gives up after ten retries has stored the content eleven
-times. A content that is stored more often, such as a heartbeat, repeats on purpose.
+"""The most copies of one content that can come from retries: a client that gives up after ten retries has stored the content
+eleven times. A content that is stored more often, such as a heartbeat, repeats on purpose.
 """
 OFTEN, FEW = 4, 1000
-"""If the contents of a topic repeat more often than this on average, in more records than that, they are states and not events:
-they repeat too often to identify duplicates."""
+"""If a topic has more than `FEW` records and each content is stored more than `OFTEN` times on average, the records are states
+and not events: contents repeat too often to identify duplicates."""
 
 
 class Repeats(NamedTuple):
-    """The repetitions of a topic's contents, without the records that a journal names."""
+    """How often the contents of a topic repeat, without the records that a journal names."""
 
     units: int
     many: int
@@ -48,7 +48,7 @@ class Repeats(NamedTuple):
 
     @classmethod
     def of(cls, copies: Iterable[int]) -> Repeats:
-        """Returns the repeats of contents that are stored in these numbers of copies."""
+        """Counts the repeats, from the number of copies of each content."""
         counts = list(copies)
         many = [count for count in counts if count > MANY]
         return cls(sum(counts), sum(many), len(counts) - len(many))

@@ -1,8 +1,8 @@
 """What if the broker had other rules? The arrivals of a trace, judged again.
 
-Every window gives the stored log the same verdict. So the broker's own `judge` looks at the arrivals, accepted or not. A client
-chose them by its responses. After another response to a batch it would have sent other batches; `beyond` counts the arrivals
-after the first such batch.
+Every window gives the stored log the same verdict. So the broker's own `judge` looks at the arrivals, accepted or not. The
+client chose what to send next by the responses that it got. After another response to a batch it would have sent other batches;
+`beyond` counts the arrivals after the first such batch.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
@@ -25,7 +25,7 @@ from wirebroker.trace.rows import ProduceRow
 
 @dataclass(slots=True)
 class WhatIf:
-    """The outcome of the arrivals under other rules. Counts are of batches, except `records`."""
+    """The outcome of the arrivals under other rules. All counts are numbers of batches, except `records` and `state_bytes`."""
 
     rules: Rules
     accepted: int = 0
@@ -34,15 +34,15 @@ class WhatIf:
     beyond: int = 0
     """arrivals after a batch of the same producer that gets another response; counted above as well"""
     records: int = 0
-    """the number that would be stored"""
+    """the number of records that would be stored"""
     state_bytes: int = 0
     """the size of the validator's state of all producers at the end"""
     saved: list[ProduceRow] = field(default_factory=list)
-    """retries that were not recognised and now are"""
+    """retries that were not recognised, and are recognised under these rules"""
     lost: list[ProduceRow] = field(default_factory=list)
-    """batches that were accepted or recognised and now are rejected"""
+    """batches that were accepted or recognised, and are rejected under these rules"""
     doubled: list[ProduceRow] = field(default_factory=list)
-    """retries that were recognised and now are stored again"""
+    """retries that were recognised, and are stored again under these rules"""
 
     def __str__(self) -> str:
         return (

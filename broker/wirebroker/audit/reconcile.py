@@ -105,7 +105,7 @@ def _place(row: RecordRow) -> Place:
 
 
 def _copy(first: RecordRow, again: RecordRow, severity: Severity) -> _Copy:
-    """The same sequence twice is certain in any case."""
+    """A copy with the same sequence is certain, even without a journal."""
     copy = _Copy(first, again, severity)
     return copy._replace(severity="certain") if copy.kind == "duplicate" else copy
 
@@ -118,7 +118,7 @@ def _by_content(rows: Sequence[RecordRow]) -> Iterable[list[RecordRow]]:
 
 
 def _likely(unnamed: Mapping[str, Sequence[Sequence[RecordRow]]], notices: list[str]) -> Iterator[_Copy]:
-    """The copies among the records of each topic that no journal names, which are grouped by content."""
+    """The copies among the records that no journal names; `unnamed` has them by topic, grouped by content."""
     for topic, contents in unnamed.items():
         repeats = Repeats.of(map(len, contents))
         if (notice := repeats.notice(topic, "intended=…")) is not None:
@@ -130,7 +130,7 @@ def _likely(unnamed: Mapping[str, Sequence[Sequence[RecordRow]]], notices: list[
 
 
 def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
-    """Copies of the same producers and epochs that lie side by side both times, together."""
+    """Groups copies of the same producers and epochs that lie side by side, both originally and as copies."""
 
     def likeness(copy: _Copy) -> tuple[Any, ...]:
         first, again = copy.first, copy.again
@@ -240,7 +240,7 @@ def _missing(intended: Intended, near: RecordRow | None, severity: Severity, gon
 
 
 def _reason(intended: Intended, near: RecordRow | None) -> str:
-    """Why the record does not count as stored; `near` is a stored copy that does not help."""
+    """Why the intended record does not count as stored; `near` is a stored copy that does not count for it."""
     if near is None:
         return ""
     if not near.counts:

@@ -18,7 +18,8 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100
-"""The number of findings that the table shows for each kind, and that the assertion lists; others are only counted."""
+"""The most findings that the table shows for each kind, and the most that the assertion lists; the other findings are only
+counted."""
 COUNTED = (
     "partitions", "batches", "records", "producers", "committed", "aborted", "open", "recognised", "rejected",
 )  # fmt: skip
@@ -122,8 +123,8 @@ class AuditReport:
     def assert_exactly_once(self, intended: Rows | None = None) -> None:
         """Raise AssertionError with a sentence for each finding whose severity is not info.
 
-        With the application's `intended` records (`audit.journal`) a missing record fails as well, and a record that was
-        intended twice may be stored twice.
+        With the application's `intended` records (`audit.journal`) the assertion also fails if a record is missing, and a
+        record that was intended twice may be stored twice.
         """
         __tracebackhide__ = True
         if intended is not None:

@@ -13,7 +13,7 @@ from kafkawire.batches import SEQUENCES
 
 
 class Rules:
-    """The rules for numbers. All comparisons are about one producer on one partition, or about one partition."""
+    """The rules for numbers. Each rule compares batches of one producer on one partition, or all batches of one partition."""
 
     def choose(self, condition: Any, yes: Any, no: Any) -> Any:
         """`yes` where the condition holds, else `no`."""
@@ -27,16 +27,17 @@ class Rules:
 
     def continues(self, epoch: Any, last_sequence: Any, next_epoch: Any, first_sequence: Any) -> Any:
         """Whether a batch has the sequence after the last sequence of its epoch, or sequence 0 of a newer epoch."""
-        follows = first_sequence == self.modulo(last_sequence + (1 + SEQUENCES), SEQUENCES)  # of 64 bits, also in SQL
+        follows = first_sequence == self.modulo(last_sequence + (1 + SEQUENCES), SEQUENCES)  # a number of 64 bits, also in SQL
         return ((next_epoch == epoch) & follows) | ((next_epoch > epoch) & (first_sequence == 0))
 
     def distance(self, earlier: Any, later: Any) -> Any:
-        """The signed distance between two sequences: they count modulo 2³¹, and the shorter way counts."""
+        """The signed distance between two sequences. Sequences count modulo 2³¹, and the distance is that of the shorter
+        way."""
         forwards = self.modulo(later - earlier, SEQUENCES)
         return self.choose(forwards >= SEQUENCES // 2, forwards - SEQUENCES, forwards)
 
     def is_gap(self, place: Any, reach: Any) -> Any:
-        """Whether sequences are missing before a batch at this place; the batches of lower places end at `reach`."""
+        """Whether sequences are missing before the batch at this place; the last place before it that is stored is `reach`."""
         return place > reach + 1
 
     def is_late_start(self, place: Any, lower_epoch: Any, epoch: Any) -> Any:
@@ -44,11 +45,12 @@ class Rules:
         return (place > 0) & (lower_epoch >= 0) & (lower_epoch < epoch)
 
     def is_unexplained(self, missing: Any, holes: Any) -> Any:
-        """Whether more sequences are missing than offsets between both batches are missing for a reason."""
+        """Whether more sequences are missing between two batches than offsets are missing there for a known reason."""
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:
-        """Whether a batch is stored after a later batch of its epoch. A copy is a duplicate instead."""
+        """Whether a batch is stored after a later batch of its epoch. The caller leaves out copies, which are duplicates and
+        not disorder."""
         return place < place_before
 
     # Epochs and lives
@@ -58,7 +60,8 @@ class Rules:
         return epoch < epoch_before
 
     def is_forgotten(self, pause_ms: Any, expiration_ms: Any, is_idle: Any) -> Any:
-        """Whether the broker has forgotten a producer after this pause, because no transaction of it was open: it `is_idle`."""
+        """Whether the broker has forgotten a producer after this pause. A producer with an open transaction (not `is_idle`) is
+        not forgotten."""
         return (pause_ms >= expiration_ms) & is_idle
 
     # Offsets

@@ -31,10 +31,11 @@ MEMORY = "memory"
 
 
 class Contents(NamedTuple):
-    """The content of a partition in log order, and the number of its transactions that have a batch here."""
+    """The content of a partition in log order, and the numbers of its committed and aborted transactions that have a batch
+    here."""
 
     bounds: Bounds
-    """the partition's, with `cleaned_to` raised if the batches themselves show that they were compacted"""
+    """the partition's bounds; `cleaned_to` is higher if the batches themselves show that they were compacted"""
     entries: list[BatchRow | Damage]
     records: list[RecordRow]
     committed: int
@@ -50,7 +51,7 @@ class StoredPartition(NamedTuple):
     batches: Sequence[memoryview]
 
     def read(self) -> Contents:
-        """Its batches and records.
+        """Reads the batches and records of the partition.
 
         Raises CodecMissing for a compressed batch whose codec is not installed, and TooLarge for a batch that decompresses to
         more than `content.UNFOLDED` bytes.
@@ -78,7 +79,7 @@ class StoredPartition(NamedTuple):
 def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[StoredPartition]:
     """The partitions of these topics.
 
-    It only takes references to the batches; another thread may read them.
+    Only references to the batches are taken, so another thread may read the batches later.
     """
     return [
         StoredPartition(
@@ -92,7 +93,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
 
 
 def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
-    """Returns the end of a batch that visibly lost records to compaction, or −1 for any other."""
+    """Returns the end of a batch that shows that compaction removed some of its records, or −1 for any other batch."""
     if isinstance(entry, Damage):
         return -1
     fewer = 0 <= entry.records <= entry.last_offset - entry.base_offset and entry.crc_stored == entry.crc_computed

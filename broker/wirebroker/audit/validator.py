@@ -13,8 +13,8 @@ from wirebroker.core.producers import Accept, Duplicate, Key, Reject, Verdict, a
 from wirebroker.core.profile import Rules
 
 Change = Literal["saved", "lost", "doubled"]
-"""The difference of another verdict. saved: it recognises a retry that was not recognised. lost: it rejects a batch that was
-accepted or recognised. doubled: it stores a retry again that was recognised."""
+"""How the verdict under other rules differs. saved: a retry is recognised that was not recognised. lost: a batch is rejected
+that was accepted or recognised. doubled: a retry is stored again that was recognised."""
 COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
 """The counts of a `Validator`."""
 _JUDGED = frozenset(
@@ -52,13 +52,13 @@ class Arrival(Protocol):
 class Validator:
     """One partition's validator under other rules; it takes the arrivals oldest first.
 
-    `rules` None stands for a broker without idempotence. Counts are of batches, except `records`.
+    `rules` None stands for a broker without idempotence. All counts are numbers of batches, except `records` and `state_bytes`.
     """
 
     def __init__(self, rules: Rules | None, expiration_ms: int) -> None:
         self.accepted = self.recognised = self.rejected = 0
         self.records = 0
-        """the number that would be stored"""
+        """the number of records that would be stored"""
         self.beyond = 0
         """arrivals after a batch of the same producer that gets another response; counted above as well"""
         self._rules = rules
@@ -96,7 +96,7 @@ class Validator:
         return row.client_id or "" if by_name else row.producer_id
 
     def _verdict(self, row: Arrival, header: BatchHeader, state: bytes | None) -> Verdict | None:
-        """Returns the verdict under these rules, or None if it does not depend on them."""
+        """Returns the verdict under these rules, or None if the verdict does not depend on the rules."""
         if row.verdict == "rejected" and row.rule not in _JUDGED:
             return None
         rules, end = self._rules, self.records
@@ -115,7 +115,7 @@ class Validator:
 
 
 def _header(row: Arrival) -> BatchHeader:
-    """The header fields that the judge reads; it does not look at transactions here."""
+    """The header fields that `judge` reads; it is called without transactions here."""
     return BatchHeader(
         0, row.bytes, -1, 2, 0, 0, row.records - 1, row.time, row.time, row.producer_id, row.producer_epoch,
         row.first_sequence, row.records,
@@ -131,7 +131,8 @@ def _name(verdict: Verdict | None, row: Arrival) -> str:
 
 
 def _change(was: str, now: str) -> Change | None:
-    """None for a rejected batch that is now accepted: it is neither a saved nor a doubled retry."""
+    """Returns the kind of change. It is None for a rejected batch that is now accepted, which is neither a saved nor a doubled
+    retry."""
     if now == "accepted":
         return "doubled" if was == "duplicate" else None
     return "saved" if now == "duplicate" else "lost"

@@ -1,8 +1,8 @@
 """The sentences of both audits, each written once.
 
-The sentences are made of two basic steps, `text` and `choose`. `Wording` does these with Python values; the audit on Spark has
-a subclass that does them with SQL columns. A `row` is anything that has the named fields as attributes: a tuple here, a struct
-of columns there.
+The sentences are made of two basic steps, `text` and `choose`. `Wording` takes these steps with Python values; the audit on
+Spark has a subclass that takes them with SQL columns. A `row` is anything that has the named fields as attributes: a tuple in
+memory, a struct of columns on Spark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Wording:
-    """Explanations of findings, from values of Python."""
+    """Explanations of findings, made of Python values."""
 
     # The basic steps
 
@@ -58,7 +58,7 @@ class Wording:
         return self.text("{numbers} of {who} {verb}", numbers=numbers, who=self.producer(row), verb=verb)
 
     def batch(self, row: Any, is_marker: Any = False) -> Any:
-        """The batch as the subject of a sentence: by its sequences if it has any."""
+        """The batch as the subject of a sentence; it is named by its sequences if it has any."""
         plain = self.text("a {kind} of {who} is", kind=self.choose(is_marker, "marker", "batch"), who=self.producer(row))
         return self.choose(row.base_sequence < 0, plain, self.sequences(row, row.base_sequence, row.last_sequence))
 
@@ -185,7 +185,7 @@ class Wording:
 
     def stored_twice(self, run: Any) -> Any:
         """Records are stored again. `run` has a `kind`, the number of `records`, a `label`, and the partition, producer,
-        sequences and offsets of the copy. The names of these fields of the copy before it begin with `first_`."""
+        sequences and offsets of the copy. The fields of the earlier copy have the same names with the prefix `first_`."""
         return self.text(
             "{subject} stored twice: {where}{label}",
             subject=self._records(run), where=self._copies(run),
@@ -193,11 +193,11 @@ class Wording:
         )  # fmt: skip
 
     def label(self, has_key: Any, key: Any, value: Any) -> Any:
-        """A single record's key, or without one its value."""
+        """The key of a single record, or its value if it has no key."""
         return self.choose(has_key, self.text("; key {key}", key=key), self.text("; value {value}", value=value))
 
     def _records(self, run: Any) -> Any:
-        """`records 125–132 of producer 12 are`, by the first copies' sequences if they have any."""
+        """The subject, such as `records 125–132 of producer 12 are`; the numbers are the sequences of the first copies."""
         first, last = run.first_base_sequence, run.first_last_sequence
         single = run.records == 1
         verb = self.choose(single, "is", "are")

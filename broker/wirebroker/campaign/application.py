@@ -34,13 +34,13 @@ ROWS, PLAIN_ROWS = 20_000, 500_000
 TAIL = 4000
 """Bytes of the command's output that a run keeps."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
-"""A storm has at least this many requests in a second, this many in the whole run, and this many times the plain run's
-requests.
+"""A run counts as a storm if it sends at least `STORM_RATE` requests in a second, `STORM_LEAST` requests in all, and
+`STORM_FACTOR` times the requests of the plain run.
 """
 LAST_BYTES_S = 1.0
 """Seconds to wait for the bytes that the command sent before it ended."""
 ABORTED_AFTER_MINUTES = 16
-"""Every open transaction is aborted by then (transaction.max.timeout.ms)."""
+"""The minutes after which the broker has aborted every open transaction (transaction.max.timeout.ms)."""
 
 
 class CannotRun(RuntimeError):
@@ -59,7 +59,7 @@ class Run:
     storm: bool = False
     fired: int = 0
     stored: dict[str, list[StoredRecord]] = field(default_factory=dict)
-    """by topic, as a read_committed consumer gets them, without the records of the setup"""
+    """the stored records by topic, as a read_committed consumer gets them, without the records of the setup"""
     open_transactions: list[str] = field(default_factory=list)
     """the open transactions that hold records back"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Application:
 
     command: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """of MockKafka, or of ProxyKafka if there is an upstream"""
+    """the settings of MockKafka, or of ProxyKafka if there is an upstream"""
     variables: Sequence[str] = ()
     """more variables for the broker's address"""
     setup: str | None = None
@@ -85,7 +85,7 @@ class Application:
     cwd: str | None = None
     """the command's working directory; None: the working directory of this process"""
     upstream: Upstream | None = None
-    """the real cluster that each run uses instead of own brokers; then only one run happens at a time"""
+    """the real cluster that each run uses instead of a broker of its own; with it, only one run happens at a time"""
     thread: LoopThread | None = field(default_factory=LoopThread)
     """the thread of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
@@ -171,7 +171,7 @@ class Application:
             if watch is not None:
                 watch.stop = end
             try:
-                process.wait()  # with a timeout Python looks only every 50 ms
+                process.wait()  # no timeout here: with one, Python looks only every 50 ms
             finally:
                 timer.cancel()
                 kill(process)

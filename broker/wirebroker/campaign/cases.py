@@ -15,9 +15,10 @@ from zlib import crc32
 from wirebroker.campaign.workers import Workers
 
 Case = Mapping[str, Any]
-"""Plain data; `id` names the case, the same in each campaign of the same table."""
+"""Plain data. `id` names the case; each campaign of the same table uses the same ids."""
 Result = dict[str, Any]
-"""Plain data; it has the `id` of its case. `files` are texts by name, for the folder of the results and not for their file."""
+"""Plain data, with the `id` of its case. `files` are texts by name, which go into files of their own in the folder of the
+results."""
 
 
 class DamagedResults(ValueError):
@@ -117,5 +118,6 @@ def _cell(value: Any) -> Any:
 
 
 def in_shard(case: Case, shard: tuple[int, int] | None) -> bool:
-    """Whether a case belongs to this shard; its first number counts from 1. All machines divide the cases in the same way."""
+    """Whether a case belongs to this shard, such as (1, 3) for the first of three. All machines divide the cases in the same
+    way."""
     return shard is None or crc32(case["id"].encode()) % shard[1] == shard[0] - 1

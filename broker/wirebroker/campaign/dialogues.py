@@ -46,10 +46,10 @@ class Next(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """The dialogue after a request, and the classes of requests in it."""
+    """The dialogue after a request, and the classes of the requests in this dialogue."""
 
     digest: str
-    """equal for equal dialogues"""
+    """equal dialogues have equal digests"""
     next: list[Next] = field(default_factory=list)
 
 

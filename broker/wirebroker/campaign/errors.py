@@ -115,7 +115,7 @@ OF_TRANSACTIONS = frozenset(
 )  # fmt: skip
 """Errors of Produce that only requests with a transactional id get."""
 WITHOUT_ID = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "CLUSTER_AUTHORIZATION_FAILED"})
-"""All errors of an InitProducerId without a transactional id. Any broker handles it, and no coordinator takes part
+"""All errors of an InitProducerId without a transactional id. Any broker handles such a request, and no coordinator takes part
 (`TransactionCoordinator.handleInitProducerId`, `RPCProducerIdManager`)."""
 OF_REPLICAS = frozenset({"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT"})
 """Errors of Produce that only acks=all gets. A write that has taken effect is refused only if it waits for replicas."""

@@ -25,7 +25,7 @@ from wirebroker.campaign.workers import Workers
 from wirebroker.trace.rows import ProduceRow, Row
 
 LONGEST_S = 30.0
-"""A run that hangs is played again if it ends by force within this time (`Application.limit`)."""
+"""A run that hung is played again only if the time limit of a run (`Application.limit`) is at most this."""
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
 """A run counts as slower if it took this many times the plain run's time, and this many seconds more."""
 
@@ -50,7 +50,7 @@ class Exploration:
     """whether clients have the same ids in each run"""
     table: list[Case] = field(default_factory=list)
     keeps: bool = False
-    """whether a result has the trace and the output of a run that broke the application"""
+    """whether the results keep the trace and the output of each run that broke the application"""
     began: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
@@ -160,7 +160,7 @@ class Exploration:
         return result
 
     def confirm(self, results: Sequence[Result], store: Results, players: Workers) -> None:
-        """Play one case of each way to break again, until it has three runs, and note how many of them broke."""
+        """Play one case of each way to break twice more, and note how many of the three runs broke."""
         found = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
         first = list({each["id"]: each for each in found}.values())
         if self.application.limit > LONGEST_S:

@@ -39,18 +39,18 @@ class Explored:
         self._watch = Watch(None)
 
     def prepare(self, case: Case | None) -> None:
-        """The next run has the faults of this case, or no faults."""
+        """Prepare the next run, with the faults of this case, or without faults if it is None."""
         self._case, self.error, self.run = case, None, Run(0, 0.0)
 
     def begin(self, kafka: MockKafka) -> None:
-        """The broker of a run has started."""
+        """Watch the broker of a run, which has just started, and add the faults of the case."""
         self._watch = Watch(None)
         kafka._call(lambda engine: engine.trace.sinks.append(self._watch))
         for words in faults_of(self._case) if self._case is not None else ():
             kafka.faults.add(read_rule(words))
 
     def end(self, kafka: MockKafka) -> None:
-        """The test has ended."""
+        """Remove the faults after the test has ended, and collect the results of the run."""
         self.brokers = len(kafka.brokers())
         fired = sum(rule.fired for rule in kafka.faults.rules)
         kafka.faults.clear()
@@ -59,7 +59,7 @@ class Explored:
 
 
 class _Sibling:
-    """Takes the place of the next test, so that pytest tears down only the fixtures of this one."""
+    """Stands for the next test, so that pytest tears down only the fixtures of the present test."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item

@@ -32,7 +32,8 @@ LAST_VALUE_AT = -5
 """The distance of a Fetch's last value from the end: three tags and the number of headers follow it."""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
 """Faults of a cluster that loses or damages stored records. No application can repair such a loss, so these faults are tried
-only if `--faults` names them. A Produce with acks=1 is an exception: the application accepts that a new leader lacks the batch.
+only if `--faults` names them. With one exception: truncation is tried at a Produce with acks=1, with which an application
+accepts that a new leader may lack the batch.
 """
 IF_NAMED = ("upgrade",)
 """Faults that are tried only if `--faults` names them, because no cluster meets them by accident."""
@@ -55,7 +56,7 @@ COORDINATED = frozenset(lose_coordinator.only_apis) - READING | {"OffsetFetch"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A class of requests: its words in a fault file."""
+    """A class of requests, described by what a fault file says about it."""
 
     api: str
     client_id: str | None
@@ -69,7 +70,7 @@ class Place:
 
     @property
     def label(self) -> str:
-        """A part of a case's id."""
+        """The part of a case's id that stands for this class."""
         return "-".join(filter(None, (self.api, self.client_id, self.topic)))
 
 
@@ -137,10 +138,10 @@ class Choice:
 
     apis: frozenset[str] | None = None
     faults: frozenset[str] | None = None
-    """kinds of fault and names of errors; None: the usual ones"""
+    """kinds of fault and names of errors; None stands for the usual kinds"""
     every: bool = False
     proxied: bool = False
-    """only what a proxy can play"""
+    """whether only faults that a proxy can play are tried"""
     impossible: frozenset[str] = frozenset()
     """errors that the application's groups cannot get"""
 
@@ -202,7 +203,7 @@ def _positions(count: int, *, every: bool) -> list[int]:
 
 
 def case_at(place: Place, nth: int, fault: dict[str, Any]) -> Case:
-    """The case of a fault at the nth request of a class."""
+    """Makes the case in which this fault matches the nth request of a class."""
     own = "-".join(str(value).lower() for word, value in fault.items() if word not in ("topic", "partition"))
     case = {"id": f"{place.label}-{nth}-{own}", "api": place.api, "nth": nth}
     words = {"kind": fault["kind"], **place.words, "nth": nth, **fault}
@@ -212,7 +213,8 @@ def case_at(place: Place, nth: int, fault: dict[str, Any]) -> Case:
 
 
 def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
-    """Returns a delay longer than the client's timeout; a silent connection has measured the timeout as `waited` seconds."""
+    """Yields a case with a delay longer than the client's timeout. The timeout is `waited` seconds, as measured in the run of
+    the `silent` case."""
     ms = round(max(waited * 1.5, 0.5) * 1000)
     if silent["fault"]["kind"] == "lose_request" and ms < limit * 500:
         fault = {word: value for word, value in silent["fault"].items() if word != "then"} | {"kind": "delay", "ms": ms}
@@ -226,7 +228,7 @@ def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
         yield {"kind": kind, "then": SILENT}
     if place.api in HANDSHAKES:
         return
-    if asked.acks == 0:  # no response, and so no error in it
+    if asked.acks == 0:  # such a request gets no response, so there can be no error in it
         yield {"kind": "restart", "mode": "kill"}
         yield {"kind": "upgrade", "to": NEWEST}
         return
@@ -265,14 +267,14 @@ def _of_state(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
     is_coordinated = place.api in COORDINATED and (place.api != "InitProducerId" or bool(asked.transactional_ids))
     if is_coordinated:
         yield {"kind": "move_coordinator"}
-    if place.api in expire_member.only_apis and place.api != "JoinGroup":  # a member joins without its id
+    if place.api in expire_member.only_apis and place.api != "JoinGroup":  # a new member has no id yet
         yield {"kind": "expire_member"}
     if place.api == "Produce" or is_coordinated:
         yield from ({"kind": "advance", "ms": ms} for ms in JUMPS_MS)
     if place.api == "Produce":
         yield {"kind": "error", "code": "NOT_LEADER_OR_FOLLOWER", "late": LATE_MS}
         yield {"kind": "crash_after_write"}
-        if asked.acks == 1 and asked.before is not None:  # the broker has acknowledged records that no other broker has
+        if asked.acks == 1 and asked.before is not None:  # with acks=1 the leader acknowledges records that no follower has yet
             partition, offset, count = asked.before
             yield {"kind": "truncate", "offset": offset, "topic": place.topic, "partition": partition, "nth": count + 1}
         if asked.idempotent:

@@ -24,10 +24,10 @@ KAFKAS_OWN = "kafka_defect"
 """The outcome that replaces lost or reordered if a defect of Kafka 4.3.1 is the cause. The next release fixes the defect."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
 LISTED = 20
-"""Records that a result lists."""
+"""The most records that a result lists."""
 Identity = Callable[[StoredRecord], Hashable]
 Lane = tuple[str, Hashable, str | None]
-"""Records in an order: topic, key or partition, and the client that sent them."""
+"""What records of one order have in common: topic, key or partition, and the client that sent them."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Expectation:
 
     topics: dict[str, Expected] = field(default_factory=dict)
     lanes: dict[Lane, list[Hashable]] = field(default_factory=dict)
-    """the records that come in the same order in both runs"""
+    """the records of each lane, as far as they came in the same order in both plain runs"""
     by_client: bool = True
     """whether lanes distinguish clients; false if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Expectation:
         for lane, got in lanes(run, identities, by_client=self.by_client).items():
             places = {identity: place for place, identity in enumerate(self.lanes.get(lane, ()))}
             latest = -1
-            for identity in dict.fromkeys(got):  # of several copies the first counts
+            for identity in dict.fromkeys(got):  # if a record has several copies, only the first counts
                 place = places.get(identity, latest)
                 if place < latest:
                     judged.reordered.append(self.topics[lane[0]].labels.get(identity, ""))
@@ -183,7 +183,8 @@ def _by_digest(record: StoredRecord) -> Hashable:
 
 
 ANY = ("any",)
-"""The identity of each record of a topic whose records have nothing in common."""
+"""The identity of all records of a topic if nothing about its records repeats from run to run; only their number is
+compared."""
 
 
 def _identity(first: Sequence[StoredRecord], second: Sequence[StoredRecord]) -> tuple[str, Identity]:

@@ -37,7 +37,7 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 LATEST = BROKERS_DEFAULT = -1
 GROUP, TRANSACTION = 0, 1
 LEAVES = -1
-"""The epoch with which a member leaves."""
+"""The member epoch with which a ConsumerGroupHeartbeat leaves the group."""
 CHUNK = 16 * 1024 * 1024
 WITHIN_S, PAUSE_S = 20.0, 0.05
 PASSING = frozenset(
@@ -79,7 +79,8 @@ def open_producers(records: Iterable[StoredRecord]) -> set[int]:
 
 
 class Upstream:
-    """The cluster of which `address` is a broker. All requests work with Kafka 3.0 and newer. One thread uses it.
+    """The cluster to which the broker at `address` belongs. All requests work with Kafka 3.0 and newer. Not safe for several
+    threads.
 
     Every use can raise UpstreamError, and the errors of `Brokers`.
     """
@@ -136,7 +137,7 @@ class Upstream:
         return Left(stored, committed, [each.transactional_id for each in ongoing if each.producer_id in writers])
 
     def has_static_members(self, group: str) -> bool:
-        """Whether a member of the group has a group.instance.id. It stays when its process ends."""
+        """Whether a member of the group has a group.instance.id. Such a member stays in the group when its process ends."""
         return any(instance_id for _, instance_id, _ in self._members(group))
 
     # One request each

@@ -29,7 +29,7 @@ class Workers:
     width: Callable[[], int]
     """the number of cases to submit at once; it grows with a cluster"""
     abandon: Callable[[], None] = lambda: None
-    """ends the running cases soon"""
+    """ends the running cases early"""
     elsewhere: bool = False
     """whether the workers may be on other machines"""
 
@@ -41,8 +41,8 @@ def workers(
 ) -> Iterator[Workers]:  # fmt: skip
     """Returns workers of this kind that run `jobs` cases at once, or workers on this Spark cluster. Raises NoSpark.
 
-    Without `jobs` each core has one process or two threads, because threads mostly wait. `folders` have modules that executors
-    of Spark lack; the executors need wirebroker in the driver's version.
+    Without `jobs` each core has one process or two threads, because threads mostly wait. `folders` contain modules that the
+    executors of Spark lack. The executors need the same version of wirebroker as the driver.
     """
     cores = os.cpu_count() or 1
     if master is not None:

@@ -31,8 +31,8 @@ def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
 
 
 def _ends(about: About) -> tuple[Endpoint, Endpoint]:
-    """Returns the addresses of both sides. A proxy's listener is an address; a broker's listener is a name, and gets Kafka's
-    port here.
+    """Returns the addresses of client and server. A proxy's listener is an address. A broker's listener is only a name, so the
+    address gets Kafka's usual port.
     """
     host, _, listener = about.place.partition(" ")
     server, _, port = listener.rpartition(":")

@@ -21,12 +21,12 @@ from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row, ShadowRow
 
 OFFSETS = ("committed_offset", "offset", "end_offset", "low_watermark")
-"""The fields of responses with offsets that do not depend on the time of the request."""
+"""The fields of responses whose offsets do not depend on the time of the request."""
 STORED, FETCHED = "stored at", "fetched"
 
 
 class Lane(NamedTuple):
-    """One client, and one subject of its requests."""
+    """The outcomes of one client's requests to one API about one subject."""
 
     client: str
     api: str
@@ -43,10 +43,10 @@ class _Line:
         self.text, self.start, self.end = text, start, max(start, end)
 
     def shown(self, moved: int) -> str:
-        """The line, with offsets that are lower by `moved`."""
+        """The text of the line, after `moved` is subtracted from its offsets."""
         if self.start < 0:
             return self.text
-        moved = moved if self.start >= moved else 0  # records from before the session
+        moved = moved if self.start >= moved else 0  # the offsets stay if the records are older than the session
         start, end = self.start - moved, self.end - moved
         return f"{self.text} {start}" if start == end else f"{self.text} {start}–{end}"
 
@@ -78,7 +78,7 @@ class Outcomes:
             return
         exchange, response = event
         if response is None and exchange.api_key == FETCH:
-            return  # consumers leave while they wait for records
+            return  # a consumer may leave while its Fetch waits for records
         if response is None:
             self._add(Lane(exchange.client_id or "", api_name(exchange.api_key), ""), _Line("no response"))
         elif exchange.api_key != PRODUCE:

@@ -14,9 +14,9 @@ IPV4, IPV6 = 0x0800, 0x86DD
 TCP = 6
 VLAN = frozenset((0x8100, 0x88A8, 0x9100))
 LONGEST_PAYLOAD = 60_000
-"""The longest payload in bytes that is written; an IP packet has at most 64 KiB."""
+"""The most bytes of payload in a packet that we write; an IP packet has at most 64 KiB."""
 _EXTENSIONS = frozenset((0, 43, 60))
-"""IPv6 headers that may precede the TCP header. Each contains its length."""
+"""IPv6 headers that may precede the TCP header. Each of these headers contains its own length."""
 _FRAGMENT = 44
 HOSTS = 4096
 """The number of addresses whose text is kept."""
@@ -80,7 +80,7 @@ def _segment(packet: Packet, at: int) -> Segment | None:
         size, fragment = _number(data, at + 2), _number(data, at + 6)
         if data[at + 9] != TCP or fragment & 0x3FFF:
             return None
-        end = at + size if size else len(data)  # 0 where the network card cuts large packets
+        end = at + size if size else len(data)  # the length is 0 if the network card divides large packets later
         begin = at + (data[at] & 15) * 4
         hosts = _shown4(data[at + 12 : at + 16]), _shown4(data[at + 16 : at + 20])
     elif data[at] >> 4 == 6:
@@ -132,15 +132,15 @@ class Line:
         self._next = [1000, 2000]
 
     def handshake(self) -> list[bytes]:
-        """The three packets that open it."""
+        """The three packets that open the connection."""
         return [self._packet(0, SYN), self._packet(1, SYN | ACK), self._packet(0, ACK)]
 
     def sent(self, by_server: bool, payload: bytes) -> bytes:
-        """The packet that carries these bytes, at most LONGEST_PAYLOAD."""
+        """A packet with these bytes, of which there are at most LONGEST_PAYLOAD."""
         return self._packet(int(by_server), PSH | ACK, payload)
 
     def end(self, by_server: bool) -> bytes:
-        """The packet with which one side closes it."""
+        """The packet with which one side closes the connection."""
         return self._packet(int(by_server), FIN | ACK)
 
     def _packet(self, side: int, flags: int, payload: bytes = b"") -> bytes:
@@ -172,6 +172,6 @@ def _ethernet(source: IPv4Address | IPv6Address, target: IPv4Address | IPv6Addre
 
 
 def _checksum(data: bytes) -> bytes:
-    """Returns the internet checksum. It adds 16-bit numbers modulo 65,535, which one large division does."""
+    """Returns the internet checksum, which is a sum of 16-bit numbers modulo 65,535. One large division computes it."""
     total = int.from_bytes(data + bytes(len(data) % 2), "big") % 0xFFFF
     return struct.pack(">H", ~total & 0xFFFF)

@@ -31,7 +31,8 @@ kept.
 MOST_AWAITED = 10_000
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 SHOWN_OF_OTHERS = 8
-"""The first bytes of a connection that does not speak Kafka's protocol; they are kept to recognise its protocol."""
+"""The number of bytes that are kept in the clear if a connection does not speak Kafka's protocol; they are enough to recognise
+its protocol."""
 
 
 class Capture:
@@ -44,15 +45,16 @@ class Capture:
         self._by_number: dict[int, Conversation] = {}
 
     def opened(self, client: Endpoint, server: Endpoint, now: int) -> Conversation:
-        """A client has connected."""
+        """Begin the capture of a new connection."""
         return Conversation(self, Line(client, server), now)
 
     def numbered(self, conversation: Conversation, number: int) -> None:
-        """The trace knows this connection by this number."""
+        """Note the number that the trace gives to this connection."""
         self._by_number[number] = conversation
 
     def ended(self, conversation: Conversation, number: int) -> None:
-        """The connection is over. After a reset of the broker, another connection may have its number."""
+        """Forget the number of a connection that is over. After a reset of the broker, another connection may have this
+        number."""
         if self._by_number.get(number) is conversation:
             del self._by_number[number]
 
@@ -101,12 +103,12 @@ class Conversation:
             capture.packet(now, packet, [])
 
     def from_client(self, data: bytes, now: int) -> None:
-        """Bytes of the client have arrived."""
+        """Write bytes that have arrived from the client."""
         for piece in self._requests.take(data):
             self._send(False, piece, now)
 
     def to_client(self, data: bytes, now: int) -> None:
-        """Bytes were sent to the client."""
+        """Write bytes that were sent to the client."""
         for piece in self._responses.take(data):
             self._send(True, piece, now)
 
@@ -127,7 +129,7 @@ class Conversation:
         return comments
 
     def _request(self, start: bytes, size: int) -> _Redact | None:
-        """Returns how to treat a request that begins with these bytes."""
+        """Returns how to hide the secrets of a request that begins with these bytes, or None if it has none."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(start, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
             self._awaited.append((None, -1, -1))
@@ -138,8 +140,8 @@ class Conversation:
         return redacted_request if key in SECRET_APIS else None
 
     def _response(self, start: bytes, size: int) -> _Redact | None:
-        """Returns how to treat a response that begins with these bytes. Responses come in the order of the requests; some
-        requests get no response.
+        """Returns how to hide the secrets of a response that begins with these bytes, or None if it has none. Responses come in
+        the order of the requests; some requests get no response.
         """
         (correlation_id,) = SIZE.unpack_from(start, SIZE_BYTES)
         while self._awaited:
@@ -167,23 +169,23 @@ class _Cut:
         self._start, self._begins = start, begins
         self._frames = FrameReader()
         self._hidden = False
-        """Whether the frame that is passing in pieces may be secret."""
+        """Whether to hide the rest of a large frame, which is written in pieces, because it may be secret."""
         self._redact: _Redact | None = None
         self._known = False
-        """Whether the frame at the beginning of the buffer has been announced to `begins`."""
+        """Whether `begins` was already called for the frame at the beginning of the buffer."""
         self._lost = -1
-        """The remaining number of bytes that may be shown of a direction without recognisable frames; −1 while it has frames.
+        """How many more bytes may be shown if this direction has no recognisable frames; −1 while it has frames.
         """
 
     def rest(self) -> bytes:
-        """Returns the bytes of a frame that does not end; they are hidden if they may be secret."""
+        """Returns the bytes of a frame whose end never came; they are hidden if they may be secret."""
         rest, self._frames = bytes(self._frames.tail), FrameReader()
         return rest if self._known and self._redact is None else hidden(rest, SIZE_BYTES)
 
     def take(self, data: bytes) -> Iterator[bytes]:
         """Yields the pieces that these bytes complete."""
         frames = self._frames
-        data = bytes(frames.taken(memoryview(data)) or b"")  # the whole frame: `keep` does not say which bytes are needed
+        data = bytes(frames.taken(memoryview(data)) or b"")  # the whole frame: `keep` may need any byte
         while data:
             if self._lost >= 0:
                 yield hidden(data, self._lost)
@@ -230,5 +232,5 @@ class _Cut:
 
 
 def _hide_token(frame: bytes) -> bytes:
-    """A frame that is too short for a header. A SASL token may be so short."""
+    """Hides a frame that is too short for a header, because it may be a SASL token."""
     return hidden(frame, SIZE_BYTES)

@@ -22,11 +22,11 @@ MEMBERS = ("member_id", "leader")
 SESSIONS = ("session_id",)
 OFFSETS = ("fetch_offset", "committed_offset", "offset", "base_offset")
 LEADER_EPOCHS = ("current_leader_epoch", "last_fetched_epoch", "committed_leader_epoch", "leader_epoch")
-"""The fields in which −1 means that the client knows no leader epoch."""
+"""The fields of leader epochs; −1 means that the client does not know the epoch."""
 
 
 class _Around(NamedTuple):
-    """The names around a part of a message."""
+    """The connection, group, topic and other names to which a part of a message belongs."""
 
     connection: int = -1
     group: str = ""
@@ -53,7 +53,7 @@ class Remaker:
         self._remake(request, _Around(connection))
 
     def moved(self) -> dict[str, int]:
-        """The difference between the offsets of a partition here and in the recording."""
+        """By how much the offsets of each partition are higher in this cluster than in the recording."""
         return {f"{topic}-{index}": by for (topic, index), by in self._moved.items()}
 
     def _remake(self, part: Any, around: _Around) -> None:
@@ -99,7 +99,8 @@ class Remaker:
             return producer_id, epoch
         if (producer_id, epoch) not in self._producers:
             known = [(found, each) for each, found in self._producers.items() if each[0] == producer_id]
-            # An epoch that the client made up, such as the epoch of a fenced producer, keeps its distance.
+            # An epoch that was never handed out, such as that of a fenced producer, stays at the same distance from the known
+            # epoch.
             self._producers[producer_id, epoch] = (
                 (known[-1][0][0], max(known[-1][0][1] + epoch - known[-1][1][1], 0)) if known else (self._new_producer(), 0)
             )

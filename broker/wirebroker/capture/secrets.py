@@ -54,7 +54,7 @@ def redacted_response(frame: bytes, key: int, version: int) -> bytes:
 
 
 def hidden(data: bytes, start: int) -> bytes:
-    """Returns the same number of bytes; only the first `start` bytes are unchanged."""
+    """Returns the data with all bytes after the first `start` bytes overwritten; the length stays the same."""
     return data[:start] + REDACTED * (len(data) - start)
 
 
@@ -67,7 +67,7 @@ def _without(frame: bytes, nodes: list[Node]) -> bytes:
 
 
 def _secrets(nodes: list[Node]) -> Iterator[Node]:
-    """Yields the secret fields among these fields of one struct, and inside them. A setting is a struct with a name and a
+    """Yields the secret fields among the fields of one struct, and in nested structs. A setting is a struct with a name and a
     value.
     """
     values = {node.name: node.value for node in nodes}

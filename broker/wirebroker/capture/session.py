@@ -27,10 +27,10 @@ from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row
 
 Places = tuple[tuple[int, int], ...]
-"""Parts of a file in order, each with its position and length."""
+"""Parts of a file, in order; each is a position and a length."""
 MOST_ASKED = 10_000
 HEADER = 14
-"""Bytes of a request up to its client id."""
+"""The number of bytes in a request before its client id."""
 LARGEST_FRAME = 1 << 28
 LONGEST_CLIENT_ID = 1000
 UNKNOWN_NODE = -1
@@ -74,18 +74,18 @@ class Session:
         self._conversations: dict[Stream, _Conversation] = {}
         self._packets, self._encrypted, self._seen = 0, 0, 0
         self.places: tuple[Places, Places] = (), ()
-        """Where the file has the request and the response of the `reply` row that is made now."""
+        """The places in the file of the request and the response for which a `reply` row is being made."""
         self.place = ""
         """The client's host and the listener of its connection."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request could be read; then a complaint gives the reason."""
+        """Whether not a single request could be read. In this case a complaint gives the reason."""
         return not self._seen
 
     @property
     def directory(self) -> Directory:
-        """The names that the session has shown."""
+        """The topics and other names that the session has shown so far."""
         return self._proxy.directory
 
     def read(self, file: BinaryIO) -> None:
@@ -139,7 +139,7 @@ class Session:
         return made
 
     def _node(self, host: str, port: int, node_id: int) -> Endpoint:
-        """A response names a broker: connections to it have its id from now on. The address does not change."""
+        """Give the connections to a broker its id, because a response named it. Returns the address unchanged."""
         where = LOOPBACK.get(host, host), port
         self._nodes[where] = node_id
         for stream, conversation in self._conversations.items():
@@ -203,21 +203,22 @@ class _Conversation:
                     relay.from_broker(memoryview(frame), now)
 
     def _is_response(self, data: bytes, after_gap: bool) -> bool:
-        """Whether an awaited response begins here."""
+        """Whether these bytes begin with a response that the client awaits."""
         if self.relay.connection.state is CLOSED or len(data) < SIZE_BYTES * 2 or not _is_size(data):
             return False
         return self.relay.expects(SIZE.unpack_from(data, SIZE_BYTES)[0])
 
 
 class _Frames:
-    """The frames of one direction. After a gap it waits for a piece that begins with a frame."""
+    """The frames of one direction of a connection. After a gap, all bytes are skipped up to a piece that begins with a
+    frame."""
 
     def __init__(self, begins: Callable[[bytes, bool], bool]) -> None:
         self._begins = begins
         self._frames = FrameReader(LARGEST_FRAME, least=1)
         self._lost = False
         self._places: deque[tuple[int, int]] = deque()
-        """The positions of bytes of an incomplete frame."""
+        """The places in the file of the bytes of an incomplete frame."""
 
     def take(self, piece: Piece) -> Iterator[tuple[bytes, Places]]:
         """Yields the whole frames with their sizes, and their places in the file."""
@@ -240,7 +241,7 @@ class _Frames:
         self._lost = True
 
     def _places_of(self, size: int) -> Places:
-        """The place in the file of the next bytes."""
+        """The places in the file of the next `size` bytes."""
         found: list[tuple[int, int]] = []
         while size > 0 and self._places:
             at, length = self._places.popleft()

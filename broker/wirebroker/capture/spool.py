@@ -1,7 +1,7 @@
 """Writes a capture as a file of rows, so that a capture of any size can be read in parts, like a trace.
 
-A `reply` row of this file has two more fields. `at` has the positions in the capture of the request's and the response's bytes.
-`place` has the client's host and the listener.
+A `reply` row of this file has two additional fields: `at` says where the bytes of the request and the response are in the
+capture, and `place` has the client's host and the listener.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def spool(capture: BinaryIO, write: Callable[[bytes], object]) -> Iterator[list[
     """Read a capture and write its rows as lines. Yields an empty list after each packet, and the list of complaints at the
     end.
 
-    Raises DamagedCapture if it has not even one packet; OSError.
+    Raises DamagedCapture if the capture has not even one packet, and OSError.
     """
     lines: list[bytes] = []
     session = Session(lambda row: lines.append(_line(row, session)))
@@ -47,7 +47,8 @@ def _line(row: Row, session: Session) -> bytes:
 
 
 def exchange_in(line: bytes, read: Callable[[int, int], bytes]) -> KeptExchange | None:
-    """The exchange of a line that `spool` wrote, or None for other lines. `read` returns bytes by position and size."""
+    """The exchange of a line that `spool` wrote, or None for other lines. `read` returns bytes of the capture by position and
+    size."""
     row: dict[str, Any] = json.loads(line)
     if "at" not in row or row["event"] != ReplyRow.event or row["api"] not in KEYS:
         return None

@@ -65,7 +65,7 @@ class Stream:
                 yield Ended(self, "it was reset" if segment.flags & RST else "it was closed", segment.time)
 
     def rest(self, time: int) -> Iterator[Piece]:
-        """Returns the bytes that waited for segments that never came."""
+        """Yields the bytes that waited for segments that never came."""
         for end, side in self.sides.items():
             for data, after_gap, at in side.give_up():
                 yield Piece(self, end, data, after_gap, time, at)
@@ -106,18 +106,19 @@ class _Side:
         yield from self._held_ones()
 
     def acknowledge(self, acknowledged: int) -> Iterator[Passed]:
-        """The other side has received everything up to here, so bytes that have not come yet are missing from the capture."""
+        """Take an acknowledgement: the other side has all earlier bytes, so those that have not come yet are missing from the
+        capture."""
         if self._acknowledged is None or 0 < (acknowledged - self._acknowledged) & _ALL < _HALF:
             self._acknowledged = acknowledged
         if self._held and self._is_received(min(self._held, key=self._ahead)):
             yield from self.give_up()
 
     def _is_received(self, sequence: int) -> bool:
-        """Whether the other side has acknowledged everything before this."""
+        """Whether the other side has acknowledged all bytes before this sequence number."""
         return self._acknowledged is not None and (self._acknowledged - sequence) & _ALL < _HALF
 
     def give_up(self) -> Iterator[Passed]:
-        """The bytes that came after an open gap."""
+        """Yields the bytes after a gap, which counts as missing from now on."""
         while self._held and self._next is not None:
             nearest = min(self._held, key=self._ahead)
             self._next = nearest

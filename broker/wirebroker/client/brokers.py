@@ -38,7 +38,7 @@ class Brokers(Connections):
         return made
 
     def renew(self, connection: Connection) -> None:
-        """Log in again on a connection whose session ends soon, as `connect` does. No response may be awaited on it."""
+        """Log in again on a connection whose session ends soon, as `connect` does. The connection must not await a response."""
         if time.monotonic() >= connection.session_ends:
             log_in(connection, self._access)
 
@@ -51,7 +51,8 @@ class Brokers(Connections):
 
 
 def leaders_in(metadata: MetadataResponse) -> Iterator[tuple[tuple[str, int], str]]:
-    """Returns each partition that Metadata describes without an error, and the address of its leader, "" without a leader."""
+    """Yields each partition that Metadata describes without an error, and the address of its leader ("" if it has no
+    leader)."""
     brokers = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
     for topic in metadata.topics:
         for each in topic.partitions if not topic.error_code else ():

@@ -60,7 +60,7 @@ class _Reader:
         return self.take(self.number(size))
 
     def der(self) -> bytes:
-        """The contents of a value of ASN.1."""
+        """The contents of the next ASN.1 value, without its tag and length."""
         _, size = self.number(1), self.number(1)
         return self.take(size if size < 128 else self.number(size & 127))
 
@@ -75,7 +75,8 @@ def _java(password: str) -> bytes:
 
 
 def _opened(protected: bytes, password: str) -> bytes:
-    """The key in an EncryptedPrivateKeyInfo: a salt, the key under a stream of digests, and a digest of the key."""
+    """Decrypts the key in an EncryptedPrivateKeyInfo, which has a salt, the key XORed with a stream of digests, and a digest of
+    the key."""
     info = _Reader(_Reader(protected).der())
     info.der()  # the algorithm
     octets, secret = info.der(), _java(password)

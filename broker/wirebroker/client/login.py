@@ -22,13 +22,13 @@ SASL_AUTHENTICATE = SaslAuthenticateRequest.__schema__.key
 RENEWED_AT = 0.85
 """A client logs in again after this part of the session's lifetime, as Kafka's clients do."""
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
-"""The least and the largest number of iterations: the least is RFC 7677's; the largest keeps a broker from
-occupying a client.
+"""The smallest and the largest number of SCRAM iterations that a client accepts. The smallest is RFC 7677's. The largest keeps
+a broker from occupying the client.
 """
 
 
 class LoginFailed(Exception):
-    """Raised if the broker refuses the login, or cannot prove that it knows the password. The text contains no secret."""
+    """Raised if the broker refuses the login, or cannot prove that it knows the password. The message contains no secret."""
 
 
 def log_in(connection: Connection, access: Access) -> None:
@@ -61,7 +61,7 @@ def log_in(connection: Connection, access: Access) -> None:
 
 
 def _version(connection: Connection) -> int:
-    """The version of SaslAuthenticate: 1 has the lifetime of the session, 0 is for brokers before Kafka 2.2."""
+    """The version of SaslAuthenticate to use: 1 tells the lifetime of the session, and brokers before Kafka 2.2 have only 0."""
     offered = connection.request(ApiVersionsRequest(), 0).api_keys
     return min(max((each.max_version for each in offered if each.api_key == SASL_AUTHENTICATE), default=0), 1)
 

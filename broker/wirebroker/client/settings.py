@@ -78,17 +78,17 @@ class Access:
     """bytes a second, 0 for no limit"""
 
     def text(self) -> str:
-        """Returns the whole access as a text, for a secret option of a Data Source."""
+        """Returns the whole access as text, for the secret option of a Spark data source."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Access:
-        """The access in the option of a Data Source; the default access without the option."""
+        """The access in the options of a Spark data source; the default access if the option is missing."""
         told = json.loads(options.get(OPTION, "{}"))
         return cls(**(told | {"tls_versions": tuple(told.get("tls_versions", ()))}))
 
     def shared_by(self, tasks: int) -> Access:
-        """The access of one of `tasks` tasks that run at the same time and share the rate."""
+        """The access of each of `tasks` tasks that run at the same time; the rate is divided among them."""
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:

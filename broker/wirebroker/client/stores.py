@@ -22,7 +22,7 @@ TO_PEM = {
     "keystore": f"`{TO_PKCS12}` and `openssl pkcs12 -in store.p12 -nodes -out server.pem`",
     "truststore": "`keytool -list -rfc -keystore {} > ca.pem`",
 }
-"""Commands that make PEM files of a store."""
+"""The commands that convert a store to PEM."""
 
 
 class BadStore(ValueError):
@@ -32,8 +32,8 @@ class BadStore(ValueError):
 def pem_of(store: str, settings: Mapping[str, str]) -> str:
     """Convert the `keystore` or `truststore` that the settings name to PEM. Returns "" if its type is PEM already.
 
-    It has the certificates, and for a keystore first the key, which no password protects. Raises BadStore if the file cannot be
-    read, has another format, or lacks the key or certificates for which the store is used.
+    The PEM text has the certificates, and for a keystore the key before them, without a password. Raises BadStore if the file
+    cannot be read, has another format, or lacks the key or certificates for which the store is used.
     """
     location, password = settings[f"ssl.{store}.location"], settings.get(f"ssl.{store}.password", "")
     if settings.get(f"ssl.{store}.type", "JKS") == "PEM":

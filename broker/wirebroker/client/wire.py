@@ -45,7 +45,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def _words(failure: OSError) -> str:
-    """The system's words for a failure, without its number."""
+    """The system's message for a failure, without the error number."""
     return (not isinstance(failure, ssl.SSLError) and failure.strerror) or str(failure)
 
 
@@ -78,7 +78,7 @@ class Connection:
         self._frames = FrameReader(limits.bytes)
         self._has_answered = False
         self.session_ends = inf
-        """The time by which the login must be renewed (KIP-368), by `time.monotonic`."""
+        """When the login must be renewed (KIP-368), as a value of `time.monotonic`."""
         self.login_version = -1
         """The version of SaslAuthenticate that the broker accepts, −1 until it is known."""
         try:
@@ -197,8 +197,8 @@ class Connections:
     def send(
         self, message: Message, version: int, connection: str = "main", *, awaits_response: bool = True, reads_on: bool = False
     ) -> None:  # fmt: skip
-        """Send a request without waiting; see Connection.send. With `reads_on`, a connection that fails here stays open while
-        it awaits responses: `response` returns the responses that came before the broker closed the connection.
+        """Send a request without waiting; see Connection.send. With `reads_on`, a connection that fails here is kept while it
+        awaits responses, so that `response` still returns those that came before the broker closed the connection.
         """
         with self._open(connection, reads_on) as held:
             held.send(message, version, awaits_response=awaits_response)

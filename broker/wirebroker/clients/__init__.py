@@ -21,11 +21,11 @@ Report = Callable[[str, int, str], None]
 is none).
 """
 BLOCK = 2.0
-"""The number of seconds for which a call may block, if the client has a limit for that."""
+"""The seconds for which a call may block, set in each client that has such a setting."""
 PACKAGES: dict[ClientName, str] = {
     "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "wirebroker",
 }  # fmt: skip
-"""The distribution of each client."""
+"""The PyPI distribution of each client."""
 
 
 class NotInstalled(Exception):
@@ -58,7 +58,7 @@ class ProducerSettings:
     """The wire client's first sequence. The libraries begin at 0."""
 
     def options(self) -> dict[str, Any]:
-        """The options that all libraries have, under Kafka's names with underscores for dots."""
+        """The options that all libraries have, by Kafka's names with underscores instead of dots."""
         shared: dict[str, Any] = {"acks": self.acks, "enable_idempotence": self.idempotence}
         if self.quick:
             shared["request_timeout_ms"] = self.request_timeout
@@ -68,7 +68,7 @@ class ProducerSettings:
 
 
 class Producer(Protocol):
-    """An application's producer. It passes on the client's exceptions unchanged."""
+    """An application's producer. Exceptions of the client library are not changed."""
 
     def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         """Raises Refused if the client does not take the settings."""
@@ -98,7 +98,7 @@ class Producer(Protocol):
         """send_offsets_to_transaction for partition 0 of the reader's topic."""
 
     def close(self, timeout: float) -> None:
-        """Close it, waiting up to `timeout` seconds."""
+        """Close the producer, and wait up to `timeout` seconds for it."""
 
     def crash(self) -> None:
         """Drop the producer as if its process had died: it sends and reports nothing more."""

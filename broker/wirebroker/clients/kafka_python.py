@@ -86,8 +86,8 @@ class Reader:
         )  # fmt: skip
         if member:
             self.consumer.subscribe([topic])
-            # Request the topic's metadata before joining: for a topic that it learns of later the client joins again, and may
-            # hang.
+            # Request the topic's metadata before the client joins the group: if it learns of the topic only later, it joins
+            # again, and may hang.
             self.consumer.partitions_for_topic(topic)
         else:
             self.consumer.assign([self.partition])

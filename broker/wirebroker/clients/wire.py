@@ -56,9 +56,9 @@ class Producer:
         self._brokers = Brokers(timeout=settings.request_timeout / 1000)
         self._leaders: dict[tuple[str, int], str] = {}
         self._closed: set[str] = set()
-        """Leaders to which no more can be sent in this round."""
+        """The leaders whose connections failed at a send, so nothing more is sent to them in this round."""
         self._given_up: set[str] = set()
-        """Leaders from which no more responses come in this round."""
+        """The leaders from which no further responses can come in this round."""
         self._records: deque[tuple[str, int, str]] = deque()
         self._sizes = cycle(settings.batches or [1])
         self._unacknowledged: list[_Batch] = []

@@ -153,7 +153,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="keep everything in this directory, or in several, in Kafka's own files (default: in memory)")  # fmt: skip
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
         "before each response, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
-    _faults(add, "make ids and the probabilities of faults repeatable")
+    _faults(add, "make ids, and faults with a probability, repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
     add("--warm", action="store_true", help="the coordinators' topics exist at the start, so clients need no first retry")
     repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
@@ -227,10 +227,10 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add = parser.add_argument
     add("--upstream", required=True, type=_named, metavar="H:P[,H:P…]", help="a broker of the cluster; "
-        "of several, clients get the first that can be reached")  # fmt: skip
+        "if several are given, clients get the first that can be reached")  # fmt: skip
     add("--listen", default="127.0.0.1:19092", type=_named, metavar="H:P", help="where clients connect (%(default)s)")
-    add("--advertise", type=_named, metavar="HOST", help="the name of this machine for clients, if they are not on it")
-    _faults(add, "make the probabilities of faults repeatable")
+    add("--advertise", type=_named, metavar="HOST", help="the name by which clients on other machines reach this machine")
+    _faults(add, "make faults with a probability repeatable")
     add("--allow-faults", action="store_true", help="load faults although the cluster is not on this machine")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a limit for clients, by Kafka's name: "
         "socket.request.max.bytes, queued.max.request.bytes, max.connections … (repeatable)")  # fmt: skip
@@ -242,7 +242,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--command-config", type=_named, metavar="FILE", help="how to reach a secured cluster: TLS with PEM, PKCS12, JKS or "
         "the system's authorities, as Kafka's tools take it; clients log in with their own settings")  # fmt: skip
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
-    add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
+    add("--upstream-tls-cert", metavar="FILE", help="the client certificate that the proxy shows to the brokers (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
     _watching(add)
     _mirror(parser, [_end_with_parent(parser)])
@@ -293,7 +293,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
         description="Run a command again and again, each time with a broker of its own and one fault at one of its requests, "
         "and report the runs that lost, doubled or reordered records and ended with exit code 0. The command gets the broker's "
         "address in WIREBROKER_BOOTSTRAP, BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS.",
-        epilog="Exit codes: 0 nothing broke silently, 1 something did, 2 it could not be done.",
+        epilog="Exit codes: 0 no fault broke the command silently, 1 a fault did, 2 no run was possible.",
     )
     add = parser.add_argument
     add("words", nargs="+", metavar="COMMAND", help="the command with its arguments, after --")
@@ -308,7 +308,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
         "at a time")  # fmt: skip
     add("--upstream", type=_named, metavar="HOST:PORT", help="use a real cluster through a proxy, with the faults that a proxy "
         "can play; one run at a time")  # fmt: skip
-    add("--allow-faults", action="store_true", help="... although the cluster is not on this machine")
+    add("--allow-faults", action="store_true", help="with --upstream: try faults although the cluster is not on this machine")
     add("--output", action="append", default=[], metavar="TOPIC", help="compare the records of this topic only (repeatable)")
     add("--intended", type=_named, metavar="FILE", help="the records that each run should store: a journal, as for the audit")
     add("--api", metavar="API,…", help="try faults at requests of these APIs only")
@@ -332,7 +332,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--fail-on", metavar="OUTCOME,…", help="the outcomes that lead to exit code 1: lost, doubled, reordered, "
         "open_transaction, hung, storm, check_failed, failed (all but the last)")  # fmt: skip
     add("--junit", type=_named, metavar="FILE", help="write the runs as JUnit XML, too")
-    add("--sarif", type=_named, metavar="FILE", help="... failing runs as SARIF 2.1.0")
+    add("--sarif", type=_named, metavar="FILE", help="write the failing runs as SARIF 2.1.0")
     add("--out", type=_named, default="report", metavar="DIR", help="the directory of the report (%(default)s)")
     parser.set_defaults(command="explore")
 
@@ -362,9 +362,9 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--of", default="", metavar="NAME", help="with --picture: the partition, group or producer to draw")
     add("--width", type=whole_number, default=1000, metavar="PX", help="the width of the picture (%(default)s)")
     add("--fold", action=argparse.BooleanOptionalAction, help="show requests that repeat without an "
-        "error as one line (so on a terminal)")  # fmt: skip
-    add("--page", action="store_true", help="show the file on the live page, also a large one (needs the extra control)")
-    add("--control", type=_named, metavar="H:P", help="with --page: where; a port alone is on 127.0.0.1 (any free port)")
+        "error as one line (the default on a terminal)")  # fmt: skip
+    add("--page", action="store_true", help="show the file, of any size, on the live page (needs the extra control)")
+    add("--control", type=_named, metavar="H:P", help="with --page: its address; a port alone is on 127.0.0.1 (any free port)")
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")
 
@@ -374,7 +374,7 @@ def _explain(commands: argparse._SubParsersAction[Parser]) -> None:
         "explain",
         help="what is wrong in a trace, in a capture, or at a running broker or proxy",
         description="Print what is wrong, the most important first: what happened, its usual cause, where to look, and rows.",
-        epilog="Exit codes: 0 nothing is wrong, 1 something is, 2 it could not be done.",
+        epilog="Exit codes: 0 no finding, 1 a finding, 2 the source could not be read.",
     )
     add = explain.add_argument
     add("source", metavar="FILE|URL", help="what --trace or --capture wrote, a capture of tcpdump, - for standard input, or "
@@ -461,8 +461,8 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="the lowest severity that leads to exit code 1 (likely)")  # fmt: skip
     add("--policy", type=_named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
     add("--junit", type=_named, metavar="FILE", help="write the findings as JUnit XML, too")
-    add("--sarif", type=_named, metavar="FILE", help="... as SARIF 2.1.0")
-    add("--prometheus", type=_named, metavar="FILE", help="... as numbers in Prometheus' text format")
+    add("--sarif", type=_named, metavar="FILE", help="write the findings as SARIF 2.1.0")
+    add("--prometheus", type=_named, metavar="FILE", help="write the numbers of findings in Prometheus' text format")
     add("--findings-to", type=_named, metavar="H:P/TOPIC", help="send the findings as JSON to this topic")
     add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append them to this table of Spark's catalog or folder")
     audit.set_defaults(command="audit")

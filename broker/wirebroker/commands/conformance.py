@@ -40,7 +40,8 @@ class Report:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay the scenarios. Returns the exit code: 0 if every step agrees, 1 if one differs, 2 if it could not be done."""
+    """Replay the scenarios. Returns the exit code: 0 if every step agrees, 1 if a step differs, 2 if the scenarios could not be
+    replayed."""
     try:
         remote = RemoteBroker(*address_of(options.bootstrap)) if options.bootstrap else None
         reports = {versions: run_all(scenarios, remote, play) for versions, (scenarios, play) in _wanted(options).items()}
@@ -58,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """The settings of a replay: the profile of our own broker, the versions, and the scenarios that a release cannot have."""
+    """The settings of a replay: the profile of our own broker, the versions of requests, and the scenarios that a release does
+    not support."""
 
     profile: ProfileName = "kafka-4.3"
     versions: VersionMode = "named"

@@ -17,7 +17,7 @@ from wirebroker.decode.show import lines
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the frames. Returns 0, 1 if record data in them is damaged, 2 if they cannot be read."""
+    """Print the frames. Returns the exit code: 0, or 1 if record data is damaged, or 2 if the bytes cannot be read."""
     complaints = []
     try:
         if (arguments.api is None) != (arguments.version is None):

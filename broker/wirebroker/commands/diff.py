@@ -12,7 +12,8 @@ from wirebroker.common.complaints import complain
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the differences. Returns 0 if nothing that matters differs, 1 if something does, 2 if a session cannot be read."""
+    """Print the differences. Returns the exit code: 0 without a difference that matters, 1 with one, 2 if a session cannot be
+    read."""
     sessions = []
     for name in (arguments.one, arguments.other):
         outcomes = Outcomes()

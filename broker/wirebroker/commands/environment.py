@@ -18,8 +18,8 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, DEFINITIONS, PER_LISTENER
 
 SPELLING = 0.9
-"""A variable with at least this similarity (0 to 1) to a known variable counts as misspelt. Kubernetes sets
-WIREBROKER_SERVICE_HOST and others.
+"""A variable with at least this similarity (0 to 1) to a known variable counts as misspelt. Less similar variables may have
+another origin: Kubernetes sets WIREBROKER_SERVICE_HOST and others.
 """
 KAFKA, BITNAMI = "KAFKA_", "KAFKA_CFG_"
 READ_OTHERWISE = frozenset(
