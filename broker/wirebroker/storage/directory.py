@@ -80,7 +80,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Whether the entry is a folder; False if it is a plain file. Raises DamagedFile for any other entry, and for a hard-linked
     file.
     """
-    found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # Windows' entry knows no links
+    found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # no st_nlink in DirEntry
     if stat.S_ISREG(found.st_mode):
         if found.st_nlink > 1:
             raise files.shared(Path(entry.path))

@@ -69,7 +69,7 @@ class Faults:
 
     @property
     def seed(self) -> int:
-        """The seed for rules that act with a probability."""
+        """The seed for rules that act with a probability. Pass it to `MockKafka(random_seed=…)` to repeat a run."""
         return self._kafka._fault_seed
 
     @property
