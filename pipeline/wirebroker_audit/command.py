@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     except BaseException:
         if interruption.number is None:
             raise
-    if interruption.number is not None:  # any other error is a consequence of the signal
+    if interruption.number is not None:  # after a signal, other errors are its consequences
         _tidy(Path(options.out))
         said = f"interrupted: {_left_behind(Path(options.out), follows=options.follow is not None)}"
     err.print(printable_lines(f"wirebroker audit: {said}"), soft_wrap=True, markup=False)

@@ -70,7 +70,7 @@ WRITTEN = {
     SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if", "table", *SIGNED},
     LIVE: {LIVE, CURRENT},
 }
-"""The files of a report and of the live form. A folder with any other file is not replaced."""
+"""The files of a report and of the live audit. A folder with any other file is not replaced."""
 DESCRIPTION = "spark.job.description"
 """The local property that Spark's page shows as the description of a job."""
 WORK = ".work"
@@ -227,7 +227,7 @@ def audit(
     spark: SparkSession, request: Request, stage: Stage = lambda name: None, expect: Expect = lambda seconds: None
 ) -> Result:  # fmt: skip
     """Run the audit and write the report; `stage` receives the name of each stage, which describes Spark's jobs, too. `expect`
-    receives about how long the stages will take, and again when more is known. Raises CannotAudit."""
+    receives the expected seconds of each stage, and again when better estimates are known. Raises CannotAudit."""
 
     def described(name: str) -> None:
         spark.sparkContext.setJobDescription(f"wirebroker audit: {name}")
@@ -369,7 +369,7 @@ class _Audit:
             changes,
             coverage,
             write_report,
-        )  # slow to import; `command` does it while Java starts
+        )  # slow to import; `command` imports it while Java starts
 
         changed = changes.since(findings, before)
         summary = self._summary(findings, totals, outcomes) | {"ranges": ranges, "changes": changed} | commits

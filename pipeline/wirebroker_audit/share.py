@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 UNSURE = 5.0
-"""Seconds before the first estimate, and those that an unexpected stage counts for."""
+"""No estimate is made before this many seconds. A stage without an expected time counts as this many seconds."""
 ALMOST = 0.95
-"""The most of a stage that counts as done while the stage runs: its last tasks are not yet known."""
+"""While a stage runs, at most this part of it counts as done, because its last tasks are not yet known."""
 
 
 class Share:
-    """The share of an audit that is done. Times are seconds of any clock that only goes forward."""
+    """Computes the share of an audit that is done. Times are seconds of any clock that only goes forward."""
 
     def __init__(self) -> None:
         self._expected: dict[str, float] = {}
@@ -24,17 +24,17 @@ class Share:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is expected."""
+        """Whether the expected times of the stages are known."""
         return bool(self._expected)
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """The stages and about how long they take, instead of what was expected before. The first call begins the count."""
+        """Set the expected seconds of each stage, in place of earlier ones. The first call starts the measurement."""
         if not self.is_known:
             self._passed, self._name = {}, ""
         self._expected = dict(seconds)
 
     def begin(self, name: str, now: float) -> None:
-        """A stage begins, so the one before has ended."""
+        """Begin a stage, which ends the previous stage."""
         if self._name:
             self._passed[self._name] = self._expected.get(self._name, UNSURE)
         if self._begun_at < 0 and self.is_known:
@@ -42,8 +42,9 @@ class Share:
         self._name, self._part = name, 0.0
 
     def look(self, part: float, now: float) -> tuple[float, float | None]:
-        """The share that is done if this part of the stage's known tasks is, and the seconds that are left if they can be
-        estimated. The share never shrinks, even if there turns out to be more work; the seconds then grow."""
+        """Returns the share of the audit that is done, and the remaining seconds if they can be estimated. `part` is the part
+        of the stage's known tasks that is done. The share never decreases: if more work turns up, only the remaining seconds
+        increase."""
         self._part = max(self._part, min(part, ALMOST))
         if not self.is_known:
             return 0.0, None

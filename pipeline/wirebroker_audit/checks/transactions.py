@@ -27,7 +27,7 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
     """Transactions without an end, and ends without a beginning.
 
-    A batch with a damaged header may end a transaction, or explain an end without a beginning. It does not begin one.
+    A batch with a damaged header may end a transaction, or explain an end without a beginning. It does not begin a transaction.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
     unsound = damaged.select(*ABOUT, "kind").withColumns({"sound": sf.lit(False), "reach": sf.col("base_offset")})

@@ -143,7 +143,7 @@ def _begins(order: Array, *keys: Array) -> Array:
 
 
 def _codes(texts: pa.Array) -> Array:
-    """Gives each different text a number."""
+    """Returns a number for each text; equal texts have equal numbers."""
     result: Array = texts.dictionary_encode().indices.to_numpy()
     return result
 

@@ -23,7 +23,7 @@ FINDINGS = StructType(
         StructField("explanation", StringType()),
     ]
 )  # fmt: skip
-"""`Finding`, field by field."""
+"""The schema of a `Finding`."""
 REPORTED = StructType([*FINDINGS, StructField("id", StringType())])
 """The findings of a report; see `checks.rows.identified`."""
 

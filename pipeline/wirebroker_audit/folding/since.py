@@ -42,7 +42,7 @@ class ReportState:
     is_cluster: bool
     expiration_ms: int
     pieces: int
-    """the numbers of its pieces are below this number"""
+    """all pieces of the report have numbers below this one"""
     partitions: dict[Key, Mark]
     audited_at: str = ""
 

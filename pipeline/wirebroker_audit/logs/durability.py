@@ -14,7 +14,8 @@ SHOWN = 20
 
 
 class Durability(NamedTuple):
-    """A topic's settings. The defaults are Kafka's: a file of a broker may say otherwise, and metadata does not have it."""
+    """A topic's settings. The defaults are Kafka's. A broker's configuration file may set other values, which the metadata does
+    not show."""
 
     replicas: int
     min_in_sync: int = 1
@@ -22,7 +23,7 @@ class Durability(NamedTuple):
 
     @classmethod
     def of(cls, replicas: int, settings: Mapping[str, str]) -> Durability:
-        """From the settings by Kafka's names."""
+        """Makes the object from `settings`, which have Kafka's names."""
         least = settings.get(MIN_IN_SYNC, "")
         return cls(replicas, int(least) if least.isdecimal() else 1, settings.get(UNCLEAN) == "true")
 

@@ -4,8 +4,9 @@ A *run* is an unbroken stretch of one producer's batches: consecutive sequences,
 no pause after which the broker forgets the producer. A marker belongs to the run whose transaction it ends. A healthy log has
 few runs, however many batches and transactions it has, so the checks look at runs first.
 
-`follows` is the rule. Its *events* are batches while a piece is read, and whole runs when runs of several pieces are joined.
-A run may always be divided, because each check finds the same in two parts of a run as in the whole run.
+The function `follows` has the rule for whether a run continues. Its *events* are batches while a piece is read, and whole runs
+when runs of several pieces are joined. A run may always be divided, because each check finds the same in two parts of a run as
+in the whole run.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | N
     ends = beside & is_open & _is_control(each["kind"])
     result[1:] = ends
     at = np.arange(len(each))
-    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # the −1 of a run's first event is never read
+    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # may be −1 for the first event, and is then not read
     goes_on = np.ones(len(each), bool)
     if numbered:
         goes_on = RULES.continues(data["data_epoch"], data["data_sequence"], each["first_epoch"], each["first_sequence"])

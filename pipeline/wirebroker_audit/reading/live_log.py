@@ -37,7 +37,7 @@ def read_cluster(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[C
 
 
 class _Reader:
-    """Fetches from offset to offset."""
+    """Fetches the batches of a piece, one response after the other."""
 
     def __init__(self, piece: Piece, linker: Linker, client: Client) -> None:
         self.piece, self.linker, self.client = piece, linker, client

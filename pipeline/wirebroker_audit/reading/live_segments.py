@@ -43,7 +43,7 @@ def topic_id_of(folder: Path) -> str:
 
 
 def segments_now(folder: Path) -> list[tuple[int, Path]]:
-    """Base offset and path of each segment.
+    """Returns the base offset and the path of each segment.
 
     A file that is renamed during `listdir` may be missing from its result, so two listings must agree. For a moment after a
     pass of the cleaner, a new segment still has `.swap` at the end of its name.
@@ -54,7 +54,7 @@ def segments_now(folder: Path) -> list[tuple[int, Path]]:
         if set(before) == set(names):
             break
     found: dict[int, Path] = {}
-    for name in sorted(names, reverse=True):  # X.log.swap, and then X.log instead, if that is there
+    for name in sorted(names, reverse=True):  # X.log.swap comes first; X.log then replaces it, if both exist
         if (first := offset_of(name.removesuffix(SWAP), LOG)) is not None:
             found[first] = folder / name
     return sorted(found.items())

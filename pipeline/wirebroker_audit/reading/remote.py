@@ -104,7 +104,7 @@ class RemotePath(PurePosixPath):
             return file.read()
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """All of the file, as text."""
+        """Returns the whole content of the file as text."""
         return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding).read()
 
     def _entries(self) -> dict[str, fs.FileInfo]:

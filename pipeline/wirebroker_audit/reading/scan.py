@@ -32,7 +32,7 @@ LARGEST_BATCH = 256 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
 _MARKER = struct.Struct(">hh")
 _AT_ONCE = 4096
-"""The number of headers that are copied at once."""
+"""The number of headers that one step copies."""
 _HEADER = np.dtype(
     [
         ("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"),
@@ -85,7 +85,7 @@ def headers_at(view: Buffer, positions: Array) -> Array:
     """Returns the batch headers at these positions as a structured array."""
     raw, within = np.frombuffer(view, np.uint8), np.arange(HEADER_SIZE)
     rows = np.empty((len(positions), HEADER_SIZE), np.uint8)
-    for begin in range(0, len(positions), _AT_ONCE):  # the index has eight bytes for each byte
+    for begin in range(0, len(positions), _AT_ONCE):  # the index array takes eight bytes for each byte that it selects
         some = slice(begin, begin + _AT_ONCE)
         rows[some] = raw[positions[some, None] + within]
     return rows.view(_HEADER)[:, 0]

@@ -42,7 +42,7 @@ class Timeline(NamedTuple):
 
 
 RIBBONS, BATCHES = 3, 24
-"""The number of partitions whose log is drawn around a finding, and the number of batches of each."""
+"""The number of partitions whose log is drawn around a finding, and the number of batches drawn for each partition."""
 NEAR = 50_000
 """The number of offsets around a finding in which its producer's batches are searched first, so that Parquet skips most of a
 file."""

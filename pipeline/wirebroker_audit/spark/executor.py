@@ -43,7 +43,7 @@ class LostTask(RuntimeError):
 
 
 class SparkExecutor(Executor):
-    """Runs calls on a cluster. It pickles them, also functions inside functions.
+    """Runs calls on a cluster. Calls are pickled, also if they are functions inside functions.
 
     Every call is a job of one partition, so its result is known at once, and Spark runs a call again if its executor is lost
     (`spark.task.maxFailures` times). Spark does not run a call again because the call itself raised an exception.

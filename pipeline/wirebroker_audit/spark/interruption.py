@@ -43,7 +43,7 @@ class Interruption:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
-        if self._chaser is not None:  # it may be about to send another signal, which must be handled here
+        if self._chaser is not None:  # the thread may be about to send another signal, which this handler must catch
             self._chaser.join(PATIENCE)
         if self.number is not None:
             logging.disable(logging.NOTSET)
