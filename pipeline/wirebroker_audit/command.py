@@ -51,7 +51,7 @@ PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", 
 ONCE_ONLY = ("policy", "since", "findings-table", "pipeline")
 """Flags that cannot be used with --follow, in addition to those of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
-"""The name of an exception's class, before its message."""
+"""Matches the name of a Java exception's class before its message."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
 
@@ -91,7 +91,7 @@ def _left_behind(out: Path, *, follows: bool) -> str:
 
 
 class Refused(Exception):
-    """Raised if the flags do not allow an audit. The text gives the reason."""
+    """Raised if the command cannot carry out the audit. The text gives the reason."""
 
 
 def _run(options: argparse.Namespace, err: Console, interruption: Interruption) -> int:

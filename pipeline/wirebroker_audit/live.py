@@ -7,9 +7,10 @@ micro-batch is repeated with the same number and the same batches, and writes th
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
 Folders of earlier micro-batches are joined from time to time (see `micro_batches`), and so are runs that continue (see
-`folding.runs`). So a segment has about as many runs as producers, even in an old stream. Rows below the log start no
-longer count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic
-was deleted and created again, its earlier batches are left out. A full audit would not see such rows and batches either.
+`folding.runs`). So a segment has about as many runs as producers, even in an old stream. Rows below the log start no longer
+count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic was
+deleted and created again, its earlier batches are left out. A full audit would not see the rows below the log start and the
+batches of a deleted topic either.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> No
 def follow(
     begin: Callable[[], StreamingQuery], out: Path, say: Callable[[str], None], seconds: float, policy: Policy, *, again: bool
 ) -> tuple[int, str]:
-    """Report changes until Ctrl-C; returns the exit code and why it ended.
+    """Report changes until Ctrl-C. Returns the exit code, and the reason why the live audit ended.
 
     The code is 1 if a finding fails the audit, else 0; 2 if the stream failed or has read nothing. With `again`, a failed
     stream is restarted where it ended, until it has read nothing for PATIENCE seconds.
@@ -256,7 +257,7 @@ class _Shown:
         self.current: dict[str, Any] | None = None
 
     def watch(self, query: StreamingQuery, seconds: float) -> bool:
-        """Report changes until the stream ends. Returns whether there were any."""
+        """Report changes until the stream ends. Returns whether any changes were reported."""
         progressed = False
         while query.isActive:
             if self._path.exists():

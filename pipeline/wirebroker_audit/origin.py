@@ -50,7 +50,7 @@ class Origin(ABC):
     options: dict[str, str]
     """the options of that Data Source"""
     pieces: list[Piece]
-    """the whole log as it was when it was pinned"""
+    """the whole log as it was when `pin` was called"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start offset, and `cleaned_until`, as in `schema.BOUNDS`"""
     elections_ms: int = -1
@@ -105,7 +105,7 @@ class Origin(ABC):
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
         """Returns for the report the replica that is read (`read`), the reason (`why`) and the other replicas (`others`). Empty
-        if there was no choice.
+        if there was only one replica.
         """
         return {}
 
@@ -222,7 +222,7 @@ class Cluster(Origin):
         }  # fmt: skip
 
     def pin(self) -> None:
-        """The offsets are as the last request to the brokers found them."""
+        """The offsets are those that the last request to the brokers returned."""
         self.pieces = self._plan(self._live)
         self.is_small = sum(each.size for each in self.pieces) <= SMALL_RECORDS
 

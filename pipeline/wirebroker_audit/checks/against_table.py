@@ -55,7 +55,7 @@ class BadTable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A table; `key`, `value`, `time`, `where` and `topic_from` are SQL expressions over its columns."""
+    """The description of a table; `key`, `value`, `time`, `where` and `topic_from` are SQL expressions over its columns."""
 
     file: str
     key: str
@@ -69,11 +69,11 @@ class Description:
     table: str | None = None
     """a name in the session's catalog, instead of `format`"""
     options: dict[str, str] = field(default_factory=dict, repr=False)
-    """of the format, such as a database's address and password"""
+    """options of the format, such as a database's address and password"""
     jars: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     grace_ms: int = 60_000
-    """the record of a row younger than this may still be sent"""
+    """if a row is younger than this, its record may still be sent"""
 
     @property
     def settings(self) -> dict[str, str]:

@@ -22,8 +22,8 @@ TASKS = 1000
 
 
 def commits(spark: SparkSession, work: list[list[Piece]], topics: frozenset[str]) -> Seen | None:
-    """The groups' commits for these topics. `work` has the pieces of each partition of `OFFSETS_TOPIC`. Returns None if
-    `work` is empty."""
+    """Returns the commits of all groups for these topics. `work` has the pieces of each partition of `OFFSETS_TOPIC`. Returns
+    None if `work` is empty."""
     if not work:
         return None
 

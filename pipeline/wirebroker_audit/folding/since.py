@@ -1,4 +1,5 @@
-"""Continues where an earlier audit ended (`--since`): its marks, the remaining pieces, and its rows that still count.
+"""Continues where an earlier audit ended (`--since`): finds the pieces that are left to read, and the earlier rows that still
+count.
 
 Beside its batches and runs a report keeps how far it read each partition (`covered.json`). The next audit reads only the later
 batches and checks them together with the earlier batches, so it has the same findings as an audit of the whole log. If a log
@@ -47,7 +48,7 @@ class ReportState:
     audited_at: str = ""
 
     def save(self, report: Path) -> None:
-        """Write it into a report's folder."""
+        """Write this state into a report's folder."""
         told = {
             "format": FORMAT, "is_cluster": self.is_cluster, "expiration_ms": self.expiration_ms, "pieces": self.pieces,
             "partitions": [[*key, *mark] for key, mark in self.partitions.items()],
@@ -106,7 +107,7 @@ class Onward:
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
-    """The unread pieces of a directory; `pieces` are all its pieces. Raises OSError."""
+    """Finds the unread pieces of a directory; `pieces` are all pieces of the directory. Raises OSError."""
     by_partition: dict[Key, list[Piece]] = {}
     for each in pieces:
         by_partition.setdefault((each.topic, each.partition), []).append(each)
@@ -139,7 +140,7 @@ def _gone(key: Key, mark: Mark, begins_at: int) -> list[str]:
 
 
 def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onward) -> list[Piece]:
-    """Returns the pieces of a partition that begin at the mark or after it."""
+    """Returns the pieces of a partition that are left to read after the mark; all pieces if the log restarted."""
     key = (folder.topic, folder.partition)
     try:
         begin = Ahead(folder, mark).mark

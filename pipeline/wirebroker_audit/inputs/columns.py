@@ -53,7 +53,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Recor
     try:
         columns = _made(held, {name: form[0] if form else name for name, form in forms.items()}, len(rows))
         return pa.RecordBatch.from_arrays([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
-    except (ValueError, pa.ArrowException):  # text that UTF-8 cannot have, and what is not base64
+    except (ValueError, pa.ArrowException):  # text that cannot be encoded as UTF-8, or is not base64
         return None
 
 

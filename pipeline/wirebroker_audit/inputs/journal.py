@@ -74,12 +74,12 @@ class Journal(NamedTuple):
     """The intended records."""
 
     rows: DataFrame
-    """one for each record, with the columns `COLUMNS`"""
+    """one row for each record, with the columns `COLUMNS`"""
     number: int
-    """of the journal's rows; several rows with an id are one record"""
+    """the number of the journal's rows; several rows with the same id are one record"""
 
     def within(self, topics: Sequence[str]) -> Journal:
-        """The records of these topics."""
+        """Returns the intended records of these topics."""
         return self._replace(rows=self.rows.where(sf.col("topic").isin(*topics)))
 
 

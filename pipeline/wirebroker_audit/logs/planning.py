@@ -30,8 +30,8 @@ SMALL_BYTES = 8 * 1024 * 1024
 
 
 def is_small(folders: Iterable[PartitionFolder]) -> bool:
-    """Tells whether the driver reads the logs in these folders as fast as executors would. It stops looking as soon as the log
-    is too large.
+    """Tells whether the driver reads the logs in these folders as fast as executors would. The function stops at the first
+    folder that makes the log too large.
     """
     total = 0
     for folder in folders:

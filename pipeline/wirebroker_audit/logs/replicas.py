@@ -112,7 +112,7 @@ def _why(best: PartitionFolder, others: Sequence[PartitionFolder], image: Partit
 
 
 def _is_ahead(other: PartitionFolder, best: PartitionFolder) -> bool:
-    has_lost = best.tail.end < best.high_watermark  # a finding of its own, and the cluster may still have the records
+    has_lost = best.tail.end < best.high_watermark  # this has a finding of its own, and the cluster may still have the records
     return other.tail.end > best.tail.end and other.tail.leader_epoch < best.tail.leader_epoch and not has_lost
 
 

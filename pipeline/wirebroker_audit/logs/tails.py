@@ -45,7 +45,8 @@ def _indexed(path: Path, size: int) -> int:
     """Returns the last position in an offset index at which a segment of this size can have a batch; 0 if there is no such
     position.
 
-    Kafka makes the file at its largest size, so zeros may follow. After a power cut the index may reach beyond the segment.
+    Kafka creates an index file at its largest size, so zeros may follow the last entry. After a power cut the index may reach
+    beyond the segment.
     """
     try:
         with open_to_read(path, 0) as file:

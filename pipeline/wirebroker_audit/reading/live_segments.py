@@ -159,7 +159,7 @@ class Ahead:
         first = _covering(self.segments, mark.offset)
         if first >= mark.offset:
             return mark.at_segment(first)
-        if first != self.segments[-1][0]:  # it is closed; the reader finds the position
+        if first != self.segments[-1][0]:  # this segment is closed; the reader finds the position in it
             return mark._replace(segment=first, position=0, last=-1, crc=-1)
         with open_to_read(paths[first]) as file:
             last, position, offset, _ = place_of(file, mark.offset)
@@ -238,7 +238,7 @@ def read_folder(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Ch
 
 
 class _FolderReader:
-    """Reads segment by segment; if the folder changes, it continues with the new segments."""
+    """Reads segment by segment. If the folder changes, reading continues with the new segments."""
 
     def __init__(self, piece: Piece, expiration_ms: int) -> None:
         self.piece, self.mark, self.end, self.expiration_ms = piece, piece.begin, piece.end, expiration_ms

@@ -26,7 +26,7 @@ RESTARTED = -1
 
 
 class Mark(NamedTuple):
-    """The end of the part of a partition that was read: the end of a batch. In a cluster there is no segment."""
+    """The end of the part of a partition that was read: the end of a batch. A mark in a cluster has no segment."""
 
     offset: int = 0
     """the offset after that batch"""
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
     label: int = -1
     """the offset that rows give for the segment, so that rows from a rewritten segment sort after earlier rows"""
     start: int = 0
-    """the log start at the first read; the log has nothing below it"""
+    """the log start offset at the first read; the log has nothing below this offset"""
     life: int = 0
     """how often the log restarted"""
     compacted: int = 0

@@ -1,4 +1,4 @@
-"""Reading a piece, wherever it is. No Spark here."""
+"""Reads a piece from a file, a folder or a live cluster. No Spark here."""
 
 from __future__ import annotations
 

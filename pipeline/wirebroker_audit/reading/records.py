@@ -1,4 +1,4 @@
-"""The records inside batches as rows, decompressed and hashed. There is no Python object for a row."""
+"""The records inside batches as rows, decompressed and hashed. No Python object is made for each row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECORDS = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )  # fmt: skip
-"""The fields of `RecordRow` without the outcome of its transaction, and those of the record's batch. A batch whose records
+"""The fields of `RecordRow` without the transaction's outcome, and the fields of the record's batch. A batch whose records
 cannot be read has one row with a `problem`."""
 
 

@@ -1,8 +1,8 @@
 """Log directories in an object store or in HDFS, read through pyarrow: `s3a://bucket/logs`, `hdfs://host:port/logs`, `abfs:`.
 
-A `RemotePath` has the methods of `Path` that the audit uses, so readers work with both. Its text
-keeps the scheme and the authority (`s3a://bucket/logs/orders-0`), so it travels to executors, which make the file system again.
-The driver lists a whole directory with few requests, and looks up names and sizes in that list.
+A `RemotePath` has the methods of `Path` that the audit uses, so the readers work with paths of both kinds. Its text keeps the
+scheme and the authority (`s3a://bucket/logs/orders-0`), so it travels to executors, which make the file system again. The
+driver lists a whole directory with few requests, and looks up names and sizes in that list.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RemotePath(PurePosixPath):
             yield self / name
 
     def is_dir(self) -> bool:
-        """Whether it is a folder, which in an object store means that something is in it."""
+        """Whether this path is a folder. In an object store, a folder exists only if something is in it."""
         return bool(self._info().type == fs.FileType.Directory)
 
     def exists(self) -> bool:
@@ -132,7 +132,7 @@ class RemotePath(PurePosixPath):
 
 @contextmanager
 def _asking(path: RemotePath) -> Iterator[None]:
-    """Errors of Arrow, such as that of Azure without credentials, as OSErrors with the path."""
+    """Turns errors of Arrow, such as Azure's if credentials are missing, into OSErrors with the path."""
     try:
         yield
     except pa.ArrowException as failed:

@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 from kafkawire.batches import CRC_START, HEADER_SIZE, LENGTH_START, LOG_OVERHEAD
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64  # an int that compiled code keeps in a register; it is not there when this runs as Python
+    from mypy_extensions import i64  # an int that compiled code keeps in a register; this import does not happen in Python
 
 LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 MAGIC_AT: Final = 16

@@ -12,18 +12,18 @@ from pyspark.sql import functions as sf
 from wirebroker_audit.folding import schema
 
 ABOUT = {"origin": "audited", "time": "audited_at", "host": "host", "version": "version"}
-"""The summary's fields about the audit, each with the name of its column."""
+"""Maps the summary's fields about the audit to the table's columns."""
 
 
 class FindingsTable(NamedTuple):
-    """A table, and its format if it has to be created; "" is the session's default."""
+    """The name of a table, and the format with which it is created if it does not exist; "" is the session's default."""
 
     name: str
     format: str = ""
 
     @classmethod
     def of(cls, text: str) -> FindingsTable:
-        """The table that `[FORMAT:]NAME` means."""
+        """Parses `[FORMAT:]NAME`."""
         kind, colon, name = text.partition(":")
         return cls(name, kind) if colon and not name.startswith("//") else cls(text)
 

@@ -1,5 +1,5 @@
-"""The earlier audits whose reports had the same place, and their numbers. A new report continues the list of the report that it
-replaces."""
+"""The earlier audits whose reports had the same place, and their numbers. A new report continues the list of audits from the
+report that it replaces."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def write_report(
     folder: Path, summary: Mapping[str, Any], batches: DataFrame, folded: DataFrame, findings: DataFrame,
     outcomes: Sequence[Row], history: Sequence[Row], before: Path,
 ) -> list[Row]:  # fmt: skip
-    """Write the page into the folder. Returns the first findings of each kind and severity, which it shows.
+    """Write the page into the folder. Returns the findings that the page shows: the first of each kind and severity.
 
     `before` is the place of the earlier report with which `summary["changes"]` compares, if there is one."""
     shown = first_findings(findings) if summary["kinds"] else []
@@ -49,7 +49,7 @@ def write_report(
         parts += [f"<h2>The log of {text(log.topic)}-{log.partition}</h2>", plots.ribbon(log)]
     for line in timelines(batches, shown):
         parts += [f"<h2>Producer {line.producer_id} on {text(line.topic)}-{line.partition}</h2>", plots.timeline(line)]
-    if len(cells := heat_map(folded, findings if shown else None)) > 1:  # one cell shows nothing new
+    if len(cells := heat_map(folded, findings if shown else None)) > 1:  # a picture with a single cell shows nothing new
         parts += ["<h2>Partitions and producers</h2>", plots.heat_map(cells)]
     if outcomes:
         parts += ["<h2>What if the broker had other rules?</h2>", plots.what_if(outcomes), _outcomes(outcomes)]

@@ -54,7 +54,8 @@ class _StreamReader(DataSourceStreamReader):
         self._parallelism = int(options.get("parallelism", 1))
         self._expiration_ms = int(options.get("expiration", EXPIRATION_MS))
         self._at: Position = {}
-        """the end of the last planned micro-batch; Spark plans one, even an empty one, before it asks for more"""
+        """the end of the last planned micro-batch; Spark plans each micro-batch, even an empty one, before it asks for the next
+        end"""
 
     def initialOffset(self) -> Position:  # noqa: N802 - Spark's name
         return {}
@@ -102,7 +103,7 @@ class BrokerStream(_StreamReader):
         known = mark_from(text)
         if known.is_of_another(each.topic_id) or each.end < known.offset:
             return fresh._replace(life=known.life + 1)
-        # if it was deleted up to here, the reader reports the deletion
+        # if retention deleted records after this mark, the reader reports the deletion
         return known._replace(compacted=fresh.compacted, topic_id=each.topic_id or known.topic_id)
 
     def partitions(self, start: Position, end: Position) -> list[InputPartition]:
@@ -131,7 +132,7 @@ class SegmentStream(_StreamReader):
         marks = dict(self._at)
         ahead: dict[str, Ahead] = {}
         for name, folder in self._folders().items():
-            with suppress(FileNotFoundError):  # it is changing; the next micro-batch tries again
+            with suppress(FileNotFoundError):  # a broker is changing the folder; the next micro-batch tries again
                 ahead[name] = Ahead(folder, mark_from(self._at[name]) if name in self._at else UNREAD)
         for name, mark in _up_to(ahead, room):
             marks[name] = mark.text()

@@ -50,7 +50,7 @@ class SparkExecutor(Executor):
     """
 
     def __init__(self, master: str | None, name: str, folders: Sequence[Path] = ()) -> None:
-        """A session for this master, or that of `spark-submit`. `folders` have modules for the executors.
+        """Uses a session for this master, or the session of `spark-submit`. `folders` have modules for the executors.
 
         Raises `CANNOT_START`.
         """

@@ -160,7 +160,8 @@ def united(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def mapped(rows: DataFrame, function: Fold, schema: StructType) -> DataFrame:
-    """The function's Arrow batches from those of the rows, or of a part of them; as `mapInArrow`."""
+    """Returns the Arrow batches that `function` makes from the batches of the rows, or of each part of the rows, as
+    `mapInArrow` does."""
     spark = rows.sparkSession
     if not is_together(spark):
         return rows.mapInArrow(function, schema)
@@ -169,7 +170,8 @@ def mapped(rows: DataFrame, function: Fold, schema: StructType) -> DataFrame:
 
 
 def in_groups(rows: DataFrame, keys: Sequence[str], function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
-    """The function's tables, one for each group of rows with equal keys; as `applyInArrow`."""
+    """Returns the rows of the tables that `function` makes, one for each group of rows with equal keys, as `applyInArrow`
+    does."""
     spark = rows.sparkSession
     if not is_together(spark):
         return rows.groupBy(*keys).applyInArrow(function, schema)

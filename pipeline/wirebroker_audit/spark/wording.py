@@ -45,12 +45,12 @@ class SqlRules(Rules):
 
 
 def column_of(value: Any) -> Column:
-    """The value, if it is a column, or a literal."""
+    """Returns the value if it is a column, else a literal column of the value."""
     return value if isinstance(value, Column) else sf.lit(value)
 
 
 class _Row:
-    """The columns of a DataFrame as attributes, as a struct has its fields."""
+    """Gives the columns of a DataFrame as attributes, like the fields of a struct."""
 
     def __getattr__(self, name: str) -> Column:
         return sf.col(name)
