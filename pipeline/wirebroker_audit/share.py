@@ -24,7 +24,7 @@ class Share:
 
     @property
     def is_known(self) -> bool:
-        """Whether the expected times of the stages are known."""
+        """Tells if the expected times of the stages are known."""
         return bool(self._expected)
 
     def expect(self, seconds: Mapping[str, float]) -> None:
