@@ -4,8 +4,8 @@ behaviour.
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is no response yet.
 The handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
 Handlers fill every field; the codec omits the fields that a version does not have. Modules are imported before clients connect
-(`wirebroker.apis.loading`), or in an engine without a host at the first request of their API. The file skipped.md in this
-folder lists the APIs that are only partly served, with reasons.
+(`wirebroker.apis.loading`). An engine without a host imports a module at the first request of its API. The file skipped.md in
+this folder lists the APIs that are only partly served, with reasons.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """AddPartitionsToTxn, versions 0–5.
 
-A client adds partitions to its transaction (versions 0 to 3). Brokers name several transactions at once, and may only
-verify that they include the partitions (from version 4). If one partition does not exist, no partition is added, and the others
-get OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+A client adds partitions to its transaction (versions 0 to 3). Brokers name several transactions at once, and may ask only to
+verify that the transactions include the partitions (from version 4). If one partition does not exist, no partition is added,
+and the others get OPERATION_NOT_ATTEMPTED. Before version 2 the error INVALID_PRODUCER_EPOCH takes the place of
+PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _responses(
     codes: Codes = wanted if absent else _codes(requested, list(wanted), exchange)
     if absent or requested.verify_only:
         answered: Iterable[tuple[int, TopicPartition]] = ((0, where) for where in codes)
-    else:  # Kafka repeats the request, including duplicates (errorResponseForTransaction)
+    else:  # Kafka's response repeats the partitions of the request, including duplicates (errorResponseForTransaction)
         answered = ((number, (topic.name, i)) for number, topic in enumerate(topics) for i in topic.partitions)
     results: dict[tuple[int, str], AddPartitionsToTxnTopicResult] = {}
     for number, (name, index) in answered:

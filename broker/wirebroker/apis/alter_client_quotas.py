@@ -1,8 +1,8 @@
 """AlterClientQuotas, versions 0–1.
 
-Sets and removes quotas of users, client ids, pairs of these, and addresses; each entity gets its own result. INVALID_REQUEST is
-the result of an entity named twice, of a quota named twice for an entity, and of an invalid quota value. With validate_only
-nothing changes (ClientQuotaControlManager).
+Sets and removes quotas of users, client ids, pairs of these, and addresses; each entity gets its own result. An entity named
+twice, a quota named twice for an entity, and an invalid quota value get INVALID_REQUEST. With validate_only nothing changes
+(ClientQuotaControlManager).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
 def alter_resources(
     request: Any, exchange: Exchange, response: Callable[..., Message], result: Callable[..., Any], *, replaces: bool
 ) -> Steps:
-    """Change the settings of a request in either form; the arguments name its message classes."""
+    """Change the settings that an AlterConfigs or IncrementalAlterConfigs names; the arguments are its message classes."""
 
     def failed(resource: Any, refusal: Refusal) -> Any:
         name, kind = resource.resource_name, resource.resource_type

@@ -1,8 +1,8 @@
 """AlterUserScramCredentials, version 0.
 
-Adds, replaces and removes SCRAM credentials (ScramControlManager). A user named twice is DUPLICATE_RESOURCE; an empty name, or
-too few or too many iterations, is UNACCEPTABLE_CREDENTIAL; an unknown mechanism is UNSUPPORTED_SASL_MECHANISM; removing a
-missing credential is RESOURCE_NOT_FOUND. The other credentials are still altered.
+Adds, replaces and removes SCRAM credentials (ScramControlManager). A user named twice gets DUPLICATE_RESOURCE. An empty name,
+or too few or too many iterations, gets UNACCEPTABLE_CREDENTIAL. An unknown mechanism gets UNSUPPORTED_SASL_MECHANISM. Removing
+a missing credential gets RESOURCE_NOT_FOUND. The other credentials are still altered.
 """
 
 from __future__ import annotations

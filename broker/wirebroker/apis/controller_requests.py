@@ -2,8 +2,8 @@
 (0–3), UpdateMetadata (0–7), ControlledShutdown (0–3), AlterPartition (0) and AllocateProducerIds (0).
 
 Every listener of such a broker takes them. Here no broker sends them, so the sender is a client, which does not know the
-present epochs. An old epoch of the broker is STALE_BROKER_EPOCH, and then an old epoch of the controller is
-STALE_CONTROLLER_EPOCH. A request with the present epochs changes nothing, because the cluster itself moves leaders.
+present epochs. A request with an old epoch of the broker gets STALE_BROKER_EPOCH, else one with an old epoch of the controller
+gets STALE_CONTROLLER_EPOCH. A request with the present epochs changes nothing, because the cluster itself moves leaders.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def _update_metadata(request: UpdateMetadataRequest, exchange: Exchange) -> Mess
 
 
 def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange) -> Message:
-    """A broker that does not run is BROKER_NOT_AVAILABLE; with an epoch it fails the controller."""
+    """The shutdown of a broker that does not run gets BROKER_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR if the request has an
+    epoch, because then Kafka's controller fails."""
     code, named = ErrorCode.NONE, request.broker_epoch != NO_EPOCH
     if request.broker_id not in exchange.cluster.live_brokers:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if named else ErrorCode.BROKER_NOT_AVAILABLE

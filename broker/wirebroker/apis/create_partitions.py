@@ -27,7 +27,7 @@ from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 
 STRICT_SINCE = 3
-"""Since this version a topic is refused if too many partitions were created lately (KIP-599)."""
+"""From this version on a topic is refused if too many partitions were created recently (KIP-599)."""
 
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:

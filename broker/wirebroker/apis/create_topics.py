@@ -33,7 +33,7 @@ from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
 
 METADATA_TOPIC = "__cluster_metadata"
 STRICT_SINCE = 6
-"""Since this version a topic is refused if too many partitions were created lately (KIP-599)."""
+"""From this version on a topic is refused if too many partitions were created recently (KIP-599)."""
 CREATED = 8
 """The number of topics created in a slice."""
 
@@ -88,7 +88,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 
 
 def _without_plans(names: Counter[str]) -> Iterator[CreatableTopicResult]:
-    """Returns the refusals of duplicate names and of Kafka's own topic."""
+    """Yields the refusals of duplicate names and of Kafka's own topic."""
     for name, times in names.items():
         if times > 1:
             yield _refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))

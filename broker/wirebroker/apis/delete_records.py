@@ -2,8 +2,8 @@
 
 Deletes all records before an offset; −1 stands for the high watermark. The response has the partition's new log start offset,
 which never moves back. A compact-only partition keeps its records (POLICY_VIOLATION), and so do the coordinators' topics
-(INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted the records, or is REQUEST_TIMED_OUT with the
-smallest log start offset of the replicas.
+(INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted the records. At the timeout it has
+REQUEST_TIMED_OUT and the smallest log start offset of the replicas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteTopics, versions 1–6.
 
 Deletes topics by name, from version 6 also by id. A topic named twice in the request, by name or id, gets INVALID_REQUEST. With
-delete.topic.enable=false every topic is TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
+delete.topic.enable=false every topic gets TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wirebroker.requests.throttling import Mutations
 
 NOT_HERE = "This server does not host this topic-partition."
 STRICT_SINCE = 5
-"""Since this version a topic is refused if too many partitions were deleted lately (KIP-599)."""
+"""From this version on a topic is refused if too many partitions were deleted recently (KIP-599)."""
 NO_SUCH_ID = "This server does not host this topic ID."
 
 

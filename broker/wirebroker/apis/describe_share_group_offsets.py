@@ -1,7 +1,7 @@
 """DescribeShareGroupOffsets, versions 0–1: where share groups begin to read, from version 1 with their lag.
 
 Topics without share state, and unknown topics, have the start offset −1. A request without topics gets all topics that the
-group has used. Naming a topic that exists makes __share_group_state, as in Kafka.
+group has used. As in Kafka, a request that names an existing topic creates the topic __share_group_state.
 """
 
 from __future__ import annotations

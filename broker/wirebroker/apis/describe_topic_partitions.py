@@ -34,7 +34,7 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     if "" in names:
-        # Kafka asks its authorizer about every topic, which fails on an empty name.
+        # Kafka asks its authorizer about every topic, and the authorizer fails on an empty name.
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     limit = cluster.configs.integer("max.request.partition.size.limit")
     left = max(min(limit, request.response_partition_limit), 1)

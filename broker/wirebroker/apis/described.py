@@ -14,7 +14,7 @@ D = TypeVar("D")
 
 
 class NoGroup(NamedTuple):
-    """The reason for which a group is not described."""
+    """Why a group is not described."""
 
     code: ErrorCode
     message: str | None = None

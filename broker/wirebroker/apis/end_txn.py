@@ -1,7 +1,7 @@
 """EndTxn, versions 0–5: commit or abort.
 
 The markers are written before the response is sent. From version 5 (transaction version 2) the response has the producer's next
-epoch. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+epoch. Before version 2 the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
 
 
 def epoch_error(code: ErrorCode, understood: bool) -> ErrorCode:
-    """PRODUCER_FENCED in a form that this version knows: old clients only know INVALID_PRODUCER_EPOCH."""
+    """PRODUCER_FENCED, or INVALID_PRODUCER_EPOCH for old clients, which do not know PRODUCER_FENCED."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and not understood else code

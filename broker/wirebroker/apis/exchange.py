@@ -82,7 +82,7 @@ class EngineParts(Protocol):
 
     @property
     def now(self) -> int:
-        """The latest time that it knows, in ms since the epoch."""
+        """The latest time that the engine knows, in ms since the epoch."""
 
     @property
     def plan(self) -> FaultPlan:
@@ -98,12 +98,12 @@ class EngineParts(Protocol):
         """Change the levels of features."""
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """After a topic is deleted, forget a coordinator's records in it, or let `groups.forget_topics` forget its committed
-        offsets.
+        """After a topic is deleted, forget a coordinator's records in it, or let `groups.forget_topics` forget the offsets that
+        groups have committed for the topic.
         """
 
     def close(self, connection: Connection, reason: str) -> None:
-        """Close the connection, with a sentence for the log."""
+        """Close the connection, and log the reason, which is a sentence."""
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
         """Send the response, if any, and close the connection after connection.failed.authentication.delay.ms."""
@@ -139,7 +139,7 @@ class Exchange(AnyExchange):
         self.access: Admitted | None = None
         """The parts of the current request that the client may not do or see, in a cluster with an authorizer."""
         self.traced: Traced | None = None
-        """The request's part of the trace row of its response."""
+        """What the request adds to the trace row of its response."""
 
     @property
     def cluster(self) -> Cluster:
@@ -276,7 +276,7 @@ class Exchange(AnyExchange):
         self.engine.effects.append(Respond(self.connection, []))
 
     def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
-        """Do work, perhaps in slices, that passes its response to a given function, now or later."""
+        """Do work, perhaps in slices. The work passes its response to a given function, now or later."""
         responses: list[Message] = []
         waiting = False
 

@@ -3,9 +3,9 @@
 Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The last batch is
 cut off at the limit, as in Kafka, which sends a piece of its file. The response waits until min_bytes are available,
 max_wait_ms has passed, or a partition has an error. The first batch of the first partition with records is sent even if it
-is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13). From version 16 the response
-names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); a lagging replica shows only its own
-records. With the RackAwareReplicaSelector the leader sends no records to a consumer with a replica in its rack, but that
+is larger than the limits (KIP-74). Sessions work as in KIP-227, and topic ids as in KIP-516 (from version 13). From version 16
+the response names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); a lagging replica shows only its
+own records. With the RackAwareReplicaSelector the leader sends no records to a consumer with a replica in its rack, but that
 replica's id.
 """
 
@@ -195,7 +195,7 @@ class Fetch:
         """The partitions that changed before the request began to wait."""
 
     def _rack_of_consumer(self) -> str:
-        """The rack of the client; empty if only the leader may serve the read, and for followers."""
+        """The rack of the client; empty for a follower, or if only the leader may serve the read."""
         request = self.request
         if from_follower(request):
             return ""
@@ -422,7 +422,7 @@ class Fetch:
 
     def watch(self, partitions: Iterable[Named]) -> None:
         """Watch partitions for changes."""
-        callback = self._appended  # not kept: a Fetch that refers to itself would wait for the garbage collector
+        callback = self._appended  # not kept, so that no Fetch refers to itself and waits for the garbage collector
         for key, requested in partitions:
             partition, _ = self._find(key, requested)
             if partition is not None:

@@ -1,8 +1,9 @@
 """Fetch, versions 0–3: consumers that read message sets. Batches are converted to magic 0 (versions 0 and 1) or 1.
 
 The response is as large as the batches, or as the first converted batch if the converted batch is larger. Converted messages
-are cut at this size; missing bytes are filled with the beginning of a message that is longer than the response, which consumers
-drop (KIP-283, LazyDownConversionRecords). Control batches and headers are left out.
+beyond this size are cut off. If the converted messages are smaller, the rest is filled with the beginning of a message that is
+longer than the response; consumers drop this message (KIP-283, LazyDownConversionRecords). Control batches and headers are left
+out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kafkawire.messages.fetch import FetchPartition, PartitionData
 from wirebroker.core.partition import Partition
 
 _OVERFLOW = struct.Struct(">qi")
-"""The offset and size of a message that does not fit."""
+"""The offset and size at the beginning of a message that does not fit into the response."""
 DOWN_CONVERSION = "message.downconversion.enable"
 
 

@@ -37,7 +37,8 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """Returns each protocol once, at its first place. Kafka counts duplicates as votes, and its group then waits for ever."""
+    """Returns each protocol once, at its first place. Kafka counts a repeated protocol as further votes, and its group then
+    waits for ever."""
     named: dict[str, bytes] = {}
     for protocol in request.protocols:
         named.setdefault(protocol.name, protocol.metadata)

@@ -2,8 +2,8 @@
 
 Times are in ms since the epoch, or constants: −1 the end, −2 the beginning, −3 the record with the largest timestamp
 (version 7), −4 the beginning of the local log (8), −5 the end of the tiered log (9), −6 the first offset that is not tiered
-yet (11). Without tiered storage −4 is the beginning; −5 and −6 find no offset. A partition named twice is INVALID_REQUEST.
-Until the first offset of a new leader's epoch is replicated, asking for the end, or for a time without a record, returns
+yet (11). Without tiered storage −4 is the beginning; −5 and −6 find no offset. A partition named twice gets INVALID_REQUEST.
+Until the first offset of a new leader's epoch is replicated, a request for the end, or for a time without a record, gets
 OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE). Version 0 does not look up record times: it returns the start
 offsets of the last segments written before a time, and the end of the log.
 """

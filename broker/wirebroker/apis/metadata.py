@@ -5,7 +5,7 @@ request allow it. As in Kafka, this request still gets UNKNOWN_TOPIC_OR_PARTITIO
 start only after `Cluster.auto_creation_ms`. In version 0 an empty list means all topics, in later versions null. From version
 12 topics may be requested by id. Without an authorizer every operation is allowed. Brokers that are down are omitted, and their
 replicas are offline. Version 0 has no field for offline replicas: it omits them from the replicas, and returns
-REPLICA_NOT_AVAILABLE for the partition. A partition without a leader is LEADER_NOT_AVAILABLE.
+REPLICA_NOT_AVAILABLE for the partition. A partition without a leader gets LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

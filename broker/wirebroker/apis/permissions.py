@@ -1,7 +1,7 @@
 """The permissions that each API needs: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
 
-A request is divided before it is handled. Forbidden parts of a request get their error, the other parts are handled as a
-request of their own, and both responses are joined. A response to a request for all resources leaves out the resources that the
+A request is divided before it is handled. The forbidden parts of a request get an error. The other parts are handled as a
+separate request. Then both responses are joined. A response to a request for all resources leaves out the resources that the
 client may not see. So handlers need no ACLs, except Fetch, whose sessions remember partitions, and Produce, whose batches show
 whether they are transactional.
 """
@@ -59,7 +59,7 @@ WHOLE_ERRORS = frozenset(
 )  # fmt: skip
 """APIs whose response names no resources when the whole request is refused."""
 WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
-"""The errors above that also have a message for a group."""
+"""The responses among these that have an error message if access to the group is refused."""
 SHARE = 2
 """The type of a share partition's key in FindCoordinator."""
 LOGGERS = 8
@@ -219,7 +219,7 @@ def both(*rules: Rule) -> Rule:
 def _share_offsets(request: Any, access: Access) -> Any:
     """The group is checked even if no topic is left, and its refusal is the whole response.
 
-    The refusal to alter names the id of a topic that the client may not read, as Kafka's does.
+    As in Kafka, a refused AlterShareGroupOffsets shows the id of a topic that the client may not read.
     """
     cluster = access.exchange.cluster
 
@@ -285,7 +285,7 @@ def _metadata(request: Any, access: Access) -> Any:
 
 
 def _may_be_made(name: str, request: Any, access: Access) -> bool:
-    """Tells whether the topic exists, will not be created, or may be created."""
+    """Tells whether the client may name this topic: it exists, or would not be created, or the client may create it."""
     cluster = access.exchange.cluster
     if name in cluster.topics or not (request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")):
         return True
@@ -441,7 +441,7 @@ def _seen(group: Any, access: Access) -> Any:
     assigned = [
         part.topic_name
         for member in group.members
-        if hasattr(member, "assignment")  # not a classic group, whose assignments Kafka does not read
+        if hasattr(member, "assignment")  # not for a classic group, because Kafka does not read the assignments of such groups
         for held in (member.assignment, getattr(member, "target_assignment", None))
         for part in getattr(held, "topic_partitions", ())
     ]
@@ -723,10 +723,10 @@ RULES: dict[str, Rule] = {
 }
 """The rules by API."""
 OPEN = {
-    "ApiVersions": "clients may ask for the versions without a permission",
-    "SaslHandshake": "clients have no name before it",
-    "SaslAuthenticate": "clients have no name before it",
-    "Fetch": "the handler asks for each topic of the session, and for a follower",
+    "ApiVersions": "a client may ask for the versions without a permission",
+    "SaslHandshake": "a client has no principal before its login",
+    "SaslAuthenticate": "a client has no principal before its login",
+    "Fetch": "the handler checks each topic of the session, and followers",
     "CreateDelegationToken": "clients may have tokens of their own; the handler checks other owners",
     "RenewDelegationToken": "the handler knows the token's owner and renewers",
     "ExpireDelegationToken": "the handler knows the token's owner and renewers",

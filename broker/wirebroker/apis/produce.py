@@ -7,8 +7,9 @@ INVALID_RECORD (Kafka never responds). A broker that does not lead the partition
 with the leader. Versions 0 to 2 bring message sets, which are converted (`core.message_set_checks`).
 
 acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the response waits
-until all in-sync replicas have the batch; a retry waits, too. When timeout_ms is over it is REQUEST_TIMED_OUT, with the batch's
-offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND does not occur: since Kafka 4 the high watermark does not advance then (KIP-966).
+until all in-sync replicas have the batch; a retry waits, too. When timeout_ms is over the response has REQUEST_TIMED_OUT and
+the batch's offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND does not occur: since Kafka 4 the high watermark does not advance while too
+few replicas are in sync (KIP-966).
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
 
 
 def _unanswered(exchange: Exchange) -> Outcome:
-    """A Produce with acks=0 is handled. A quota counts the bytes of this client but not its time, as in Kafka."""
+    """A Produce with acks=0 is handled. As in Kafka, a quota counts the bytes of the request, but not the time that it took."""
     if exchange.cluster.quotas.on:
         exceeded = exchange.engine.throttle.use(exchange, PRODUCE, exchange.size, exchange.engine.now)
         if ms := exchange.throttled(exceeded):
@@ -149,7 +150,7 @@ def _check_job(
 
 
 def _check_message_set(*args: Any, **options: Any) -> Checked | RecordReject:
-    """Check the record data of an old version: only releases before 4.0 need the module."""
+    """Check the record data of an old version. The module for it is imported here, because only releases before 4.0 need it."""
     from wirebroker.core.message_set_checks import check_any
 
     return check_any(*args, **options)
@@ -182,7 +183,7 @@ def _partition(
 
 
 class Awaited(NamedTuple):
-    """A response that becomes valid when the high watermark reaches an offset."""
+    """A partition's response that waits until the high watermark reaches an offset."""
 
     topic: Topic
     partition: Partition

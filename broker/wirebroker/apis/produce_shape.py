@@ -75,7 +75,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
 
 
 def _cut_response(shape: ProduceShape, data: TopicProduceData, version: int) -> None:
-    """Cut the response to a stored batch into the parts around its numbers."""
+    """Divide the response to a stored batch into the constant parts before and after the numbers that change."""
     response = PartitionProduceResponse(index=data.partition_data[0].index, error_code=0, base_offset=_SENTINEL)
     topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[response])
     encoded = b"".join(encode_response(0, ProduceResponse(responses=[topic]), version))

@@ -35,7 +35,7 @@ RETRIED_AS = (
     ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
 )  # fmt: skip
-"""Errors of the coordinator that become NOT_ENOUGH_REPLICAS, after which every client tries again."""
+"""Errors of the coordinator that the client gets as NOT_ENOUGH_REPLICAS, so that every client tries again."""
 
 REFUSALS = {ErrorCode.INVALID_PRODUCER_ID_MAPPING: "Transactional records contained more than one producer ID"}
 """The messages of errors that refuse the whole request."""
@@ -45,7 +45,7 @@ FENCED = {
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: "The producer attempted to use a producer id which is not currently assigned to its "
     "transactional id.",
 }
-"""The messages of errors of the coordinator that Kafka 3.6 repeats."""
+"""The messages of those coordinator errors that Kafka 3.6 passes on to the client."""
 CUT_RECORDS = ("null_records", "no_batch", "corrupt_batch")
 """The prefixes of the rules that truncated record data breaks."""
 WRONG_RECORDS = ("old_message_format", "more_than_one_batch")

@@ -1,11 +1,11 @@
 """Requests that are always refused: AddRaftVoter (versions 0–1), RemoveRaftVoter (version 0), and requests of a feature at
 level 0.
 
-With kraft.version 0 the quorum is static, and a sound request for a voter is UNSUPPORTED_VERSION. With kraft.version 1 a broker
-of the cluster is DUPLICATE_VOTER, and another id is REQUEST_TIMED_OUT, because only brokers are controllers. No voter can be
-removed, because voters here have no directory ids that a client could name (VOTER_NOT_FOUND). A wrong cluster id is checked
-first (INCONSISTENT_CLUSTER_ID), then a voter without an id, a directory or a controller's address (INVALID_REQUEST), as in
-KafkaRaftClient.
+With kraft.version 0 the quorum is static, and a valid request gets UNSUPPORTED_VERSION. With kraft.version 1 adding a broker of
+the cluster gets DUPLICATE_VOTER, and adding another id gets REQUEST_TIMED_OUT, because only brokers are controllers. No voter
+can be removed, because voters here have no directory ids that a client could name (VOTER_NOT_FOUND). A wrong cluster id is
+checked first (INCONSISTENT_CLUSTER_ID), then a voter without an id, a directory or a controller's address (INVALID_REQUEST), as
+in KafkaRaftClient.
 """
 
 from __future__ import annotations

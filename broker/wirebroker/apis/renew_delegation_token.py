@@ -1,7 +1,7 @@
 """RenewDelegationToken, versions 1–2.
 
-Owner and renewers may extend a token's life by `renew_period_ms`, at most by delegation.token.expiry.time.ms, and never beyond
-its longest life.
+The owner and the renewers may extend a token's lifetime by `renew_period_ms`, but at most by delegation.token.expiry.time.ms,
+and never beyond the token's maximum lifetime.
 """
 
 from __future__ import annotations

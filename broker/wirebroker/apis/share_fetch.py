@@ -366,7 +366,7 @@ class ShareFetch:
         return found
 
     def _try(self, now: int) -> Slices:
-        """Acquire if there is enough for a response, or a read fails.
+        """Acquire the records if they are enough for a response, or if a read fails.
 
         Kafka first reads the partitions that no request has read yet, and puts them first in the response.
         """
@@ -495,8 +495,8 @@ class ShareFetch:
         """The results that the response names: in a continued session only changed partitions, and no results if the client has
         to wait.
 
-        Records are acquired before the quota is checked. If the client then has to wait, they stay acquired, although the
-        response does not carry them. Kafka does the same.
+        Records are acquired before the quota is checked. If the client then has to wait, the records stay acquired, although
+        the response does not carry them. Kafka does the same.
         """
         session, named = self._session, {}
         for place, data in self._results.items():
@@ -567,7 +567,8 @@ Batch = tuple[BatchHeader, memoryview]
 def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Batch]:
     """The fetched batches that hold the first `room` records, and one batch more.
 
-    Returns all batches if some may hold records that are not available, because those records do not count.
+    If some batches may hold records that are not available, all batches are returned, because such records do not count towards
+    `room`.
     """
     end: float | None = None
     for view in iter_batches(data):

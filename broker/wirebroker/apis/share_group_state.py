@@ -2,9 +2,10 @@
 WriteShareGroupState and ReadShareGroupStateSummary (versions 0–1).
 
 The group coordinator and the partition leaders send these requests to the share coordinator. Here one process has all these
-roles, and clients may send the requests, too. Initialize begins the state, or begins it again at another offset. Read remembers
-a higher leader epoch: older leaders are refused from then on. Delete also accepts a share partition without state. The summary
-has epochs and start offsets, −1 without state, and from version 1 the number of completed records.
+roles, and clients may send the requests, too. Initialize begins the state, or begins it again at another offset. A Read with a
+higher leader epoch raises the known epoch; from then on requests of older leaders are refused. Delete also accepts a share
+partition without state. The summary has epochs and start offsets, −1 without state, and from version 1 the number of completed
+records.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from wirebroker.core.share.in_flight import Key, StateBatch
 
 
 class _Operation(NamedTuple):
-    """How a request treats each partition: the call of the coordinator, and the classes of the response."""
+    """What a kind of request does with each partition: which call of the coordinator it makes, and which classes its response
+    has."""
 
     call: Callable[[ShareCoordinator, Key, Any, list[StateBatch], int], Any]
     topic: type[Any]
     partition: type[Any]
     shown: Callable[[Any], dict[str, Any]] = lambda _: {}
-    """The fields of a partition with this state, None if it was refused."""
+    """The response fields for a partition with this state; the state is None if the request was refused."""
     refused: str = "read share group state"
-    """The error of a broker that does not coordinate the share partition."""
+    """What the request does, in the error message of a broker that does not coordinate the share partition."""
     every: int = WRITES
     """The number of partitions after which other requests have a turn."""
 

@@ -46,7 +46,7 @@ def _invalid(request: StreamsGroupTopologyDescriptionUpdateRequest, exchange: Ex
 
 
 def _refused(request: StreamsGroupTopologyDescriptionUpdateRequest, exchange: Exchange) -> Refusal | None:
-    """Keep the description, or return why the group does not take it."""
+    """Keep the description, or return the reason why it is refused."""
     group = exchange.engine.groups.streams.find(request.group_id)
     if isinstance(group, Refusal):
         return group
@@ -88,7 +88,7 @@ def _kept(sent: TopologyDescription) -> described.TopologyDescription:
 
 
 def _nodes(sent: Iterable[TopologyDescriptionNode]) -> list[described.TopologyDescriptionNode]:
-    """The nodes without the fields that a node of their type does not have, and without repeated names."""
+    """The nodes; fields that do not belong to a node's type are left empty, and repeated names are left out."""
     return [
         described.TopologyDescriptionNode(
             name=node.name, node_type=node.node_type, successors=[*dict.fromkeys(node.successors)],

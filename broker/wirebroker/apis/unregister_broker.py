@@ -1,7 +1,8 @@
 """UnregisterBroker, version 0.
 
-A broker that is not registered, or is already unregistered, is BROKER_ID_NOT_REGISTERED. A stopped broker registers again when
-it starts. A running broker keeps running, but leads no partition and is not in the metadata until it restarts.
+A request for a broker that is not registered, or is already unregistered, gets BROKER_ID_NOT_REGISTERED. A stopped broker
+registers again when it starts. A running broker keeps running, but leads no partition and is not in the metadata until it
+restarts.
 """
 
 from __future__ import annotations

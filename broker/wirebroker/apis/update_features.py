@@ -1,8 +1,8 @@
 """UpdateFeatures, versions 0–2.
 
-Kafka makes all updates, or refuses all of them: the error is at the top, and versions 0 and 1 name each feature of a request
-that succeeds. Version 0 has no types of upgrades: every update is an upgrade, even with `allow_downgrade`, as in Kafka. If a
-feature is updated twice, the last update counts.
+Kafka makes all updates, or refuses all of them: the error is at the top of the response. If the request succeeds, the response
+of versions 0 and 1 names each feature. Version 0 has no types of upgrades: every update is an upgrade, even with
+`allow_downgrade`, as in Kafka. If a feature is updated twice, the last update counts.
 """
 
 from __future__ import annotations

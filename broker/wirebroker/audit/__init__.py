@@ -1,4 +1,5 @@
-"""The audit without Spark: was delivery exactly once? Pure Python over the stored batches; the audit on Spark shares its words.
+"""The audit without Spark: was delivery exactly once? It reads the stored batches in pure Python, and shares its sentences with
+the audit on Spark.
 
 findings        the vocabulary of both audits: kinds, severities, rows
 wording         the sentences of both audits

@@ -9,7 +9,7 @@ Pure functions over `BatchRow`s in the order of the log. Four rules keep clean l
 * **A producer has lives.** If the timestamps of two neighbouring batches are at least `producer.id.expiration.ms` apart, and no
   transaction is open between them, the broker has forgotten the producer: its sequences and epochs start again.
 * **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
-  be reported twice.
+  also be reported as a transaction without an end.
 * **Holes have reasons.** Nothing below the log start is checked. Missing sequences are not a gap if compaction or damage
   accounts for at least as many missing offsets. Missing offsets without a reason are a finding of their own (`offset_gap`),
   unless sequence gaps at the same place miss at least as many records.
@@ -259,7 +259,7 @@ def _unwrapped(rows: Sequence[BatchRow]) -> list[_Placed]:
 
 
 def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]:
-    """A finding for each batch that repeats something stored before it; returns the orders of these batches."""
+    """Yields a finding for each batch that repeats sequences stored before it. Returns the `order` of each such batch."""
     doubled = set()
     for each in copied([(one.place, one.end) for one in placed]):
         doubled.add(each.batch)
@@ -309,7 +309,7 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 
 
 def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
-    """Transactions of one producer without an end, and ends without a beginning.
+    """Findings about one producer's transactions that have no end, and about ends of transactions that have no beginning.
 
     A batch that is not sound may end a transaction, or explain an end without a beginning. Such a batch does
     not begin a transaction, because its header may be wrong.

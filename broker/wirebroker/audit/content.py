@@ -17,8 +17,8 @@ from kafkawire.primitives import Buffer
 SHOWN = 40
 """The number of characters of a key or value that explanations show."""
 UNFOLDED = 1 << 30
-"""The bytes to which a stored batch may decompress in an audit. Brokers limit only the stored size, so a larger batch is not
-damaged."""
+"""The most bytes that a stored batch may have after decompression in an audit. Brokers limit only the stored size, so a larger
+batch is not damaged."""
 
 
 def digest(data: Buffer | None) -> str | None:

@@ -1,8 +1,8 @@
 """Finds the batches that repeat stored sequences, and the places of the first copies, for both audits.
 
-A batch takes up places, its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
-cell belongs to the first batch in the log that has it. The cells of a batch that it does not own were stored before. No two
-batches are compared, so n batches cost n log n, however many overlap.
+The places of a batch are its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
+cell belongs to the first batch in the log that has it. If a cell of a batch belongs to another batch, its places were stored
+before. No two batches are compared, so n batches cost n log n, however many overlap.
 
 The results are positions in the list of batches.
 """

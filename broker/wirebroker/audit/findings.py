@@ -14,7 +14,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_s
 PREALLOCATED = 1024 * 1024
 """With log.preallocate a broker fills a segment with zeros up to segment.bytes, in practice a multiple of this number."""
 WINDOWS = (1, 2, 5, 10)
-"""The windows under which both audits judge arrivals again."""
+"""The window sizes with which both audits judge arrivals again."""
 
 CERTAIN: dict[str, str] = {
     "duplicate": "the same producer, epoch and sequences are stored twice",
@@ -83,7 +83,7 @@ COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
 
 
 def severity_of(kind: str) -> Severity:
-    """The severity of a kind, unless a journal says more."""
+    """The severity of a kind without a journal."""
     return "certain" if kind in CERTAIN else "likely" if kind in LIKELY else "info"
 
 
@@ -183,10 +183,10 @@ class RecordRow(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether a read_committed consumer sees it: records of aborted or open transactions do not count as stored."""
+        """Whether a read_committed consumer sees the record: records of aborted or open transactions do not count as stored."""
         return self.transaction in ("none", "committed")
 
     @property
     def base_sequence(self) -> int:
-        """The sequence, by the name that a batch has for it."""
+        """The sequence, under the name that the field has in a batch."""
         return self.sequence

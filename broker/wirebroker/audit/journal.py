@@ -129,7 +129,7 @@ def _as_json(name: str, data: Data) -> dict[str, str]:
 
 
 def intended_rows(rows: Rows) -> list[Intended]:
-    """The intended records in one form. ValueError names a malformed row and the reason."""
+    """The intended records in one form. Raises ValueError, which names the malformed row and the reason."""
     if isinstance(rows, str | os.PathLike):
         return _merged(_lines(Path(rows)))
     return _merged((f"intended row {number}", row) for number, row in enumerate(rows, 1))
@@ -149,7 +149,7 @@ def parse_line(line: bytes, where: str) -> dict[str, Any]:
         row = json.loads(line.decode().rstrip())
     except UnicodeDecodeError as wrong:
         raise ValueError(f"{where}: the line is not UTF-8: {wrong}") from None
-    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
+    except (ValueError, RecursionError) as wrong:  # a number with thousands of digits raises a plain ValueError
         raise ValueError(f"{where}: the line is not JSON: {wrong}") from None
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected a JSON object with a topic, not {line.decode().strip()[:40]}")

@@ -42,7 +42,7 @@ class Repeats(NamedTuple):
 
     units: int
     many: int
-    """the units whose content is stored more than `MANY` times"""
+    """the number of units (records or batches) whose content is stored more than `MANY` times"""
     contents: int
     """the number of different contents among the other units"""
 

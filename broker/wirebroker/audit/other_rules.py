@@ -1,14 +1,14 @@
 """What if the broker had other rules? The arrivals of a trace, judged again.
 
 Every window gives the stored log the same verdict. So the broker's own `judge` looks at the arrivals, accepted or not. The
-client chose what to send next by the responses that it got. After another response to a batch it would have sent other batches;
-`beyond` counts the arrivals after the first such batch.
+client chose what to send next by the responses that it got. If a batch had got another response, the client would have sent
+other batches afterwards; `beyond` counts the arrivals after the first such batch.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
 
 A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
-failed. The arrivals do not contain restarts. A producer's expiry shows as the time between two of its batches.
+failed. The arrivals do not contain restarts. That a producer has expired shows in the time between two of its batches.
 """
 
 from __future__ import annotations

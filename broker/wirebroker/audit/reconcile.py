@@ -1,9 +1,9 @@
 """Findings by content: records that are stored again, and, with a journal, records that are lost.
 
 Pure functions over `RecordRow`s. Records are compared within their topic, and only if a read_committed consumer sees them.
-Without a journal, equal content (key, value, headers) is *likely* the same record. A journal names records by key and value: it
-gives the number of copies that should be stored, and a further copy is *certain*. Contents that repeat too often
-(`matching.Repeats`) and tombstones cannot identify duplicates; only a journal can.
+Without a journal, a record with equal content (key, value, headers) is *likely* a copy. A journal names records by key and
+value: it gives the number of copies that should be stored, and the finding about a further copy is *certain*. Contents that
+repeat too often (`matching.Repeats`) and tombstones cannot identify duplicates; only a journal can.
 
 The first copy on a partition is the copy with the lowest offset. If several partitions have a copy, the copy with the lowest
 timestamp is the original. `Wording.kind` names the kind of a further copy. A further copy is compared with the first copy on

@@ -98,8 +98,8 @@ class AuditReport:
     def summary(self) -> dict[str, Any]:
         """Counts of each topic (`COUNTED`), of all topics together, and of the findings by kind.
 
-        `intended` is the number of intended records, None without a journal; `lost` the number of missing ones; `doubled` the
-        number of extra copies. `notices` are sentences about contents that could not be compared.
+        `intended` is the number of intended records (None without a journal), `lost` the number of missing records, `doubled`
+        the number of extra copies. `notices` are sentences about contents that could not be compared.
         """
         topics = {
             name: {what: len(self._producers[name]) if what == "producers" else counts[what] for what in COUNTED}

@@ -104,8 +104,8 @@ def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
     """The batches of a segment's bytes.
 
-    Zeros up to a multiple of 1 MiB are preallocated space. Anything else that is not a batch is a Damage; the scan continues
-    after it if it can tell where the next batch begins.
+    Zeros up to a multiple of 1 MiB are preallocated space. All other bytes that are not a batch become a Damage. The scan
+    continues after a Damage if the position of the next batch is known.
     """
     view = memoryview(data)
     position = 0
@@ -160,7 +160,7 @@ class _Records:
         self._partition = partition
         self._rows: list[RecordRow] = []
         self._open: dict[int, list[int]] = {}
-        """by producer id, the positions of its open transaction's records"""
+        """the positions of the records of each open transaction, by producer id"""
         self.ended = {True: 0, False: 0}
         """the numbers of committed and of aborted transactions"""
 

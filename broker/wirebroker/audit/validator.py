@@ -25,7 +25,7 @@ _JUDGED = frozenset(
 
 
 class Arrival(Protocol):
-    """The fields of a `ProduceRow` that matter here."""
+    """The fields of a `ProduceRow` that the validator reads."""
 
     @property
     def time(self) -> int:

@@ -148,8 +148,9 @@ class Application:
     def _run(
         self, command: Sequence[str], kafka: MockKafka | ProxyKafka, limit: float, watch: Watch | None = None
     ) -> tuple[int | None, str]:  # fmt: skip
-        """Run a command to its end. Returns its exit code, None if it was ended by force, and the end of its output."""
-        first, *_ = kafka.bootstrap_servers.split(",")  # one address, for an application that accepts no list
+        """Run a command to its end. Returns the exit code (None if the command was ended by force), and the end of the
+        command's output."""
+        first, *_ = kafka.bootstrap_servers.split(",")  # only one address, because the application may not accept a list
         address = dict.fromkeys((*VARIABLES, *self.variables), first)
         with tempfile.TemporaryFile() as output:
             try:
@@ -193,7 +194,7 @@ class Application:
 
 
 class Watch:
-    """A sink of the trace: keeps the rows of a run, counts its requests, and ends it if they become a storm."""
+    """A sink of the trace: keeps the rows of a run, counts its requests, and ends the run if its requests become a storm."""
 
     name = "the exploration"
 

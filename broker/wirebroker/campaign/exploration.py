@@ -96,7 +96,8 @@ class Exploration:
         return run
 
     def play(self, results: Results, players: Workers, more: Callable[[int], None] = lambda _: None) -> Iterator[Result]:
-        """Play the cases, and the cases that the first results suggest. `more` is called with the number of further cases."""
+        """Play the cases, and then further cases that the first results suggest. `more` is called with the number of further
+        cases."""
         quick = [case for case in self.table if not is_slow(case)]
         silent = [case for case in self.table if is_slow(case)]
         found: list[Result] = []
@@ -233,7 +234,7 @@ class Exploration:
 
 
 def _begins_late(rows: Iterable[Row]) -> bool:
-    """Whether the first batch that a partition stored of a producer's epoch is not the first batch that the producer sent
+    """Whether a partition stored a later batch of a producer's epoch first, and not the first batch that the producer sent
     there.
     """
     seen: set[tuple[str, int, int, int]] = set()

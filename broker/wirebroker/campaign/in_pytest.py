@@ -106,7 +106,7 @@ def choice_of(wanted: Any) -> Choice:
 def _once(
     item: pytest.Item, nextitem: Any, explored: Explored, case: Case | None
 ) -> tuple[list[pytest.TestReport], Run]:  # fmt: skip
-    """Run the test with new fixtures. Returns its reports and the result of the run."""
+    """Run the test with new fixtures. Returns pytest's reports and the result of the run."""
     explored.prepare(case)
     item._initrequest()  # type: ignore[attr-defined]
     began = time.monotonic()
@@ -123,7 +123,7 @@ def _once(
 
 
 def _is_own_check(error: BaseException) -> bool:
-    """Whether the test, and not the application, reported the failure."""
+    """Whether an assertion of the test reported the failure, and not the application."""
     waited = isinstance(error, TimeoutError) and "did not come true" in str(error)
     return isinstance(error, AssertionError | pytest.fail.Exception) or waited
 

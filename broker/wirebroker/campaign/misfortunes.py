@@ -1,4 +1,4 @@
-"""From the requests of a run without faults to a table of cases: one fault at one request each.
+"""Makes a table of cases from the requests of a run without faults; each case has one fault at one request.
 
 Requests of the same client, API and topic are one class: the client is in the same state at each of them, except at the first
 and the last. A case puts a fault at the first, the second or the last request of a class, or at each of them.

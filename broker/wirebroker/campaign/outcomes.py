@@ -19,9 +19,10 @@ from wirebroker.mock import StoredRecord
 from wirebroker.trace.rows import ProduceRow
 
 SILENT_OUTCOMES = ("lost", "doubled", "reordered", "open_transaction", "hung", "storm", "check_failed")
-"""Outcomes that the application does not report, or in which it never ends."""
+"""Outcomes that the application does not report, and outcomes in which the application never ends."""
 KAFKAS_OWN = "kafka_defect"
-"""The outcome that replaces lost or reordered if a defect of Kafka 4.3.1 is the cause. The next release fixes the defect."""
+"""The outcome that takes the place of `lost` or `reordered` if a defect of Kafka 4.3.1 is the cause. The next release fixes the
+defect."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
 LISTED = 20
 """The most records that a result lists."""

@@ -67,7 +67,8 @@ class Left(NamedTuple):
 def open_producers(records: Iterable[StoredRecord]) -> set[int]:
     """Returns the ids of the producers whose open transactions have some of these records.
 
-    An open transaction without records does no harm: a late AddPartitionsToTxn begins one after the client has committed.
+    An open transaction without records does no harm: a late AddPartitionsToTxn begins such a transaction after the client has
+    committed.
     """
     found: set[tuple[int, int]] = set()
     for each in records:
@@ -237,7 +238,7 @@ class Upstream:
         coordinator = self._coordinator(GROUP, group)
         (classic,) = self._brokers.request(DescribeGroupsRequest(groups=[group]), 4, coordinator).groups
         yield from ((each.member_id, each.group_instance_id, False) for each in classic.members)
-        if classic.group_state == "Dead":  # as DescribeGroups describes groups of the other protocol
+        if classic.group_state == "Dead":  # DescribeGroups shows a group of the other protocol like this
             request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
             (found,) = self._brokers.request(request, 0, coordinator).groups
             yield from ((each.member_id, each.instance_id, True) for each in found.members)

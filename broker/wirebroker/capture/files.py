@@ -24,7 +24,7 @@ GZIP = b"\x1f\x8b"
 
 
 class DamagedCapture(ValueError):
-    """Raised if a file is not a capture, or breaks off. The message has the position."""
+    """Raised if a file is not a capture, or if it ends in the middle of a block or packet. The message has the position."""
 
 
 class Packet(NamedTuple):

@@ -1,7 +1,7 @@
 """The outcomes of a session: errors, offsets and verdicts, for each client and each topic or group that it names.
 
-A client's division of records into batches and fetches depends on timing. So consecutive stored batches are one line, and so
-are consecutive fetched records. Responses without an error and without an offset are left out.
+A client's division of records into batches and fetches depends on timing. So consecutive stored batches become one line, and
+consecutive fetched records become one line. Responses without an error and without an offset are left out.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Outcomes:
 
 
 def _outcomes(part: Any, directory: Directory, subject: str, fetch: bool) -> Iterator[tuple[str, _Line]]:
-    """Yields the outcomes in a response or in a part of it, each with the names around it."""
+    """Yields the outcomes in a response or in a part of it, each with its subject."""
     cls = type(part)
     subject = _subject(part, directory, subject)
     for name in holders(cls, "errorCode"):
@@ -163,7 +163,7 @@ def _side_by_side(left: list[str], right: list[str]) -> Iterator[tuple[str, str]
 
 
 def table(lane: Lane, pairs: list[tuple[str, str]]) -> Iterator[str]:
-    """A lane for people: both sessions side by side, and a mark where they differ."""
+    """A lane as printed lines: both sessions side by side, and a mark where they differ."""
     width = max(len(left) for left, _ in pairs)
     yield str(lane)
     for left, right in pairs:

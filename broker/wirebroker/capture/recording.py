@@ -36,7 +36,7 @@ its protocol."""
 
 
 class Capture:
-    """A pcapng file that is being written. It is a sink of the trace as well, for the comments."""
+    """A pcapng file that is being written. It is also a sink of the trace, whose verdicts become comments."""
 
     def __init__(self, write: Callable[[bytes, int], object], close: Callable[[], None]) -> None:
         self._write = write
@@ -78,9 +78,9 @@ def capture_in(file: BinaryIO) -> Capture:
 
 
 def open_capture(path: str, rotation: Rotation | None = None) -> Capture:
-    """A capture in this file, which outlasts a full disk (see `LastingFile`). Without a rotation an older file is replaced.
+    """A capture in this file, which outlasts a full disk (see `LastingFile`). Without a rotation an existing file is replaced.
 
-    Each packet is written at once, so that a killed process keeps it. Raises OSError.
+    Each packet is written at once, so that it is in the file even if the process is killed. Raises OSError.
     """
     file = LastingFile(Path(path), "the capture", rotation, start_of_file(), replaces=True)
     return Capture(file.write, file.close)

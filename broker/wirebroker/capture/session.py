@@ -257,9 +257,10 @@ def _is_size(data: bytes | bytearray) -> bool:
 
 
 def is_request(data: bytes, after_gap: bool) -> bool:
-    """Whether a request begins here: its header is possible, and the request can be read if it is complete."""
+    """Whether these bytes begin with a request: the header is possible, and the request can be decoded if all its bytes are
+    here."""
     if len(data) < HEADER:
-        return not after_gap and data[0] == 0  # no frame is so large that its size begins with another byte
+        return not after_gap and data[0] == 0  # the size of a frame below 16 MiB begins with a 0 byte
     if not _is_size(data):
         return False
     size, key, version = SIZE.unpack_from(data)[0], *(int.from_bytes(data[at : at + 2], "big") for at in (4, 6))

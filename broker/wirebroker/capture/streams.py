@@ -126,7 +126,7 @@ class _Side:
             yield from self._held_ones()
 
     def _held_ones(self) -> Iterator[Passed]:
-        """Yields the held bytes that now follow, and drops bytes that have already passed."""
+        """Yields the held bytes that now follow without a gap, and drops bytes that were already yielded."""
         while ready := [each for each in self._held if self._ahead(each) == 0 or self._ahead(each) >= _HALF]:
             for sequence in ready:
                 yield from self._pass(sequence, *self._held.pop(sequence), False)
@@ -135,7 +135,7 @@ class _Side:
         return (sequence - (self._next or 0)) & _ALL
 
     def _pass(self, sequence: int, data: bytes, at: int, after_gap: bool) -> Iterator[Passed]:
-        """The part of these bytes that has not passed before."""
+        """The part of these bytes that was not yielded before."""
         passed = ((self._next or 0) - sequence) & _ALL
         if passed < len(data):
             self._next = (sequence + len(data)) & _ALL

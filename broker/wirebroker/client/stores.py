@@ -26,7 +26,7 @@ TO_PEM = {
 
 
 class BadStore(ValueError):
-    """Raised if a store cannot be used. The text names the store, the reason and the remedy, without its password."""
+    """Raised if a store cannot be used. The message names the store, the reason and the remedy, but not the password."""
 
 
 def pem_of(store: str, settings: Mapping[str, str]) -> str:

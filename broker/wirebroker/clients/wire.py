@@ -38,7 +38,7 @@ class _Batch:
     partition: int
     values: list[str]
     due: float
-    """the time at which the producer gives up the batch"""
+    """the time after which the producer gives up the batch"""
     sequence: int = -1
     epoch: int = -1
 

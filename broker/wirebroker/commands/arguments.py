@@ -13,7 +13,8 @@ class Parser(argparse.ArgumentParser):
     """The parser of one command, or of all commands. Subparsers are of this class, too."""
 
     def error(self, message: str) -> NoReturn:
-        """End the program with exit code 2 and the sentence; argparse's usage of many lines would hide it."""
+        """Print the sentence and end the program with exit code 2. argparse's own usage text has many lines and would hide the
+        sentence."""
         listed = "commands" if self._commands() else "flags"
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` lists the {listed})\n")
 

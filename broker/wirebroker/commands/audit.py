@@ -12,7 +12,7 @@ NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "matplotlib")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the audit. Returns the exit code: 0, 1 if a finding is certain, 2 if the audit could not run."""
+    """Run the audit. Returns the exit code: 0, or 1 if a finding is certain, or 2 if the audit could not run."""
     for name in NEEDED:
         try:
             import_module(name)

@@ -451,7 +451,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
     add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
     add("--records-limit", type=_count, metavar="N",
-        help="compare a topic with more records batch by batch, without a journal (1000000)")  # fmt: skip
+        help="compare a topic with more records than N batch by batch, without a journal (1000000)")  # fmt: skip
     add("--memory", type=_memory, metavar="SIZE",
         help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")  # fmt: skip
     add("--follow", type=_seconds, metavar="S",
