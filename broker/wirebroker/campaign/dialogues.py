@@ -132,11 +132,11 @@ def pairs(
 ) -> list[Case]:  # fmt: skip
     """Returns the cases with two faults, the most promising cases first.
 
-    Runs with the same later dialogue are one class. Each class that the application survived gets second faults, after its
-    first run, unless `plain` returns the same dialogue for the same request without faults. The second fault matches the
-    first request of each class after the first fault: retries before other classes, and requests that change something
-    before requests that read. If several faults led to one dialogue, only one of these faults is a second fault. A fault that
-    broke the application by itself is never a second fault.
+    Runs with the same later dialogue are one class. Second faults are added to the first run of each class that the application
+    survived, unless the run without faults has the same dialogue after the same request (`plain`). The second fault matches the
+    first request of each class after the first fault: retries before other classes, and requests that change something before
+    requests that read. If several faults led to one dialogue, only one of these faults is a second fault. A fault that broke
+    the application by itself is never a second fault.
     """
     results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}

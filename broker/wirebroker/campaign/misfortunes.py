@@ -29,10 +29,11 @@ LATE_MS = 100
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 """APIs with which each connection begins. Only lost requests and responses are tried at these APIs."""
 LAST_VALUE_AT = -5
-"""The distance of a Fetch's last value from the end: three tags and the number of headers follow it."""
+"""Where the last byte of the last record value is in the response to a Fetch, from the end: three tag sections and the number
+of headers follow it."""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
 """Faults of a cluster that loses or damages stored records. No application can repair such a loss, so these faults are tried
-only if `--faults` names them. With one exception: truncation is tried at a Produce with acks=1, with which an application
+only if `--faults` names them. There is one exception: truncation is tried at a Produce with acks=1, with which an application
 accepts that a new leader may lack the batch.
 """
 IF_NAMED = ("upgrade",)

@@ -68,7 +68,7 @@ class Play:
 
 
 def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenario], Play]]:
-    """The scenarios to replay by the versions of requests. Raises ValueError."""
+    """The scenarios to replay, and their settings, for each choice of request versions. Raises ValueError."""
     only = options.only.split(",") if options.only else None
     profile = cast(ProfileName, options.profile or "kafka-4.3")
     release = profile.removeprefix(PREFIX)

@@ -19,7 +19,7 @@ from wirebroker.core.setting_definitions import BROKER_SETTINGS, DEFINITIONS, PE
 
 SPELLING = 0.9
 """A variable with at least this similarity (0 to 1) to a known variable counts as misspelt. Less similar variables may have
-another origin: Kubernetes sets WIREBROKER_SERVICE_HOST and others.
+another origin: Kubernetes sets WIREBROKER_SERVICE_HOST, for example.
 """
 KAFKA, BITNAMI = "KAFKA_", "KAFKA_CFG_"
 READ_OTHERWISE = frozenset(

@@ -26,7 +26,7 @@ FLOWS = ("B1", "B2", "B3", "B4", "B7")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send, show and compare. Returns 0 if everything went as expected, else 1."""
+    """Send, show and compare. Returns the exit code: 0 if everything went as expected, else 1."""
     silence()  # the libraries complain when the broker stops, which is not the demo's subject
     with MockKafka() as kafka:
         code = demonstrate(kafka, Screen())
