@@ -250,7 +250,7 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Combined("any", tuple(parts))
 
     def both(self, depth: int) -> Filter:
-        """Reads filters beside each other, or with `and` between them."""
+        """Reads filters that follow one another directly, or with `and` between them."""
         parts = [self.one(depth)]
         while self._take("word", "and") or not (self._next()[0] in ("end", "close") or self._next()[1].lower() == "or"):
             parts.append(self.one(depth))

@@ -1,7 +1,8 @@
 """Rows that repeat, as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
 
-A row repeats another row if both are requests of one kind, responses without an error, fetched partitions or accepted batches
-of the same connection about the same names, and no other kind of row, such as an error or a change, came between.
+A row repeats an earlier row if both belong to the same connection, name the same topics, groups or producers, and both are
+requests of the same API, responses without an error, fetched partitions, or accepted batches. Any row that is none of these,
+such as an error or a change, ends the repetition.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Fold:
         return ", ".join(named), "0 errors" + (f", at most {self._longest:,} ms" if self._longest else "")
 
     def line(self, colour: bool = False) -> str:
-        """The fold as one line."""
+        """Returns the fold as one line."""
         requests, rest = self.words()
         text = f"{time_of_day(self.first)}       … {requests}, {rest}, until {time_of_day(self.last)}"
         return f"{DIM}{text}{PLAIN}" if colour else text
@@ -55,7 +56,7 @@ def _exchanges(events: dict[str, int]) -> int:
 
 
 def folded(rows: Iterable[Row]) -> Iterator[Row | Fold]:
-    """Yields the rows, with a fold in place of rows that repeat."""
+    """Yields the rows, with a `Fold` in place of rows that repeat earlier rows."""
     kinds: dict[Kind, None] = {}
     repeats: list[Row] = []
     fold: Fold | None = None

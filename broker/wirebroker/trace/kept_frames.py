@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafkawire.primitives import Buffer
 
 MOST_BYTES = 64 * 1024 * 1024
-"""The largest number of kept bytes. The oldest exchanges are forgotten first."""
+"""The largest number of bytes that are kept. The oldest exchanges are forgotten first."""
 _HEAD = struct.Struct(">hhiIqqHI")
 """The first six fields of `About`, then the sizes in bytes of its field `place` and of the request."""
 
@@ -33,7 +33,7 @@ class KeptExchange(NamedTuple):
 
     about: About
     request: bytes
-    """without the four bytes of its size"""
+    """without the four bytes of the frame's size"""
     response: bytes
     """with the four bytes of its size"""
 
@@ -50,7 +50,7 @@ class KeptFrames:
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
     def keep(self, number: int, about: About, request: Buffer, response: Sequence[Buffer]) -> None:
-        """Keep an exchange, and forget the oldest exchanges if there are too many bytes."""
+        """Keep an exchange, and forget the oldest exchanges if more bytes are kept than allowed."""
         place = about.place.encode(errors="replace")
         head = _HEAD.pack(*about[:6], len(place), len(request))
         self._kept[number] = exchange = b"".join((head, place, request, *response))
@@ -60,7 +60,7 @@ class KeptFrames:
             self._bytes -= len(oldest)
 
     def get(self, number: int) -> KeptExchange | None:
-        """Returns the exchange of this row, or None if it was not kept or is forgotten."""
+        """Returns the exchange whose `reply` row has this number, or None if the exchange was not kept or is forgotten."""
         kept = self._kept.get(number)
         if kept is None:
             return None

@@ -66,7 +66,7 @@ RING = 10_000
 LONGEST = 1000
 """A row keeps at most this many characters of a name that a client sends."""
 NAMED = 8
-"""The largest number of names of one request that are traced."""
+"""The largest number of names in one request that its row lists."""
 
 Stages = tuple[int, int, int]
 """Three times in µs: the time in the proxy, the time until the broker's response began, and the time of the response itself."""
@@ -81,7 +81,7 @@ class Traced(NamedTuple):
     arrived: int
     """ms since the epoch"""
     about: tuple[str, ...]
-    """the topics, groups and transactions that the request names"""
+    """the topics, groups and transactional ids that the request names"""
     errors: tuple[str, ...] | None = None
     """the errors in the response, if they are already known (`errors_in`)"""
     producer: tuple[int, int] = -1, -1
@@ -118,7 +118,7 @@ class Recorder:
         self._now = now
         self.sinks: list[Sink] = []
         self.verdicts = self.changes = self.exchanges = self.requests = False
-        """Tells whether the level has rows of these kinds."""
+        """Whether the level includes verdicts, changes, exchanges, and requests."""
         self.set_level("verdicts")
 
     def set_level(self, level: str) -> None:
@@ -138,7 +138,7 @@ class Recorder:
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a rule fired on a connection, a request, or some of its partitions or a batch, for the `number`th time."""
+        """Note that a rule fired for the `number`th time: on a connection, a request, some of its partitions, or a batch."""
         if not self.verdicts:
             return
         client_id, api, version = (cut(facts.client_id), facts.api, facts.version) if facts is not None else (None, "", -1)
@@ -232,7 +232,7 @@ class Recorder:
             self._add(row)
 
     def unsupported(self, connection: Connection, frame: Buffer, oldest: int, newest: int) -> None:
-        """Note a request (without its size) in a version that is not supported."""
+        """Note a request in a version that is not supported. `frame` does not have the four bytes of its size."""
         key, version, correlation_id = read_key_version_correlation(frame)
         try:
             client_id = read_request_header(frame).client_id
@@ -245,7 +245,7 @@ class Recorder:
         self._add(row)
 
     def replied(self, exchange: TracedExchange, response: Message, parts: Sequence[Buffer]) -> None:
-        """Note a response that is being sent, as these bytes."""
+        """Note a response that is being sent. `parts` are its bytes."""
         now = self._now()
         traced = exchange.traced or Traced(now, ())
         arrived, about, latency = traced.arrived, traced.about, max(now - traced.arrived, 0)
@@ -322,7 +322,7 @@ class Recorder:
         self.begin_run("reset", *self.sinks)
 
     def detach(self, sink: Sink) -> None:
-        """Give this sink no more rows. Does nothing if the sink gets none."""
+        """Stop giving rows to this sink. Does nothing if the sink is not attached."""
         if sink in self.sinks:
             self.sinks.remove(sink)
 
@@ -379,7 +379,7 @@ class Recorder:
 
 
 def principal_of(connection: Connection) -> str:
-    """Returns who the client is, as User:name."""
+    """Returns the client's principal as text, such as `User:alice`."""
     return _principal(connection.session.principal)
 
 
@@ -396,7 +396,7 @@ class Who(TypedDict):
 
 
 def who(connection: Connection) -> Who:
-    """Returns who the client of a connection is."""
+    """Returns the principal and the address of a connection's client."""
     return {"principal": principal_of(connection), "client_host": connection.client_host}
 
 
@@ -416,13 +416,13 @@ def cut(text: Text) -> Text:
 
 
 def _named(sink: Sink) -> str:
-    """Returns the name of a sink for people: its `name`, or else the name of its function or class."""
+    """Returns a sink's name for messages: its `name`, or else the name of its function or class."""
     name = getattr(sink, "name", None) or getattr(sink, "__qualname__", None) or type(sink).__qualname__
     return str(name)
 
 
 def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
-    """Returns the fields of a `ClientRow` after its time."""
+    """Returns the fields of a `ClientRow` that follow `time`: node, connection, client id and software."""
     connection = exchange.connection
     return connection.node_id, connection.number, cut(exchange.client_id), software_of(connection)
 
@@ -434,7 +434,7 @@ def errors_in(response: Message) -> tuple[str, ...]:
 
 
 def _least(names: Collection[Any]) -> list[Any]:
-    """Returns the first elements in order, as many as are traced, without sorting all elements."""
+    """Returns the first `NAMED` elements in sorted order, without sorting all elements."""
     return sorted(names) if len(names) <= NAMED else nsmallest(NAMED, names)
 
 

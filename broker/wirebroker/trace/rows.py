@@ -41,7 +41,7 @@ class Row:
         raise NotImplementedError
 
     def as_json(self) -> str:
-        """One JSON object on one line."""
+        """Returns the row as one JSON object on one line."""
         return json.dumps({"event": self.event} | msgspec.to_builtins(self))
 
 
@@ -52,7 +52,7 @@ class ClientRow(Row):
     node: int
     """the broker that received the request"""
     connection: int
-    """number of the connection, counted from 1; 0 until its TLS handshake is over"""
+    """the number of the connection, counted from 1; 0 until its TLS handshake is over"""
     client_id: str | None
     software: str
     """the name and version of the client's software in its ApiVersions, "" if it sends none"""
@@ -215,7 +215,7 @@ class ConnectionRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationRow(Row):
-    """A client has authenticated, has failed to authenticate, or its session has ended."""
+    """A client has authenticated or has failed to authenticate, or a client's session has ended."""
 
     event = "authentication"
 
@@ -321,9 +321,9 @@ class UnsupportedRow(ClientRow):
     version: int
     correlation_id: int
     oldest: int
-    """the oldest version that is read"""
+    """the oldest version that the broker reads"""
     newest: int
-    """the newest version that is read; −1 if there is no such API"""
+    """the newest version that the broker reads; −1 if there is no such API"""
 
     def parts(self) -> Parts:
         what, read = f"{self.api} v{self.version}", f"only versions {self.oldest} to {self.newest} are read"
@@ -575,8 +575,8 @@ class GroupRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ShareRow(Row):
-    """A share group's member acquired records, released them, or finished with them; its lock on them expired; or their dead
-    letters were written.
+    """A member of a share group acquired records, released them, or accepted or rejected them; its lock on them expired; or
+    their dead letters were written.
     """
 
     event = "share"

@@ -1,4 +1,5 @@
-"""Rows of a saved trace of any size: an index of the file, and searches. Parts of the file are read on demand.
+"""Reads and searches the rows of a saved trace of any size. An index gives the place of each row; parts of the file are
+read on demand.
 
 The index has an entry for each block of 256 lines, with its position and time. An entry takes 18 bytes, so the index of a trace
 of 10 GB takes a few MiB. A search stores how many rows of each block meet its filter. A row's number is the number of its line,
@@ -85,7 +86,7 @@ class SavedRows:
     def _note(self, data: bytes) -> None:
         lines = data.splitlines(keepends=True)
         at, first = self.read, -self.rows % BLOCK
-        if first:  # the last block continues
+        if first:  # the last block is not full yet
             self.troubles[-1] += _trouble(b"".join(lines[:first]))
             at += sum(map(len, lines[:first]))
         for start in range(first, len(lines), BLOCK):
@@ -115,7 +116,7 @@ class SavedRows:
         return next(islice(self.block(block).splitlines(), at, None), None)
 
     def rows_of(self, block: int) -> Iterator[Numbered]:
-        """The rows of a block. Damaged lines are left out."""
+        """Yields the rows of a block, except damaged lines."""
         for at, line in enumerate(self.block(block).splitlines(), block * BLOCK + 1):
             try:
                 yield at, row_from_line(line)
@@ -167,7 +168,7 @@ class Search:
         return True
 
     def rows_of(self, block: int) -> Iterator[Numbered]:
-        """The rows of a block that meet the filter."""
+        """Returns the rows of a block that meet the filter."""
         return self._chosen(block) if block >= len(self.counts) or self.counts[block] else iter(())
 
     def before(self, number: int, count: int) -> int:

@@ -19,7 +19,7 @@ from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, ReplyRow, Requ
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
-"""The prefixes of names that are not names of topics."""
+"""The prefixes of names of groups and of transactional ids; names of topics have no prefix."""
 SHOWN = 10
 """The largest number of names that a sentence lists."""
 
@@ -96,7 +96,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "transaction": transactions_of,
     "group": groups_of,
 }
-"""The names in a row, by kind."""
+"""The functions that return a row's names of each kind."""
 
 
 class Subject:
@@ -107,9 +107,9 @@ class Subject:
         self._names = NAMES[kind]
         self._seen: set[Any] = set()
         self._producers: set[tuple[int, int]] = set()
-        """The producer ids and epochs of the transactional id."""
+        """The ids and epochs of the producers that have used the transactional id."""
         self._transactions: set[str] = set()
-        """Transactional ids of the producer."""
+        """The transactional ids that the producer has used."""
         self._connections: set[tuple[int, int]] = set()
         self._exchanges: set[tuple[int, int, int]] = set()
         self._of_others: set[tuple[int, int, int]] = set()

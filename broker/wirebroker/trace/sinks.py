@@ -1,4 +1,4 @@
-"""The sinks write each row of a trace: an aligned line to a console, or a line with a JSON object to a file.
+"""Sinks that write each row of a trace: as an aligned line to a console, or as a line with a JSON object to a file.
 
 If a write to the console has failed, the sink raises the error, and the recorder detaches the sink (`Recorder._hand_out`).
 """
@@ -28,7 +28,7 @@ LAST_S = 1.0
 class ConsoleSink:
     """Writes each row as a line, in colour on a terminal. Characters that the console cannot show become backslash escapes.
 
-    A thread writes, because a console such as an idle pager may take no output for hours.
+    A thread of its own writes the lines, because a console such as an idle pager may take no output for hours.
     """
 
     name = "the console"

@@ -54,7 +54,7 @@ class Batch:
     sending: Sending
     span: Span
     gap: Span | None
-    """the sequences that are missing before it"""
+    """the sequences that are missing before the batch"""
     remark: str
 
     def is_followed_by(self, other: Batch) -> bool:
@@ -91,7 +91,7 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
 
 
 def sendings_in(rows: Sequence[tuple[int, Row]]) -> list[Sending]:
-    """Returns every batch of the numbered rows. A batch without a verdict is included if faults fired on it."""
+    """Returns every batch that has a verdict in the numbered rows, and every batch without a verdict on which a fault fired."""
     found: list[Sending] = []
     judged = {_place(row, row) for _, row in rows if isinstance(row, ProduceRow)}
     stopped: dict[tuple[object, ...], int] = {}
@@ -241,7 +241,7 @@ def _picture(batches: list[Batch], whole: Span) -> str:
 
 
 def _outcome(batches: list[Batch]) -> str:
-    """Returns the result of batches with the same verdict."""
+    """Returns the result of the batches on a line, which have the same verdict, as text."""
     first, last = batches[0].sending, batches[-1].sending
     count = "" if len(batches) == 1 else f"{len(batches):,} {'batches' if _goes_on(batches) else 'times'}, "
     offsets = f"offset {first.base_offset}"
@@ -273,7 +273,7 @@ def _summary(batches: list[Batch], whole: Span | None, following: list[Sending])
 
 
 def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
-    """Tells where an epoch's missing records may be: a client sends them again under its next epoch, from sequence 0 on."""
+    """Returns where an epoch's missing records may be: a client sends them again under its next epoch, from sequence 0 on."""
     stored = [each for each in following if _is_stored(each)]
     if not stored:
         return ""
