@@ -575,9 +575,7 @@ class GroupRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ShareRow(Row):
-    """A member of a share group acquired records, released them, or accepted or rejected them; its lock on them expired; or
-    their dead letters were written.
-    """
+    """Records of a share group were acquired, released, accepted, rejected or sent as dead letters, or their lock expired."""
 
     event = "share"
 

@@ -44,7 +44,7 @@ class PartitionFolder:
     high_watermark: int = -1
     """the high watermark in the broker's checkpoint; −1 without a checkpoint"""
     was_stopped: bool = False
-    """whether the broker was shut down in order"""
+    """whether the broker was shut down cleanly"""
     policy_known: bool = True
     """whether a file says how far compaction got, or which topics are compacted; a folder that was copied alone has no such
     file"""
