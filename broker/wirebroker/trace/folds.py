@@ -1,7 +1,7 @@
 """Rows that repeat, as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
 
 A row repeats an earlier row if both belong to the same connection, name the same topics, groups or producers, and both are
-requests of the same API, responses without an error, fetched partitions, or accepted batches. Any row that is none of these,
+requests of the same API, responses without an error, fetched partitions, or accepted batches. Any other row,
 such as an error or a change, ends the repetition.
 """
 
