@@ -128,8 +128,8 @@ def _changes(kind: str, settings: dict[str, Any]) -> Json:
 
 
 def _is_unknown(entry: Any, known: Setting | None) -> bool:
-    """Tells whether the release does not have the setting. Such a release shows an unknown setting that it was started with as
-    a secret without a type.
+    """Tells whether the release does not have the setting. A broker that was started with an unknown setting returns
+    it as a secret without a type.
     """
     return known is not None and not known.sensitive and entry.is_sensitive and not entry.config_type
 
@@ -153,7 +153,7 @@ def _type_later(kind: str, name: str) -> ConfigType:
 
 
 def _is_set(entry: Any) -> bool:
-    """Tells whether a release before 1.1 shows a value that was set. It then does not return the default."""
+    """Tells whether a release before 1.1 returned a value that was set, and therefore not the default."""
     return entry.config_source == BEFORE_1_1 and not entry.is_default
 
 

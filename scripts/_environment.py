@@ -13,8 +13,8 @@ SOURCES = [str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "
 
 
 def enter(*needed: str) -> None:
-    """Go on in .venv, and put the sources on the path. Ends with exit code 2 and a sentence if the environment lacks a needed
-    package.
+    """Run the script again with the Python of .venv, if another Python started it, and put the sources on the path.
+    Exits with code 2 and a message if the environment lacks a needed package.
     """
     python = ROOT / ".venv" / "bin" / "python"
     script = Path(sys.argv[0]).name
@@ -27,5 +27,5 @@ def enter(*needed: str) -> None:
         sys.exit(2)
     os.environ.setdefault(
         "WIREBROKER_EXIT_WITH_PARENT", "1"
-    )  # the processes that a script starts end with it, also if it is killed
+    )  # the processes that a script starts end with the script, even if it is killed
     sys.path[1:1] = SOURCES

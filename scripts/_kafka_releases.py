@@ -85,7 +85,7 @@ def java_options(version: str) -> list[str]:
 def free_port() -> int:
     """Returns a loopback port that is free at this moment and was not returned before. Raises KafkaUnavailable."""
     for port in random.sample(PORTS, len(PORTS)):
-        if port in _given:  # for a broker that has not opened it yet
+        if port in _given:  # given to a broker that has not opened it yet
             continue
         with socket.socket() as probe:
             try:

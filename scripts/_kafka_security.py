@@ -37,7 +37,7 @@ class OAuth:
 
     def settings(self, prefix: str) -> dict[str, str]:
         """The settings of a listener."""
-        named = ' unsecuredLoginStringClaim_sub="broker"' if self.options else ""  # the broker logs in, too
+        named = ' unsecuredLoginStringClaim_sub="broker"' if self.options else ""  # the broker itself logs in as this user
         options = named + "".join(f' unsecuredValidator{name}="{value}"' for name, value in self.options.items())
         lines = {"sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required{options};"}
         if self.keys is not None:

@@ -40,10 +40,10 @@ TELEMETRY_RECEIVER = "TelemetryReceiver"
 class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
-    `data` is the folder for its files (else a temporary folder), in the subfolders that `log.dirs` names. `port` 0 takes a free
-    port, and keeps it over restarts. `security` adds listeners; `addresses` has their addresses by protocol. With `joins` it is
-    a further broker in the cluster of `joins`, and needs a `node.id` of its own. Raises KafkaUnavailable if Kafka is not there
-    or does not start.
+    `data` is the folder for its files (else a temporary folder), in the subfolders that `log.dirs` names. With `port`
+    0 the broker gets a free port, and keeps it when it restarts. `security` adds listeners; `addresses` has their
+    addresses by protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need
+    another `node.id`. Raises KafkaUnavailable if Kafka is not on this machine or does not start.
     """
 
     SETTINGS: Mapping[str, str] = {
@@ -57,7 +57,7 @@ class KafkaServer:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        "log.initial.task.delay.ms": "100",  # 30 s otherwise: the recorded broker had been up for longer
+        "log.initial.task.delay.ms": "100",  # the default is 30 s, and the recorded broker had run for longer
     }
 
     def __init__(

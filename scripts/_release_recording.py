@@ -24,9 +24,9 @@ from wirebroker.conformance.versions import VersionMode
 TIMES = 2
 """The number of times that a scenario is played in each mode."""
 NEEDS_NEW_BROKER = ("cold", "controller", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
-"""The groups of scenarios that leave state to the next turn."""
+"""The groups of scenarios whose state would disturb the next turn, so that each turn needs a new broker."""
 APART = ("features",)
-"""The groups of scenarios that leave state to each other, such as levels of features."""
+"""The groups whose scenarios would disturb each other by the state that they leave, such as levels of features."""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens", "secured_owners")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
 """The groups of scenarios that wait for long and whose runs are independent."""

@@ -13,7 +13,7 @@ from _kafka_releases import HOST, KafkaUnavailable, free_port
 READY_WITHIN = 30.0
 TICK_MS = 500
 SESSION_SECONDS = 4.0
-"""ms for which a killed broker stays registered: a new broker with its id has to wait for as long."""
+"""The time in ms for which a killed broker stays registered. A new broker with the same id has to wait for as long."""
 ADMIN = "kafka.admin.ConfigCommand"
 
 

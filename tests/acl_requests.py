@@ -1,9 +1,10 @@
 """A client with few rights sends the same requests to a real Kafka (scripts/record-acls) and to wirebroker.
 
-`play` grants a user one set of rights after another, and sends the requests of `requests` as this user. It sends every version
-of each API with the rights `nothing` and `some` of `RIGHTS`, and one request of each kind with each right of `SINGLE`. Two
-members of a group subscribe by regular expression with the rights of `SEEN`. Responses are returned as plain data, without
-fields that differ between clusters, and with sorted lists, because Kafka's lists have the order of hash tables or are shuffled.
+`play` grants a user one set of rights after another, and sends the requests of `requests` as this user. With the
+rights `nothing` and `some` of `RIGHTS`, it sends every version of each API; with each right of `SINGLE`, one request
+of each kind. Two members of a group subscribe by regular expression with the rights of `SEEN`. Responses are returned
+as plain data, without fields that differ between clusters, and with sorted lists, because Kafka's lists have the
+order of hash tables or are shuffled.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4", "delegation.token.secret.key": "a secret of all brokers",
 }  # fmt: skip
 WITHIN = 20.0
-"""The most seconds that coordinators may need to load."""
+"""The most seconds to wait for the coordinators to load."""
 NAMES = ("mine", "other", "absent", "seen")
 """The topics that requests name; `absent` does not exist."""
 GROUPS, IDS = ("g-mine", "g-other"), ("tx-mine", "tx-other")
@@ -45,18 +46,18 @@ DIFFERS = frozenset(
      "timestamp", "leader_id", "records", "log_dir", "total_bytes", "usable_bytes", "last_caught_up_timestamp",
      "last_fetch_timestamp", "listeners"}
 )  # fmt: skip
-"""Fields that differ from cluster to cluster."""
+"""Fields whose values differ from cluster to cluster."""
 DIFFERS_HERE = DIFFERS | {
     "token_id", "hmac", "last_timestamp", "client_instance_id", "subscription_id", "finalized_features_epoch", "auth_bytes",
     *(f"{name}_timestamp{unit}" for name in ("issue", "expiry", "max") for unit in ("", "_ms")),
 }  # fmt: skip
-"""Other fields that differ. They are replaced by a blank."""
+"""These fields, and others that differ; with `blank`, `comparable` replaces their values by "…"."""
 OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
-"""Fields of versions that 4.3.1 does not have, so its recording lacks them."""
+"""Fields that only versions outside of Kafka 4.3.1 have, so the recording lacks them."""
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 for logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
-"""Values of these fields in a refusal, which do not differ."""
+"""The values that such fields have in a refusal. They do not differ between clusters, so they are compared."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
 ANY = {
@@ -121,7 +122,9 @@ OTHERS = {
 
 
 def _single() -> Iterator[tuple[str, list[Plain]]]:
-    """One right on a type of resource, and all topic rights except one."""
+    """Yields each single right by name, and each topic right on one topic together with all rights on groups and
+    transactional ids.
+    """
     for kind, names in NAMED.items():
         for operation in (OPERATIONS | OTHERS)[ResourceType(kind)]:
             right = f"{Operation(operation).name} {ResourceType(kind).name}"
@@ -197,7 +200,7 @@ def _by_id(api: str, ids: Mapping[str, bytes]) -> Message:
         for topic, topic_id in zip(request.topic_data, ids.values(), strict=True):
             topic.topic_id, topic.partition_data[0].records = topic_id, batch()
         return request  # type: ignore[no-any-return]
-    ids = {name: ids[name] for name in ids if api != "DeleteTopics" or name != "mine"}  # which is still needed
+    ids = {name: ids[name] for name in ids if api != "DeleteTopics" or name != "mine"}  # later requests still need `mine`
     topic = {"partitions": [{"partition_max_bytes": 1000}]} if api == "Fetch" else {"name": None}
     request = plain_request(api, {"topics": [topic for _ in ids]} | ({"timeout_ms": 5000} if api == "DeleteTopics" else {}))
     for each, topic_id in zip(request.topics, ids.values(), strict=True):
@@ -454,19 +457,21 @@ def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> 
     if isinstance(value, bytes | memoryview):
         return ids.get(bytes(value), "an id" if any(bytes(value)) else "")
     if isinstance(value, str) and value.endswith(" permission."):
-        return f"… needs {value.split()[-2]} permission."  # Kafka's message has the request's address in memory
+        return f"… needs {value.split()[-2]} permission."  # Kafka's message contains an address in memory
     return value
 
 
 def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
-    """Make topics, groups and transactional ids, and go through all rights. `pause` waits for Kafka's background work."""
+    """Make topics, groups and transactional ids, and send the requests with each set of rights. `pause` waits until
+    Kafka has finished its background work.
+    """
     ids = _prepare(address)
     names = {topic_id: name for name, topic_id in ids.items()}
     admin, alice = (Client(address, user, names) for user in USERS)
     for name, creation in INVALID.items():
         yield Step("admin", f"CreateAcls {name}", 3, admin.ask(plain_request("CreateAcls", {"creations": [creation]}), 3))
     for rights, acls in SEEN.items():
-        _grant(admin, [*acls, acl(GROUP, "*", READ)])  # while no topic is new
+        _grant(admin, [*acls, acl(GROUP, "*", READ)])  # before any new topic exists
         yield from _subscribe(address, rights, pause)
     for rights, acls in (SINGLE | RIGHTS).items():
         _restore(admin)
@@ -534,7 +539,7 @@ def _once(asked: list[Asked]) -> list[Asked]:
 
 
 def _other_versions(asked: list[Asked]) -> list[Asked]:
-    """Requests in all versions with fields that are not sent in these versions."""
+    """Each request in all its other versions; a version does not send the fields that it does not have."""
     known = {(name, version) for name, version, _ in asked}
     found = []
     for name, _, request in _once(asked):
@@ -573,7 +578,7 @@ def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
 
 
 def _restore(admin: Client) -> None:
-    """Undo the changes of a client with rights to topics and groups."""
+    """Undo what a client with rights on topics and groups may have changed."""
     admin.ask(plain_request("DeleteTopics", {"topic_names": list(NEW), "timeout_ms": 5000}), 5)
     admin.until(plain_request("Metadata", {"topics": None}), 12, lambda response: not _names(response).intersection(NEW))
     for group in GROUPS:

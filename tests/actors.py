@@ -1,7 +1,7 @@
 """The clients of tests, by name: members of groups, producers of transactions, readers. Each actor sends exactly what the test
 says.
 
-They speak to a MockKafka, a ProxyKafka, or an InProcess, each over a connection of its own.
+An actor sends its requests to a MockKafka, a ProxyKafka or an InProcess, over its own connection.
 """
 
 from __future__ import annotations
@@ -127,14 +127,14 @@ class ClassicMember(Actor):
 
 
 class ClassicConsumer(ClassicMember):
-    """A classic member with the metadata and assignments of a consumer."""
+    """A member of a classic group that sends subscriptions and reads assignments as a consumer does."""
 
     def __init__(self, broker: Reachable | InProcess, instance: str | None = None) -> None:
         super().__init__(broker, instance)
         self.owned: Told = {}
 
     def join(self, *protocols: tuple[str, bytes]) -> Any:
-        """Join with its owned partitions, or with these protocols."""
+        """Join with a subscription that has the member's owned partitions, or with the given protocols."""
         held = [{"topic": topic, "partitions": owned} for topic, owned in self.owned.items()]
         subscription = from_plain(ConsumerProtocolSubscription, {"topics": ["orders"], "owned_partitions": held})
         self.ask_to_join(protocols or [("range", b"\0\1" + encode(subscription, 1))], session_ms=45_000)
@@ -142,7 +142,9 @@ class ClassicConsumer(ClassicMember):
         return self.join(*protocols) if response.error_code == MEMBER_ID_REQUIRED else response
 
     def assign(self, given: Told | None = None) -> int:
-        """Sync, as the leader with its own assignment. Returns the error code. It owns the assignment from then on."""
+        """Send a SyncGroup; the leader passes its own assignment as `given`. Returns the error code. On success the
+        member owns the assigned partitions.
+        """
         code, assignment = self.sync(None if given is None else {self.member: write_assignment(given, 1)})
         if not code:
             self.owned = {each.topic: sorted(each.partitions) for each in read_assignment(assignment).assigned_partitions}
@@ -150,7 +152,7 @@ class ClassicConsumer(ClassicMember):
 
 
 class Member(Actor):
-    """A member of a consumer group that follows its assignment: it owns the partitions once it confirms the assignment."""
+    """A member of a consumer group (KIP-848). It owns its assigned partitions when it has confirmed the assignment."""
 
     def __init__(self, broker: Reachable | InProcess, name: str, instance: str | None = None, group: str = TEAM) -> None:
         super().__init__(broker)
@@ -279,7 +281,9 @@ class Reader(Actor):
         return only(self.ask(request, 12))
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """The records that a consumer delivers to its application, without the records of listed aborted transactions."""
+        """The values that a consumer would deliver to its application, without the records of aborted transactions
+        that Fetch lists.
+        """
         values: list[str] = []
         offset, aborting = 0, set[int]()
         while (response := self.fetch(topic, partition, offset)).records:

@@ -23,7 +23,7 @@ Answers = dict[str, dict[str, Any]]
 
 
 class Difference(NamedTuple):
-    """A place in the response of an API, with both values."""
+    """A place in the response of an API, with the different values of the two clusters."""
 
     api: str
     place: str

@@ -1,8 +1,8 @@
 """Artificial logs of one partition with known faults, written independently of the audit, to check the audit.
 
-`History(seed)` has no fault. It has plain, idempotent and transactional producers, sequences that wrap, epochs that rise,
-transactions that abort, producers that expire, and then retention and compaction. `plant` puts faults into the log; `expected`
-lists exactly the faults that an audit must find.
+`History(seed)` has no fault. It has plain, idempotent and transactional producers, sequences that wrap, epochs that
+rise, transactions that abort, and producers that expire. Retention and compaction follow. `plant` puts faults into
+the log; `expected` lists exactly the faults that an audit must find.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Sender:
     next: int
     transactional: bool = False
     bumps: bool = False
-    """whether each transaction has an epoch of its own, as from version 2 on"""
+    """Whether the epoch rises with each transaction, as since transaction version 2."""
     open: bool = False
     spoiled: bool = False
-    """whether this is a planted fault"""
+    """Whether a fault was planted in this producer."""
     sent: list[BatchRow] = field(default_factory=list)
-    """in this epoch, since the broker last forgot the producer"""
+    """The batches that were sent in this epoch, since the broker last forgot the producer."""
 
 
 class History:
@@ -73,7 +73,7 @@ class History:
         self.entries: list[BatchRow | Damage] = []
         self.expected: list[Expected] = []
         self.damaged: set[int] = set()
-        """the offsets of untrusted batches"""
+        """The base offsets of damaged batches, which an audit does not trust."""
         self.first_fault = 10**9
         """Nothing at or after this offset may be trimmed."""
         self.senders = [self._sender(pid) for pid in self.chance.sample(range(5000), self.chance.randint(2, 5))]
@@ -125,7 +125,7 @@ class History:
         sender.epoch, sender.next, sender.sent = sender.epoch + 1, 0, []
 
     def _end(self, sender: Sender) -> None:
-        """A transaction ends. The marker does not record whether it commits or aborts."""
+        """Ends a transaction. Its row does not record if the marker commits or aborts."""
         if sender.bumps:
             self._bump(sender)
         self._marker(sender)
@@ -140,7 +140,7 @@ class History:
             if sender.open:
                 continue
             sender.sent = []
-            if self.chance.random() < 0.7:  # it starts again somewhere, perhaps with an old epoch
+            if self.chance.random() < 0.7:  # the producer starts again at any sequence, perhaps with an old epoch
                 sender.next = self.chance.choice([0, sender.next, 12345])
                 sender.epoch = max(sender.epoch - self.chance.choice([0, 0, 1]), 0)
 
@@ -304,7 +304,7 @@ class History:
             self.expected.append(self._about(fault, row))
 
     def _tell_of_damage(self) -> None:
-        """An unreadable batch is reported with the offset after the last sound batch."""
+        """Expects unreadable batches to be reported at the offset after the last sound batch."""
         offset = self.log_start
         for entry in self.entries:
             if isinstance(entry, Damage):
@@ -318,8 +318,8 @@ class History:
         return Expected(fault, row.producer_id, row.producer_epoch, *sequences, *offsets)
 
     def _move(self, distance: int) -> None:
-        """A batch and all later batches get other offsets, so a log has only one such damage. If the offsets move back, one
-        offset occurs twice.
+        """Changes the offsets of a batch and of all later batches, so a log can have only one such fault. If the
+        offsets move back, some offset occurs twice.
         """
         rows = [e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)]
         if len(rows) < 2:

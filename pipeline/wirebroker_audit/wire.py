@@ -65,11 +65,11 @@ class LivePartition:
     topic: str
     partition: int
     leader: str
-    """its address, "" if there is none"""
+    """The address of the partition's leader; "" if the partition has no leader."""
     start: int
     end: int
     compacted: bool | None
-    """None where the broker does not say"""
+    """Whether the topic is compacted; None if the broker does not return the setting."""
     topic_id: str = ""
     """"" if the broker has no ids"""
 
@@ -80,7 +80,7 @@ class Client:
     def __init__(self, bootstrap: str, access: Access = PLAINTEXT) -> None:
         self._access = access
         self._free_at = 0.0
-        """the moment until which `max_rate` forbids another Fetch, by `time.monotonic`"""
+        """The earliest time of the next Fetch under `max_rate`, by `time.monotonic`."""
         self._bootstrap = [each.strip() for each in bootstrap.split(",") if each.strip()]
         for each in self._bootstrap:
             address_of(each)
@@ -89,9 +89,9 @@ class Client:
         self._leaders: dict[tuple[str, int], str] = {}
         self._ids: dict[str, str] = {}
         self.replicas: dict[str, int] = {}
-        """how many each topic has"""
+        """The number of replicas of each topic."""
         self.settings: dict[str, dict[str, str]] = {}
-        """some settings of the topics that `partitions` found; none where the broker does not tell them"""
+        """The settings that an audit needs, by topic; empty for a topic whose settings the broker does not return."""
         self._refused: dict[str, int] = {}
         """the error code of each topic that a broker refused to describe"""
 
@@ -174,7 +174,9 @@ class Client:
                 self.replicas[topic.name] = max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
     def _offsets(self, which: int, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """The offsets of these partitions, with few requests to each leader; not those that need another try."""
+        """Returns the offsets of these partitions, with few requests to each leader; without partitions that must be
+        asked again.
+        """
         led: dict[str, list[tuple[str, int]]] = {}
         for where in sorted(partitions):
             led.setdefault(self._leaders[where], []).append(where)
@@ -243,7 +245,7 @@ class Client:
             waited += pause
 
     def _settings_of(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The settings that an audit needs; none of a topic if the broker does not return them."""
+        """Returns the settings that an audit needs, by topic; empty for a topic whose settings the broker does not return."""
         found: dict[str, dict[str, str]] = {topic: {} for topic in topics}
         keys = [POLICY, MIN_IN_SYNC, UNCLEAN]
         for begin in range(0, len(topics), AT_ONCE):

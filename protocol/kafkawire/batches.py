@@ -39,7 +39,7 @@ _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_AT = 35
 LEAST_OVERHEAD = 14
-"""The shortest record of any format; Kafka refuses an announced length below it."""
+"""The size of the shortest record of any format. Kafka refuses a batch whose length field is smaller."""
 SEQUENCES = 2**31
 """Sequence numbers count modulo this."""
 COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether all records carry the max timestamp as the time of their append."""
+        """Whether the max timestamp is the time of the append, and the timestamp of all records of the batch."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -141,7 +141,7 @@ def transactional_header(records: Buffer | None) -> BatchHeader | None:
 
 
 def iter_batches(buffer: Buffer) -> Iterator[memoryview]:
-    """Each whole batch in record data. A truncated last batch ends it silently, as in Kafka. Raises CorruptBatch."""
+    """Yields each whole batch in record data. A truncated last batch is left out, as in Kafka. Raises CorruptBatch."""
     view = memoryview(buffer)
     pos, end = 0, len(view)
     while (size := next_batch_size(view, pos)) is not None and pos + size <= end:
@@ -258,8 +258,9 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
     """Tells whether compaction can explain that a batch with a matching CRC has fewer records than offsets.
 
-    No broker accepts such a batch from a producer. The cleaner keeps records with keys, and rising offsets within the batch; a
-    header with a wrong count lacks these properties. Returns True if this process cannot decompress the records.
+    No broker accepts such a batch from a producer. In a batch that the cleaner has written, every record has a key,
+    and the offsets rise. Records without this show that the header has a wrong count. Returns True if this process
+    cannot decompress the records.
     """
     header = read_header(batch)
     try:
@@ -298,7 +299,7 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
 
 
 def _parse_record(view: memoryview) -> Record:
-    timestamp_delta, pos = read_varint(view, 1)  # after the attributes; no bit of them is defined
+    timestamp_delta, pos = read_varint(view, 1)  # skips the attributes, which have no defined bits
     offset_delta, pos = read_varint(view, pos)
     key, pos = _read_bytes(view, pos)
     value, pos = _read_bytes(view, pos)

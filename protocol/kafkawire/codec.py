@@ -6,10 +6,10 @@ refuses; `encode` raises only `EncodeError`, for values that the version cannot 
 
 Records are not copied: a `records` field is a `memoryview` of the buffer it was read from.
 
-The cost of reading has a limit. A count is compared with the remaining bytes before any object is made. All arrays of a message
-together, with the tagged fields, may have MAX_ELEMENTS elements. Eight numbers or ids count as one element, and up to seven are
-free. The objects of a message take at most MOST_OBJECTS bytes for each byte read, and never more than about half a gigabyte,
-without the contents of strings and bytes.
+The memory for reading a message is limited. A count is compared with the remaining bytes before any object is made.
+All arrays of a message together, with the tagged fields, may have MAX_ELEMENTS elements. In an array of numbers or
+ids, eight count as one element, and up to seven count as none. The objects of a message take at most MOST_OBJECTS
+bytes for each byte read, and never more than about half a gigabyte, without the contents of strings and bytes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _writers: dict[tuple[type[Message], int], Writer] = {}
 
 
 def decode(cls: type[M], buffer: Buffer, version: int, pos: int = 0, most_elements: int | None = None) -> tuple[M, int]:
-    """Returns the message at `pos` and the position after it. Like Kafka, it ignores later bytes.
+    """Returns the message at `pos` and the position after it. Bytes after the message are ignored, as in Kafka.
 
-    Raises ProtocolError; its subclass TooManyElements as soon as the arrays announce more elements than `most_elements`
-    (MAX_ELEMENTS).
+    Raises ProtocolError. Raises its subclass TooManyElements if the arrays announce more elements than
+    `most_elements` (by default MAX_ELEMENTS).
     """
     view = buffer if buffer.__class__ is memoryview else memoryview(buffer)
     try:
@@ -59,7 +59,7 @@ def decode(cls: type[M], buffer: Buffer, version: int, pos: int = 0, most_elemen
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message's bytes. Fields that the version does not have are left out. Raises EncodeError."""
+    """Returns the message's bytes. Fields that do not exist in this version are left out. Raises EncodeError."""
     out = bytearray()
     encode_into(message, version, out, None)
     return bytes(out)
@@ -77,7 +77,7 @@ def encode_into(message: Message, version: int, out: bytearray, splices: list[Sp
 
 
 def message_reader(cls: type[Message], version: int) -> Reader:
-    """The compiled reader of a message. Raises ProtocolError for a version that it does not have."""
+    """The compiled reader of a message in one version. Raises ProtocolError if the message does not have this version."""
     oldest, newest = cls.__schema__.versions
     if not oldest <= version <= newest:
         raise ProtocolError(f"it has versions {oldest} to {newest}")
@@ -86,7 +86,7 @@ def message_reader(cls: type[Message], version: int) -> Reader:
 
 
 def message_writer(cls: type[Message], version: int) -> Writer:
-    """The compiled writer of a message. Raises ValueError for a version that it does not have."""
+    """The compiled writer of a message in one version. Raises ValueError if the message does not have this version."""
     oldest, newest = cls.__schema__.versions
     if not oldest <= version <= newest:
         raise ValueError(f"it has versions {oldest} to {newest}")

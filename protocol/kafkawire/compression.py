@@ -45,7 +45,7 @@ _FIRST_GUESS, _NEXT_GUESS = 4, 8
 
 _SMALL_ROOM = 1 << 20
 _KEPT_ROOM = 1 << 22
-"""The bytes that a buffer keeps for its next use."""
+"""The size in bytes up to which a buffer is kept for its next use; a larger buffer is freed."""
 
 
 class CodecMissing(WireError):
@@ -73,7 +73,7 @@ class Room:
         return self.buffer
 
     def tidy(self) -> None:
-        """Shrink to the memory that usual batches need. The decompressed data is no longer needed."""
+        """Free a large buffer. The caller no longer needs the decompressed data."""
         if len(self.buffer) > _KEPT_ROOM:
             self.buffer = memoryview(bytearray())
 
@@ -134,7 +134,7 @@ def _stdlib_zstd() -> Any:
 
 
 def _gunzip(data: Buffer, limit: int) -> bytes:
-    """All members of gzip data. Later bytes are ignored (Java's GZIPInputStream)."""
+    """Decompresses all members of gzip data. Other bytes after the last member are ignored (Java's GZIPInputStream)."""
     parts: list[bytes] = []
     left = limit
     while True:
@@ -186,7 +186,9 @@ def _snappy_block(block: memoryview, limit: int, room: Room, at: int) -> int:
 
 
 def _unlz4(data: memoryview, limit: int, room: Room, any_checksum: bool) -> memoryview:
-    """One lz4 frame. Bytes after it are ignored, and so are checksums of its content: the batch has a CRC."""
+    """Decompresses one lz4 frame. Bytes after the frame are ignored. Checksums of its content are not compared,
+    because the batch has a CRC.
+    """
     pos, largest, trailer = _lz4_header(data, any_checksum)
     closing = 4 if data[4] & _LZ4_CONTENT_CHECKSUM else 0
     block_into = _cramjam("lz4").decompress_block_into

@@ -1,7 +1,8 @@
 """Messages field by field, with the position of each field in the bytes.
 
-`codec` reads a message quickly, and reports only that a message cannot be read. This module reads the same forms slowly and
-knows at every byte which field it belongs to, for people who look at bytes, and for code that replaces a field in them.
+`codec` reads a message quickly, and reports only that a message cannot be read. This module reads the same forms
+slowly, and reports the field of every byte. It serves people who look at the bytes, and code that replaces a field in
+them.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ class _Walk:
                 yield self._field(field)
 
     def _nullable_struct(self, field: Field) -> Node:
-        """A tagged struct, where zero means null; elsewhere a negative byte means null."""
+        """Reads a tagged nullable struct: zero means null here. (For an untagged struct, a negative byte means null.)"""
         self._names.append(field.name)
         start = self.began = self.pos
         value = self.struct(field.spec) if self._uvarint() else None

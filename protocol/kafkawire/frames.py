@@ -30,8 +30,8 @@ def frame_end(data: Buffer, pos: int = 0) -> int:
 class FrameReader:
     """Cuts the bytes of one direction of a connection into frames. The bytes may arrive in any pieces.
 
-    Two ways to use it: `feed` and `next` give whole frames of `least` to `most` bytes. `taken`, `keep` and `passed` are for
-    callers that read the beginning of a frame and forward the rest of the frame as it arrives.
+    It can be used in two ways: `feed` and `next` return whole frames of `least` to `most` bytes. `taken`, `keep` and
+    `passed` are for callers that read only the beginning of a frame, and forward the rest as it arrives.
     """
 
     __slots__ = ("_least", "_most", "needed", "passing", "tail")
@@ -41,9 +41,9 @@ class FrameReader:
         self.tail = bytearray()
         """The bytes that have arrived, and were neither returned nor passed on."""
         self.needed = 0
-        """The number of bytes of `tail` that a decision needs."""
+        """The number of bytes that `tail` must have before the caller can decide about the frame."""
         self.passing = 0
-        """The number of bytes of the current frame that have not arrived yet, and pass as they arrive."""
+        """The number of bytes of the current frame that have not arrived yet; they are forwarded as they arrive."""
 
     def feed(self, data: Buffer) -> None:
         """Add received bytes."""
@@ -64,11 +64,11 @@ class FrameReader:
 
     @property
     def lacking(self) -> int:
-        """The number of bytes that an incomplete frame needs before it can pass whole; 0 without such a frame."""
+        """The number of bytes that must have arrived before the kept bytes can be forwarded; 0 if no bytes wait."""
         return self.needed if 0 < len(self.tail) < self.needed else 0
 
     def taken(self, data: memoryview) -> memoryview | None:
-        """Returns all received bytes, or None if fewer than `needed` have arrived."""
+        """Returns the kept bytes with the new data after them; None if these are still fewer than `needed`."""
         if not self.tail:
             return data
         self.tail += data
@@ -78,11 +78,11 @@ class FrameReader:
         return memoryview(whole)
 
     def keep(self, data: Buffer, needed: int = 0) -> None:
-        """Keep these bytes. None of them can pass before `needed` bytes have arrived."""
+        """Keep these bytes. They are not forwarded before `needed` bytes have arrived."""
         self.tail, self.needed = bytearray(data), needed
 
     def passed(self, count: int) -> int:
-        """Returns how many of the next `count` bytes belong to the frame that passes as it arrives."""
+        """Returns how many of the next `count` bytes belong to the frame that is forwarded as it arrives."""
         passed = min(self.passing, count)
         self.passing -= passed
         return passed

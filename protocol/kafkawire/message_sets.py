@@ -2,10 +2,11 @@
 
     offset 8 · size 4 · CRC-32 4 | magic 1 · attributes 1 · timestamp 8 (magic 1) · key length 4 · key · value length 4 · value
 
-The CRC covers the bytes after the bar. Message sets have no batches: each message is separate. Compressed messages are the
-value of a wrapper, which has the last message's offset; the offsets inside are counted from the set's first (magic 1) or are
-absolute (magic 0). Clients of old versions of Produce and Fetch still write and read these forms, and a broker converts them
-(Kafka's AbstractLegacyRecordBatch, LegacyRecord and RecordsUtil).
+The CRC covers the bytes after the bar. Message sets have no batches: each message is separate. Compressed messages
+are the value of another message, the wrapper. Its offset is that of the last message inside. The offsets inside are
+relative to the set's first offset (magic 1) or absolute (magic 0). Clients that use old versions of Produce and Fetch
+still write and read message sets, and a broker converts them (Kafka's AbstractLegacyRecordBatch, LegacyRecord and
+RecordsUtil).
 """
 
 from __future__ import annotations

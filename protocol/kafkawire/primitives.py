@@ -21,7 +21,7 @@ def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     first = buffer[pos]
     if first < 0x80:
         return first, pos + 1
-    second = buffer[pos + 1]  # from here on, the continuation bits of all earlier bytes are subtracted together
+    second = buffer[pos + 1]  # each return below subtracts the continuation bits of all earlier bytes in one number
     if second < 0x80:
         return first + (second << 7) - 0x80, pos + 2
     third = buffer[pos + 2]

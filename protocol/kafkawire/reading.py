@@ -1,10 +1,10 @@
 """Compiles the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
 
-A reader accepts everything that Kafka's generated readers accept, which is more than the protocol's text allows: any negative
-length is null, tagged fields may come in any order and repeatedly (the last one counts), the announced size of a known tag is
-not compared with its value, and invalid UTF-8 becomes U+FFFD.
+A reader accepts everything that Kafka's generated readers accept. This is more than the protocol's documentation
+allows: any negative length is null; tagged fields may come in any order, and if one is repeated the last one counts;
+the announced size of a known tag is not compared with its value; invalid UTF-8 becomes U+FFFD.
 
-`budget` is a list with one number: the elements that the message may still have. Kafka has no such limit.
+`budget` is a list with one number: how many more array elements the message may have. Kafka does not limit them.
 """
 
 from __future__ import annotations

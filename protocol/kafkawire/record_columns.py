@@ -14,11 +14,11 @@ from kafkawire.varints import read_varint, write_varint
 
 _ODD = bytes(range(1, 256, 2))
 _LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
-"""The bytes that end a varint, and the bytes that continue a varint."""
+"""The byte values that can end a varint, and the byte values after which a varint continues."""
 _ONE_BYTE = bytes(number << 1 for number in range(1 << 6))
-"""The varints of the numbers that take one byte, by number."""
+"""All varints of one byte, indexed by their number."""
 _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
-"""The first bytes of the varints of two bytes, by number."""
+"""The first bytes of all varints of two bytes, indexed by their number."""
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
 """The columns of the offset deltas 0, 1, 2 …, by the size of their varints."""
@@ -59,16 +59,16 @@ class Shape:
         sizes = _varint(inside)
         if len(sizes) + inside != self.size:
             raise ValueError("a length takes more bytes than it needs")
-        self._delta_at = len(sizes) + 1  # after the attributes; no bit of them is defined
+        self._delta_at = len(sizes) + 1  # skips the attributes, which have no defined bits
         self._number_at = self._delta_at + self._delta_size
         key_at = self._number_at + self._number_size
         value_at = key_at + len(keys) + max(key, 0)
-        fixed = ((0, sizes), (key_at, keys), (value_at, values), (self.size - 1, b"\0"))  # the last: no headers
+        fixed = ((0, sizes), (key_at, keys), (value_at, values), (self.size - 1, b"\0"))  # the last byte is the header count 0
         self._fixed = tuple((at + i, varint[i : i + 1]) for at, varint in fixed for i in range(len(varint)))
         self._expected: tuple[tuple[int, int, int], Columns, slice, bytes, tuple[int, int]] = (
             (0, 0, 0), (), slice(0), b"", (0, 0)
         )  # fmt: skip
-        """The place of the last run, its columns, and its timestamp deltas. The next run is likely to have the same ones."""
+        """The place, the columns and the timestamp deltas of the last run. The next run is likely to have the same."""
 
     def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
         """Returns the run of at most `most` records from `start` on. The first record of the run should have the number
@@ -131,7 +131,7 @@ class Shape:
             column = raw[at:stop:size]
             if not column.isascii():
                 return None
-            if len(column.translate(None, _ODD)) == len(column):  # none of them negative
+            if len(column.translate(None, _ODD)) == len(column):  # no timestamp delta is negative
                 return min(column) >> 1, max(column) >> 1
             columns = [column]
         else:
@@ -151,8 +151,9 @@ class Shape:
 
 
 class _Latest(NamedTuple):
-    """The runs of the body that was walked last. `head` has runs, each with its number of records; the last run begins at
-    `start` with record `first`. `still` is the result if all timestamps equal the base timestamp.
+    """The runs of the body that was walked last. `head` has all runs but the last, each with its number of records.
+    The last run begins at `start` with record `first`. `still` is the result if all timestamps equal the base
+    timestamp.
     """
 
     head: tuple[tuple[Shape, int], ...]
@@ -193,7 +194,7 @@ def remember(runs: Sequence[tuple[Shape, int]]) -> None:
 def latest_runs(body: memoryview, count: int) -> Walked | None:
     """Walks all records if they have the shapes of the body that was walked last; else returns None.
 
-    Records of one length need two shapes if there are more than 64 of them: a larger offset delta takes a second byte.
+    More than 64 records of one length need two shapes, because from the 65th on the offset delta takes a second byte.
     """
     latest = _latest[0]
     if latest is None:
@@ -225,5 +226,5 @@ def _varint(number: int) -> bytes:
 
 
 def _varint_places(at: int, size: int) -> list[tuple[int, bytes]]:
-    """Returns the places of a varint of this size in a record, with the bytes that may be there."""
+    """Returns the place of each byte of a varint of this size in a record, with the values that this byte may have."""
     return [*((at + i, _NOT_LAST) for i in range(size - 1)), (at + size - 1, _LAST)]

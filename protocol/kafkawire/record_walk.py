@@ -105,7 +105,7 @@ class _Walk:
         self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
-        """Note that these records, up to `stop`, have been walked in another way."""
+        """Note that the caller has walked these records, which end at `stop`, and enter their values."""
         self.pos = stop
         self._walked += records
         self.ordered = self.ordered and ordered
@@ -147,7 +147,7 @@ def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
     while left:
         start = walk.pos
         lengths, stop, delta, keyless, number = _parse(body, start, end)
-        likely = lengths is not None and (stop == end or body[stop] == body[start])  # the next record may be as long
+        likely = lengths is not None and (stop == end or body[stop] == body[start])  # the next has this length byte, too
         shape = shape_of(lengths) if likely and lengths is not None else None
         records = walk.run(shape, left) if shape is not None else 0
         if not records:
@@ -169,8 +169,8 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
     """Walk the records with the numbers from `first` on and below `until`, as far as they are sound and whole in `raw`.
 
     Returns the number and the place of the first record that is not walked. For the walked records, returns the smallest and
-    largest delta, whether a record has no key, and whether they are numbered in order. A varint of more than nine bytes is not
-    read here.
+    largest delta, whether a record has no key, and whether they are numbered in order. The walk stops before a varint
+    of more than nine bytes.
     """
     pos: i64 = start
     end: i64 = len(raw)
@@ -187,7 +187,7 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
             stop: i64 = pos + (size >> 1)
             if size & 1 or stop > end:
                 break
-            delta: i64 = raw[pos + 1]  # after the attributes; no bit of them is defined
+            delta: i64 = raw[pos + 1]  # skips the attributes, which have no defined bits
             pos += 2
             if delta > 127:
                 delta, pos = _longer(raw, pos, delta)
@@ -224,7 +224,7 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
             if number != index << 1:
                 ordered = False
             index += 1
-    except IndexError:  # in the record at `start`
+    except IndexError:  # the record at `start` is not whole, or has a long varint
         pass
     return index, start, low, high, keyless, ordered
 
@@ -247,7 +247,9 @@ def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
 
 
 def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
-    """Returns the position after the headers; their number is an undecoded varint. IndexError if `_parse` has to read them."""
+    """Returns the position after the headers; their number is an undecoded varint. Raises IndexError for headers that only
+    `_parse` can read.
+    """
     if headers > 127 or headers & 1:
         raise IndexError
     left: i64 = headers >> 1

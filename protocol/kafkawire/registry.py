@@ -42,17 +42,17 @@ def _class(key: int, kind: str) -> type[Message]:
 def versions(key: int) -> tuple[int, int]:
     """The versions that Kafka 4.3.1 serves of this API, both inclusive; unstable newest versions are left out.
 
-    The message classes have more: those of older and newer releases. (0, −1) for an API that brokers of 4.3.1 do not have.
-    Raises KeyError for a key that no release has.
+    The message classes also have the versions of older and newer releases. Returns (0, −1) for an API that brokers of
+    4.3.1 do not have. Raises KeyError for a key that no release has.
     """
     api = APIS[key]
     return api.oldest, api.newest
 
 
 def spoken(key: int) -> tuple[int, int]:
-    """The versions of this API that Kafka 4.3.1 reads, both inclusive; (0, −1) for an API that it does not have.
+    """The versions of this API that Kafka 4.3.1 reads, both inclusive; (0, −1) for an API that Kafka 4.3.1 does not have.
 
-    It announces versions of Produce that it does not read, for old clients that look for them.
+    For old clients, Kafka also announces versions of Produce that it does not read.
     """
     return versions(key) if key in APIS else (0, -1)
 

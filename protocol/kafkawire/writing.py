@@ -11,13 +11,13 @@ from kafkawire.errors import MessageTooLarge
 from kafkawire.primitives import Buffer, write_uvarint
 
 Splice = tuple[int, Buffer]
-"""A position in the encoded bytes, and the large buffer that belongs there and was left out."""
+"""A position in the encoded bytes, and the large buffer that belongs at this position but was not copied."""
 Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 
 MOST_BYTES = 128 * 1024 * 1024
-"""Beyond this number of bytes of a message no further array and no large value is written.
+"""The size limit of a message in bytes. When it is exceeded, no further array and no large value is written.
 
-Record data does not count: its readers have their own limits.
+Record data does not count, because it has its own limits.
 """
 SPLICE_FROM = 4096
 """The size in bytes from which a records field is spliced rather than copied."""
@@ -60,7 +60,9 @@ class _WriterSource(Source):
         return self.made("o, out, splices")  # type: ignore[no-any-return]
 
     def _fixed(self, run: list[Field], with_tags: bool) -> None:
-        """Writes neighbours of fixed size. At the end of a struct without tags, the number of tags (0) is written with them."""
+        """Writes adjacent fields of fixed size together; with `with_tags`, also the number of tags of a struct
+        without tags (0).
+        """
         for field in run:
             if field.spec == "uuid":
                 self._check_uuid(f"o.{field.name}")

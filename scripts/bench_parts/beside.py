@@ -43,7 +43,7 @@ def serve(checkout: Path, loop: str, flags: Sequence[str], command: str = "serve
 
 
 def environment(checkout: Path, *others: Path) -> tuple[str, str]:
-    """Returns the words before a Python command that make it import the sources of a checkout, and of other folders."""
+    """Returns the words that, before a Python command, make it import the sources of a checkout and of other folders."""
     paths = (*(checkout / root for root in sources()), *others)
     return "env", f"PYTHONPATH={':'.join(map(str, paths))}"
 
@@ -54,7 +54,7 @@ def sources() -> tuple[str, ...]:
 
 
 def without_compiled(folder: Path) -> Path:
-    """This checkout in another folder, as pure Python."""
+    """Copies this checkout to another folder, as pure Python."""
     for name in sources():
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
     return folder

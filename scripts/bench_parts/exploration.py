@@ -1,4 +1,6 @@
-"""The cost of an exploration: the runs a second of a test that takes 0.1 s, and the time that a run adds to its command."""
+"""The cost of an exploration: how many runs a second an explored test of 0.1 s makes, and how much longer an explored
+command takes.
+"""
 
 from __future__ import annotations
 

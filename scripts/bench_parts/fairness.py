@@ -1,9 +1,10 @@
 """Measures how long a good client waits while a rude client is active: the worst response time of a client with small requests.
 
-The server runs on one core and the rude client on another, where there are two. The good client has one request in flight, in
-turns Metadata of one topic and Produce of one record, `PAUSE` seconds apart. The rude client is a process of its own. A row
-lasts until the rude client has all its responses, or `LONGEST` seconds. Each row starts a fresh server with 1,000 topics of 3
-partitions. Kafka takes long to create them, so one Kafka serves all rows of a round.
+The server runs on one core and the rude client on another, if the machine has two. The good client has one request in
+flight. It sends Metadata of one topic and Produce of one record in turns, `PAUSE` seconds apart. The rude client is a
+separate process. A row lasts until the rude client has all its responses, or `LONGEST` seconds. Each row starts a
+fresh server with 1,000 topics of 3 partitions. Kafka takes long to create them, so one Kafka serves all rows of a
+round.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 @contextmanager
 def laid_out(address: tuple[str, int], pid: int) -> Iterator[WireClient]:
-    """A client of a server that has its core to itself and the topics of the table."""
+    """Pins the server to its own core and creates the topics of the table. Yields a client of the server."""
     client = WireClient(*address, timeout=LONGEST)
     try:
         lay_out(client)

@@ -187,7 +187,7 @@ def many_topics(client: WireClient) -> None:
 
 
 def coordinated(client: WireClient) -> None:
-    """The coordinator is ready."""
+    """Make sure that the coordinator is ready."""
     many_groups(client, 0)
 
 
@@ -200,7 +200,7 @@ def metadata(read: bool) -> Attack:
 
 
 def describe_configs(read: bool) -> Attack:
-    """5,000 times the settings of all topics."""
+    """5,000 requests for the settings of all topics."""
     resources = [DescribeConfigsResource(resource_type=2, resource_name=named(number), configuration_keys=None)
                  for number in range(TOPICS)]  # fmt: skip
     count = 5_000
@@ -208,12 +208,12 @@ def describe_configs(read: bool) -> Attack:
 
 
 def once(message: Message, version: int, times: int = 1) -> Attack:
-    """Many copies of a request, with the responses read."""
+    """Copies of one request; the client reads the responses."""
     return Attack(times * frame(message, version), times)
 
 
 def delete_records(unknown: bool) -> Attack:
-    """300,000 partitions: 3,000 that exist and 297,000 that do not exist, or 3,000 existing partitions a hundred times each."""
+    """A DeleteRecords of 300,000 partitions of which 3,000 exist, or of 3,000 partitions, each named a hundred times."""
     topics = []
     for number in range(TOPICS):
         indexes = range(300) if unknown else [index for index in range(PARTITIONS) for _ in range(100)]
@@ -260,7 +260,7 @@ def fetch(names: int, max_wait_ms: int = 0, min_bytes: int = 1, offset: int = 0,
 
 
 def waiting_fetch() -> Attack:
-    """A Fetch of the partition to which the good client produces. It waits for more bytes than ever arrive."""
+    """A Fetch of the partition to which the good client produces. The Fetch waits, because its `min_bytes` is never reached."""
     return once(fetch(ENTRIES, max_wait_ms=5_000, min_bytes=MIB * 900, topic=GOOD, offset=0), 11)
 
 
@@ -270,26 +270,26 @@ def indexes(count: int) -> list[int]:
 
 
 def list_offsets() -> Attack:
-    """Each partition once."""
+    """A ListOffsets that names each partition once."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes(ENTRIES)]
     topics = [ListOffsetsTopic(name=ANY, partitions=asked)]
     return once(ListOffsetsRequest(replica_id=-1, topics=topics), 5)
 
 
 def leader_epochs() -> Attack:
-    """The three partitions again and again."""
+    """An OffsetForLeaderEpoch that names the three partitions again and again."""
     asked = [OffsetForLeaderPartition(partition=index % 3, leader_epoch=0) for index in indexes(ENTRIES)]
     return once(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=ANY, partitions=asked)]), 3)
 
 
 def offset_fetch() -> Attack:
-    """Each partition once."""
+    """An OffsetFetch that names each partition once."""
     topics = [OffsetFetchRequestTopics(name=ANY, partition_indexes=indexes(ENTRIES))]
     return once(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=COMMITTING, topics=topics)]), 8)
 
 
 def create_topics_at_once(count: int) -> Attack:
-    """This number of new topics."""
+    """A CreateTopics of `count` new topics."""
     topics = [CreatableTopic(name=f"new-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
               for number in range(count)]  # fmt: skip
     return once(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
@@ -375,7 +375,7 @@ ROWS = (
     Row("describe-configs-unread", "5,000 DescribeConfigs of all topics, pipelined, never read",
         lambda: describe_configs(read=False)),
     Row("describe-configs", "the same, read", lambda: describe_configs(read=True)),
-    Row("describe-groups", "a DescribeGroups that names a group 2,000 times whose member told 1 MB of itself",
+    Row("describe-groups", "a DescribeGroups that names a group 2,000 times (its member's metadata has 1 MB)",
         lambda: once(DescribeGroupsRequest(groups=[GROUP] * 2_000), 4), join_large),
     Row("list-offsets", "a ListOffsets of 100,000 partitions", list_offsets),
     Row("leader-epochs", "an OffsetForLeaderEpoch of 100,000 entries", leader_epochs),

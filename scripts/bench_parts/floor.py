@@ -1,11 +1,11 @@
-"""A server that does the least work that the checks of a Produce require in Python. The bench compares with it.
+"""A minimal server in Python, with which the bench compares: it does only what the checks of a Produce require.
 
-It knows one topic-partition per request, idempotent producers, one consumer's Fetch without a session, and nothing else:
-no transactions, no retries, no faults, no trace, no second broker. It reads the 61 header bytes of a batch, computes the
-CRC-32C, and compares the sequence with the last sequence in a dict. It keeps the batch with one copy (a large batch without a
-copy). With `--walk` it also walks over the lengths of the records. A request that has the form of the previous request on its
-connection is not parsed again. It may use every trick that keeps the checks, so a broker that is nearly as fast has little left
-to gain.
+It supports one topic-partition per request, idempotent producers, and one consumer's Fetch without a session. It has
+no transactions, no retries, no faults, no trace and no second broker. It reads the 61 header bytes of a batch,
+computes the CRC-32C, and compares the sequence with the last sequence in a dict. It keeps the batch with one copy (a
+large batch without a copy). With `--walk` it also walks over the lengths of the records. A request that has the form
+of the previous request on its connection is not parsed again. It uses every trick that does not weaken the checks, so
+a broker that is nearly as fast has little left to gain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
 SHARED = 256 * 1024
 """The size of the buffer that all connections receive into. A frame of more than half of it gets its own buffer."""
 PEEK = 4096
-"""The bytes that are received into it after a large frame, since the next frame will be moved out as well."""
+"""The most bytes that are received into the shared buffer after a large frame, because the next frame is probably large, too.
+"""
 CHUNK = 1024 * 1024
 TOPIC_ID = b"\x11" * 16
 NODE_ID = 0
@@ -119,7 +120,7 @@ class Shape:
         if self.flexible:
             named = name if version >= 13 else bytes([len(name) + 1]) + name
             self.middle = b"\0\2" + named + b"\2" + SIZE.pack(index)
-            self.tail = b"\1\0\0\0\0\0\0\0\0"  # no record errors, no message, tags, throttle time, tags
+            self.tail = b"\1\0\0\0\0\0\0\0\0"  # no record errors, no error message, no tags, throttle time 0, no tags
         else:
             self.middle = struct.pack(f">ih{len(name)}sii", 1, len(name), name, 1, index)
             self.tail = (b"\0\0\0\0\xff\xff" if version == 8 else b"") + b"\0\0\0\0"
@@ -222,7 +223,7 @@ class Floor(asyncio.BufferedProtocol):
             self.write(responses[0] if len(responses) == 1 else b"".join(responses))
 
     def handle(self, frame: memoryview, raw: Any, pos: int, stop: int, responses: list[bytes], owned: bool) -> None:
-        """One request. `raw` is the buffer under `frame`."""
+        """Handle one request. `frame` is a view of the buffer `raw`."""
         _, key, version, correlation, client = HEAD.unpack_from(raw, pos)
         if key == PRODUCE:
             shape = self.shape
@@ -275,7 +276,7 @@ class Floor(asyncio.BufferedProtocol):
         )
 
     def fetch(self, frame: memoryview, at: int, version: int, correlation: int, responses: list[bytes]) -> None:
-        """One partition of one topic; the records are sent from where they are stored, without a copy."""
+        """Respond to a Fetch of one partition. The stored records are sent without a copy."""
         flexible = version >= 12
         at += flexible + (4 if version < 15 else 0) + 12 + 1 + 8 + (1 if flexible else 4)
         if version >= 13:

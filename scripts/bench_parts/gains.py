@@ -1,7 +1,7 @@
 """Measures the gain from compiled modules in the simulator, the fuzzers, the conformance replay and the audit.
 
-Each load is a process of its own, once with this checkout's compiled modules and once without, in turns. The CPU time is the
-process's own after its imports. Ratios are within a round. The audit's log has batches of 200 bytes.
+Each load runs in a separate process, with and without this checkout's compiled modules in turns. The CPU time is that
+of the process after its imports. Each ratio compares two runs of one round. The audit's log has batches of 200 bytes.
 
     gains.py LOAD FOLDER     one load, with the caller's Python and sources; prints its parts and seconds of CPU
 """
@@ -69,7 +69,7 @@ def write_log(folder: Path) -> None:
     script.write_log(folder / "orders-0", BATCHES, VALUE)
 
 
-# Each load imports what it needs, perhaps works once to be warm, yields, and works
+# Each load imports what it needs, warms up if it must, yields, and then does the measured work
 
 
 def simulate(_: Path) -> Iterator[None]:

@@ -1,15 +1,15 @@
 """Counts a server's instructions, system calls and copied bytes for each request. The counts do not depend on the machine's
 load.
 
-Valgrind counts the instructions and the system calls of one server. `copied.c` lies between another server and the C library,
-and counts the copied bytes. It needs a C compiler. A server first handles requests that are not counted, so that it has loaded
-and compiled their code. It then handles several runs of requests. The median run counts, because timers and the garbage
-collector disturb some runs. Instructions are the process's own without the kernel's. A count does not show waits for memory.
-The time beside another checkout shows both.
+Valgrind counts the instructions and the system calls of one server. `copied.c`, which needs a C compiler, lies
+between another server and the C library, and counts the copied bytes. Each server first handles requests that are not
+counted, so that their code is loaded and compiled. It then handles several runs of requests. The median run counts,
+because timers and the garbage collector disturb some runs. The instructions of the kernel are not counted, and waits
+for memory do not show in a count. To see both, measure the time with `--beside`.
 
-The counts depend on the interpreter, the C library and the processor. So `budgets.json`
-names the interpreter, library and processor that it was made with. With any other, the script counts the commit that wrote the
-file in the same run instead.
+The counts depend on the interpreter, the C library and the processor. So `budgets.json` names those that it was made
+with. On a machine with others, the script also counts the commit that wrote `budgets.json`, and compares with these
+counts.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ VALGRIND, CONTROL = "valgrind", "callgrind_control"
 COUNTER = ("env", "PYTHONHASHSEED=0", VALGRIND, "--trace-children=yes", "--trace-syscalls=yes", "--tool=callgrind",
            "--instr-atstart=no")  # fmt: skip
 SYSTEM_CALL = re.compile(rb"^SYSCALL\[\d+,\d+\]\( *\d+\) sys_(?!clock_gettime|gettimeofday|time )", re.MULTILINE)
-"""Where one begins. Without Valgrind the clock is read without the kernel."""
+"""The beginning of a system call in Valgrind's log. Reads of the clock do not count: without Valgrind they need no kernel."""
 WARM, RUNS, EACH = 40, 5, 20
-"""Requests that are not counted, counted runs, and requests of a run."""
+"""The number of requests that are not counted, of counted runs, and of requests in a run."""
 LARGE, FEWER = "0.9 MB", 5
 """A row with large batches has this many times fewer requests."""
 READY_WITHIN = 120.0
@@ -99,7 +99,7 @@ def measure(checkout: Path | None, only: Sequence[str], say: Callable[[str], Non
         if not checkout and budgets["made_with"] == made_with():
             return Counted(_counts(here, wanted, say), budgets["rows"], "budget")
         base = checkout or _committed(Path(folder, "base"))
-        with ThreadPoolExecutor() as pool:  # the counts do not disturb each other
+        with ThreadPoolExecutor() as pool:  # counts in parallel do not disturb each other
             counts = list(pool.map(lambda each: _counts(each, wanted, say), [here, base] if base else [here]))
         return Counted(counts[0], counts[1] if base else {}, "other" if checkout else "its commit")
 
@@ -135,7 +135,7 @@ def _committed(folder: Path) -> Path | None:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     commit = git("log", "-1", "--format=%H", "--", str(BUDGETS))
-    if not commit or git("rev-parse", "--is-shallow-repository") == "true":  # the oldest commit seems to write every file
+    if not commit or git("rev-parse", "--is-shallow-repository") == "true":  # there, the oldest commit adds every file
         return None
     folder.mkdir()
     archive = subprocess.Popen(["git", "-C", str(ROOT), "archive", commit, *sources()], stdout=subprocess.PIPE)
@@ -210,7 +210,7 @@ class Meter(Server):
         _control("-i", on, self.pid)
 
     def _take(self) -> tuple[int, ...]:
-        """The figures since the last time."""
+        """Returns the figures since the previous call."""
         log = Path(self._folder, "log")
         calls = len(SYSTEM_CALL.findall(log.read_bytes()))
         log.write_bytes(b"")

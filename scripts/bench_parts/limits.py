@@ -1,8 +1,8 @@
 """The cost of a full broker: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
 
-Each case starts a fresh server, in memory or with `--data`, fills it over the wire, and then looks at it from outside: its
-resident memory, its open descriptors, the CPU that it uses without requests, and how long one client waits for Metadata of
-one topic and for Produce of one record. With `--data` it is stopped by SIGTERM and started again.
+Each case starts a fresh server, in memory or with `--data`, and fills it over the wire. It then measures the server's
+resident memory, its open descriptors, its CPU without requests, and how long one client waits for Metadata of one
+topic and for Produce of one record. With `--data` the server is then stopped by SIGTERM and started again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The load generator for a machine without Go: one connection that produces, in Python.
 
-It takes the supported options of the Go generator, and prints the same line of JSON. The server waits for the generator most of
-the time, so the requests per second show the generator's speed. The server's CPU time per request is valid.
+It takes the supported options of the Go generator, and prints the same line of JSON. Most of the time the server
+waits for this generator. So the requests per second show the generator's speed, and only the CPU time per request
+shows the server's.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ RECORDS = 200_000
 VALUE = 100
 FILL_WITHIN = 90.0
 SETTLED = 0.3
-"""The memory is read these seconds after the last response."""
+"""The number of seconds after the last response at which the memory is read."""
 
 
 def measure(

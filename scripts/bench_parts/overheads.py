@@ -17,7 +17,9 @@ PARTS = Path(__file__).resolve().parent
 
 
 def contenders(loop: str, folder: Path) -> list[Contender]:
-    """One server for each name. The trace is off and no rule is loaded unless the name says so. The first counts as 1."""
+    """One server for each name. The trace is off and no rule is loaded unless the name says so. The first server has
+    the ratio 1.
+    """
     rules = folder / "faults.toml"
     rules.write_text(RULE)
     broker = (str(Path(sys.executable).parent / "wirebroker"), "serve", "--loop", loop)

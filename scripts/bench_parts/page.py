@@ -107,7 +107,8 @@ def _browsed(control: int, producer: load.Producer, say: Callable[[str], None]) 
     """Measures the longest task of each view in Chromium while exchanges arrive, in ms of CPU. Returns nothing without
     Playwright and Chromium.
 
-    The browser draws no frame during a task. CPU is counted because the broker, the load and the browser share the cores.
+    The browser draws no frame during a task. The unit is CPU time, because the broker, the load and the browser share
+    the cores.
     """
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     try:

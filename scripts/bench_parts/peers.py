@@ -1,4 +1,4 @@
-"""Rounds of wirebroker beside kfake and a real Kafka.
+"""Measures wirebroker, kfake and a real Kafka in the same rounds.
 
 One Kafka serves all rounds, so that the JVM has compiled its code. The first round warms it up, and is not shown.
 """

@@ -39,7 +39,7 @@ class Missing:
 
 
 class Server:
-    """A server process on a loopback port of its own. It leads a process group, which ends with the `with` block."""
+    """A server process on its own loopback port. The end of the `with` block kills the process and its process group."""
 
     def __init__(self, command: Sequence[str | Path], ready_within: float = READY_WITHIN) -> None:
         self.command = [str(part) for part in command]

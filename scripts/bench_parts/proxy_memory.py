@@ -25,9 +25,9 @@ PARTS = 10
 def measure(
     loop: str, generator: Sequence[str], exchanges: int, names: Sequence[str], say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """For each case the proxy's memory, in bytes, after each tenth of the exchanges' time.
+    """Measures the proxy's memory, in bytes, at ten times in the course of each case.
 
-    With `names` only the cases whose name begins with one of these, such as "off-1" or "verdicts".
+    With `names` it measures only the cases whose name begins with one of them, such as "off-1" or "verdicts".
     """
     rows = []
     for level, connections in CASES:

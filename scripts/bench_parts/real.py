@@ -2,8 +2,8 @@
 
 An idempotent producer of librdkafka, of the Java client or of franz-go, with its default settings (franz-go lingers for 5 ms),
 sends the records, and a consumer of the same library reads them back. The clients' clocks set the timestamps. The CPU time is
-the server's, from the moment that the client connects until the last record is acknowledged or read. Equal records in batches
-of three sizes follow, from the load generator.
+the server's, from the moment that the client connects until the last record is acknowledged or read. After these
+clients, the load generator sends equal records in batches of three sizes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:
 def _cases(
     clients: dict[str, tuple[str, ...]], folder: Path, running: Sequence[Contender], share: float, entered: Field
 ) -> Iterator[Case]:
-    """Each client with each codec, first the producer and then the consumer; then equal records."""
+    """The cases: each client with each codec, first its producer and then its consumer; then equal records."""
     file, count = folder / "records", str(int(RECORDS * share))
     file.write_text("".join(f"{line}\n" for line in lines()))
     for client, command in clients.items():

@@ -14,13 +14,13 @@ from typing import Any
 
 READ = 1 << 18
 STALLED = 3.0
-"""A client that never reads counts as held back after this many seconds without a sent byte."""
+"""A client that never reads has stalled if it could send nothing for this number of seconds."""
 BACKLOG_WITHIN = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """The behaviour of one rude client: whole frames on each of its connections, with their responses read or not."""
+    """The behaviour of one rude client: the frames that it sends on each connection, and if it reads the responses."""
 
     payload: bytes
     responses: int
@@ -33,7 +33,7 @@ class Attack:
     pause: float = 0.0
     """Seconds between two pieces."""
     silent: bool = False
-    """The client's bytes get no response, and it does not wait for one."""
+    """True if the client's bytes get no response, so that the client does not wait for one."""
 
 
 class Rude:

@@ -1,7 +1,7 @@
 """Measures start times: of a server process with and without its control, of an import, and of a MockKafka in a fresh or warm
 process.
 
-On a busy machine the CPU time of a process and its children until the first response tells more than the clock.
+On a busy machine, the CPU time of a process and its children up to the first response is more reliable than the elapsed time.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ def _interpreter(code: str) -> tuple[float, str]:
 
 
 def _imports(runs: int) -> dict[str, Any]:
-    """Each import in a fresh interpreter: its own time, and the process from its start to its end."""
+    """Measures each import in a fresh interpreter: the time of the import itself, and of the whole process."""
     for statement in IMPORTS.values():
-        _interpreter(statement)  # compiles what is not compiled yet
+        _interpreter(statement)  # so that Python has compiled the modules before the measurement
     own: dict[str, list[float]] = {name: [] for name in IMPORTS}
     whole: dict[str, list[float]] = {name: [] for name in IMPORTS}
     for _ in range(runs):
@@ -135,7 +135,7 @@ def _imports(runs: int) -> dict[str, Any]:
 
 
 def _mock(runs: int, processes: int) -> dict[str, Any]:
-    """The start, first response and stop of MockKafkas: many in one process, and the first MockKafka of many processes."""
+    """Measures the start, first response and stop of MockKafka: many times in one process, and once each in many processes."""
     firsts, warm = [], []
     for number in range(processes):
         command = [sys.executable, "-c", _MOCK, METADATA.hex(), str(0 if number else runs)]

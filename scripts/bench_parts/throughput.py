@@ -54,7 +54,7 @@ class Case:
 def produce_cases(
     contenders: Sequence[Contender], sizes: Sequence[str], connections: Sequence[int], version: int, share: float
 ) -> Iterator[Case]:
-    """Produce with each batch size and number of connections. `share` is the part of the usual load."""
+    """The cases of Produce, with each batch size and number of connections. `share` is the fraction of the usual load."""
     for size in sizes:
         for count in connections:
             requests = int(REQUESTS[size] * share)

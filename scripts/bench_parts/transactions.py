@@ -1,7 +1,8 @@
 """Measures transactions a second: produce one batch, commit, repeat; on wirebroker and on a real Apache Kafka in turns.
 
-One producer speaks transaction version 2 over a raw connection: a Produce 12 that adds its partition, an EndTxn 5. It
-sends a request again at once if Kafka returns CONCURRENT_TRANSACTIONS, as a client would.
+One producer uses transaction version 2 over a raw connection: Produce v12, which adds its partition to the
+transaction, and EndTxn v5. As a client would, it sends a request again immediately if Kafka returns
+CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ VALUE = b"v" * 100
 
 
 def measure(wirebroker: Contender, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Transactions a second of each, round by round; `failure` where there is no real Kafka."""
+    """Returns the transactions a second of wirebroker and of Kafka in each round; `failure` is the reason if there is
+    no real Kafka.
+    """
     found: dict[str, Any] = {"rounds": [], "failure": None}
     try:
         with KafkaServer({"num.partitions": "1"}) as kafka, Server(wirebroker.at(0)) as server:
@@ -90,7 +93,7 @@ def _produce(client: WireClient, name: str, producer_id: int, epoch: int) -> Non
         response = client.request(request, 12).responses[0].partition_responses[0]
         if not response.error_code:
             return
-        if response.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # the topic may have been created only just now
+        if response.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # 3 and 6: the new topic is not ready yet
             raise RuntimeError(f"Produce returned error {response.error_code}")
 
 

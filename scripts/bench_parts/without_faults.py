@@ -1,4 +1,4 @@
-"""`wirebroker serve` with an engine that knows no faults, to measure their cost while no rule is loaded.
+"""`wirebroker serve` with an engine without faults, to measure what the checks for faults cost while no rule is loaded.
 
 Engine.receive is compiled again from its own source without its checks for faults.
 """

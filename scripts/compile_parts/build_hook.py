@@ -39,7 +39,7 @@ class CompiledModules(BuildHookInterface[Any]):
         build_data["pure_python"], build_data["infer_tag"] = False, True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """The wheel is written."""
+        """Remove the temporary files: the wheel has been written."""
         if self._work is not None:
             self._work.cleanup()
 

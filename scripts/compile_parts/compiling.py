@@ -19,7 +19,7 @@ from shutil import copy2
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = "wirebroker"
-"""The compiled library is `wirebroker__mypyc`, beside the packages; each module is a small file that leads into it."""
+"""The name of the library: `wirebroker__mypyc`, beside the packages. Each compiled module is a small file that loads it."""
 SUFFIXES = ("so", "pyd")
 
 
@@ -33,12 +33,12 @@ def hot_modules() -> list[str]:
 def compile_into(folder: Path, sources: list[str], work: Path) -> list[Path]:
     """Compile these files. Returns the compiled files, relative to `folder`."""
     os.chdir(ROOT)
-    from setuptools import Distribution  # first, because mypyc looks for setuptools and distutils
+    from setuptools import Distribution  # imported before mypyc, which looks for setuptools and distutils
     from setuptools.command.build_ext import build_ext
 
     from mypyc.build import mypycify  # isort: skip
 
-    # Types of other packages are not needed, and may not be installed. `mypy` checks with them.
+    # Compiling does not need the types of other packages, which may be missing. The check by `mypy` uses them.
     options = ["--ignore-missing-imports", "--no-warn-return-any", "--no-warn-unused-ignores", "--follow-imports=silent"]
     extensions = mypycify([*options, *sources], opt_level="3", debug_level="0", group_name=LIBRARY, target_dir=str(work / "c"))
     command = build_ext(Distribution({"name": LIBRARY, "ext_modules": extensions}))

@@ -1,7 +1,7 @@
 """Pages of the site that lie outside of docs/, and links to them. MkDocs calls these functions; mkdocs.yml names this file.
 
-A link in a page is relative to its file, so it also works where the repository is browsed. In the site, files outside of docs/
-are pages if `PAGES` has them. A link to another file becomes its text, because the site does not hold the code.
+A link in a page is relative to the page's file, so that it also works on GitHub. The site has those files outside of
+docs/ that `PAGES` names. A link to any other file becomes plain text, because the site does not have the file.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ UNREAD = (
 PROSE = (".py", ".md", ".toml")
 SCRIPT = b"#!"
 SHORTEST = 4
-"""Words. Names and settings are shorter."""
+"""The fewest words of a sentence. Names and settings are shorter."""
 
 
 class Sentence(NamedTuple):
@@ -80,7 +80,7 @@ def _filled(node: ast.JoinedStr) -> str:
 
 
 def _split(line: int, text: str) -> Iterator[tuple[int, str]]:
-    """The paragraphs and list items of a text that starts on a line, without what is indented as an example."""
+    """The paragraphs and list items of a text, without indented examples, each with its line; the text begins on `line`."""
     paragraph: list[str] = []
     for number, shown in enumerate([*text.splitlines(), ""]):
         if not shown.strip() or re.match(r"\s*([-*|#]|\d+\.)\s?", shown):

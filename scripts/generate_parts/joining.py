@@ -1,8 +1,8 @@
 """Makes one definition of a message from the definitions of several releases.
 
-A release that removes versions also trims the versions of the fields ("0-2" disappears, "3+" becomes "0+"). So each release
-speaks only for the versions below or from a border. A field with different names in two releases is recognised by its place in
-the versions that both have.
+A release that removes versions of a message also changes the versions of the fields ("0-2" disappears, "3+" becomes "0+").
+So each version is taken from one release: the versions below a border from one release, the others from another. A field
+with different names in two releases is recognised by its position in the versions that both releases have.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def valid(definition: Json | None) -> Bounds:
 
 
 def of_all_releases(older: dict[str, Json], main: dict[str, Json], newer: dict[str, Json]) -> dict[str, Json]:
-    """The definitions by name, with the versions of three releases; `main` describes all versions that it has."""
+    """The definitions by name, with the versions of three releases. A version that `main` has is taken from `main`."""
     found = {}
     older, main, newer = (_with_stability(each) for each in (older, main, newer))
     keys = {each["apiKey"] for each in main.values() if "apiKey" in each and valid(each) != NONE}
@@ -43,7 +43,7 @@ def of_all_releases(older: dict[str, Json], main: dict[str, Json], newer: dict[s
         if valid(made) == NONE:
             made = newer.get(name) if valid(newer.get(name)) != NONE else older.get(name)
         if made is None or valid(made) == NONE or (name not in main and made.get("apiKey") in keys):
-            continue  # only ever unstable, or renamed since
+            continue  # has only unstable versions, or was renamed in a later release
         if valid(older.get(name))[0] < valid(made)[0]:
             made = _joined(older[name], made, valid(made)[0], made)
         if valid(made)[1] < valid(newer.get(name))[1] != NEVER:
@@ -63,7 +63,7 @@ def _with_stability(found: dict[str, Json]) -> dict[str, Json]:
 def _joined(first: Json, second: Json, border: int, naming: Json) -> Json:
     """One definition: `first` describes the versions below the border, `second` the others, `naming` gives the names.
 
-    The first field that uses a struct contains its definition.
+    A struct is defined inside the first field that uses it.
     """
     low, high = bounds(first["validVersions"])[0], bounds(second["validVersions"])[1]
     fields = [_inlined(each["fields"], _structs(each)) for each in (first, second)]
@@ -85,7 +85,7 @@ def _structs(definition: Json) -> dict[str, list[Json]]:
 
 
 def _inlined(fields: list[Json], structs: dict[str, list[Json]]) -> list[Json]:
-    """Copies of the fields, each with the fields of its struct inside."""
+    """Copies of the fields. A field whose type is a struct contains the struct's fields."""
     copies = []
     for field in fields:
         inside = field.get("fields") or structs.get(field["type"].removeprefix("[]"))
@@ -96,7 +96,7 @@ def _inlined(fields: list[Json], structs: dict[str, list[Json]]) -> list[Json]:
 def _rename(naming: list[Json], other: list[Json], shared: range) -> None:
     """Give the fields of `other` the names that the fields at the same place have in `naming`.
 
-    A name that `other` uses for a new field is left to that field, and the old field takes the name that `other` gives it.
+    If `other` uses that name for a new field, the new field keeps it, and the old field gets the name that it has in `other`.
     """
     pairs = {}
     for version in shared:
@@ -116,7 +116,7 @@ def _has(field: Json, what: str, version: int) -> bool:
 
 
 class _Join:
-    """Joins fields: versions below the border are the first's, the others the second's."""
+    """Joins fields: the versions below the border come from the first definition, the others from the second."""
 
     def __init__(self, name: str, low: int, border: int, high: int) -> None:
         self.name = name
@@ -124,7 +124,7 @@ class _Join:
         self.sides = (low, border - 1), (border, high)
 
     def fields(self, first: list[Json], second: list[Json]) -> list[Json]:
-        """The fields of both that a version has, in the order that each has."""
+        """The fields of both definitions that exist in a version, in the order of each definition."""
         first, second = (
             [field for field in fields if self._of(at, field, "versions") != NONE] for at, fields in enumerate((first, second))
         )

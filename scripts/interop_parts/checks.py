@@ -63,7 +63,7 @@ class Outcome:
         return NOT_RUN if self.missing else self.results[check].result if check in self.results else NOT_RUN
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for a file."""
+        """The whole outcome, as JSON for a file."""
         results = {
             check: {"result": found.result, "detail": found.detail, "seconds": found.seconds}
             for check, found in self.results.items()

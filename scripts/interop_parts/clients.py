@@ -51,7 +51,7 @@ def tool(name: str) -> str:
 
 
 def call(words: Sequence[str | Path], folder: Path, doing: str) -> str:
-    """A program's output. Raises Missing with its last words if it failed."""
+    """Runs a program and returns its output. Raises Missing with the end of the output if the program fails."""
     command = [str(word) for word in words]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_WITHIN, check=False)
@@ -117,7 +117,7 @@ def old_java(version: str) -> Callable[[], Command]:
 
 
 def old_kafka_python() -> Command:
-    """kafka-python of 2020, in an environment of its own; it speaks the versions of the release in its setting."""
+    """kafka-python of 2020, in its own environment. It uses the API versions of the release in its setting `api_version`."""
     interpreter = environment_of("kafka-python", OLD_KAFKA_PYTHON)
     return Command([interpreter, PROGRAMS / "python" / "old_kafka_python.py"], {"PYTHONPATH": ""})
 
@@ -241,7 +241,7 @@ OTHERS: dict[str, Callable[[], Command]] = {
 
 
 def serving(prepare: Callable[[], Command], program: str, *before: str) -> Callable[[], Command]:
-    """The command of a client's service, which lies beside its program."""
+    """The command of a client's service, whose file is in the same folder as the client's program."""
 
     def prepared() -> Command:
         command = prepare()
@@ -260,4 +260,5 @@ SERVICES: dict[str, Callable[[], Command]] = {
     "franz-go": go("service"),
     "kafkajs": serving(kafkajs, "service.js"),
 }
-"""Services that live on: each responds to the records of `orders` in `results`. They are made as `CLIENTS` are."""
+"""Services that keep running: each writes a result to `results` for each record of `orders`. They are prepared like `CLIENTS`.
+"""

@@ -1,4 +1,4 @@
-"""The same clients on several releases of Kafka, and on real Kafkas of these releases."""
+"""Runs the same clients on wirebroker as several releases of Kafka and, with `--beside-kafka`, on real brokers of these."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ ALONE = "A number counts the checks that a client passes, of those that it offer
 
 
 def compare(console: Console, chosen: argparse.Namespace, play: Play) -> int:
-    """Run the clients on each release, print the table and write it. Returns 1 if a check fails that passes on Kafka, or that
-    failed without a Kafka beside. Raises ServerFailed and KafkaUnavailable."""
+    """Run the clients on each release, print the table and write it. Returns 1 if a check fails on wirebroker that
+    passes on Kafka, or, without `--beside-kafka`, if any check fails. Raises ServerFailed and KafkaUnavailable.
+    """
     use_checkout()
     chosen.checks = [check for check in chosen.checks if check not in secured.WAYS]
     rows: dict[str, list[str]] = {client: [] for client in chosen.clients}
@@ -61,7 +62,7 @@ def _passed(outcome: Outcome) -> set[str]:
 
 
 def _lost(own: Outcome, kafka: Outcome | None) -> list[str]:
-    """The checks that fail here, and pass on Kafka if it was asked."""
+    """The checks that fail on wirebroker but pass on Kafka; without a Kafka, all that fail on wirebroker."""
     return own.failed if kafka is None else sorted(_passed(kafka) - _passed(own))
 
 

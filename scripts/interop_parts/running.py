@@ -16,7 +16,8 @@ from interop_parts.checks import FAIL, Outcome, Result
 from interop_parts.clients import CLIENTS, OTHERS, Command, Missing, fetched
 
 SILENCE = 90.0
-"""Seconds that one check may take before the program is ended; the programs give up waiting after 20 s each time."""
+"""Seconds without output after which a client's program is killed. Within a check, a program waits at most 20 s for anything.
+"""
 
 
 def run(
@@ -48,7 +49,7 @@ def run(
 def _listen(
     command: Command, bootstrap: str, prefix: str, left: list[str], outcome: Outcome, told: Callable[[str, Result], None]
 ) -> str:
-    """Start the program for the checks `left`, and remove each finished check from them. Returns the problem, or ""."""
+    """Start the program for the checks in `left`, and remove each finished check from `left`. Returns the problem, or ""."""
     words = [str(word) for word in command.words] + [bootstrap, prefix, *left]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

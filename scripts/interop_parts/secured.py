@@ -43,7 +43,7 @@ SPREADS_WITHIN = 20.0
 
 @dataclass(frozen=True)
 class Way:
-    """How a client reaches the broker for a check."""
+    """The listener, SASL mechanism and user with which a client reaches the broker for a check."""
 
     listener: str
     mechanism: str = ""

@@ -2,7 +2,7 @@
 
     trial.py PROGRAM [WORD ...]
 
-The record comes from kafka-python where this interpreter has it, else from the control. Exit code 0 if it is stored and read.
+kafka-python produces a record if this interpreter has it; else the control does. Exit code 0 if the record is stored and read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replaces the module test.service of kafka-python, which its sdist leaves out: services that run elsewhere."""
+"""Replaces kafka-python's module test.service, which is not in its sdist. Its services are brokers that already run."""
 
 
 class ExternalService:
@@ -8,7 +8,7 @@ class ExternalService:
         self.host, self.port = host, port
 
     def dump_logs(self):
-        """Its logs are elsewhere."""
+        """Does nothing: the broker's logs are not in this process."""
 
     def stop(self):
         """Does nothing: the process that started the broker ends it."""

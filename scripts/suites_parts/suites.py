@@ -43,7 +43,7 @@ STREAMS_CLASSES = (
     "LagFetch|MetricsReporter|PapiDsl|PurgeRepartitionTopic|RegexSource|StreamTableJoin|SwallowUnknownTopicError"
 )
 EMBEDDED = "embedded"
-"""The address that stands for the real Kafka that a suite starts itself."""
+"""The value of --bootstrap that lets a suite start a real Kafka itself."""
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2@v2.5.0"
 KAFKA_JAVASCRIPT = "@confluentinc/kafka-javascript@1.10.1"
 """Confluent's npm package, which carries the source of librdkafka 2.16.0 with its tests."""
@@ -53,7 +53,8 @@ ACLS = (
     "super.users=User:admin;User:ANONYMOUS",
 )
 SARAMA_PORT = 28091
-"""Where the first broker of sarama's tests is; toxiproxy listens for it at 29091, and for the others at the next ports."""
+"""The port of the first broker of sarama's tests. Toxiproxy forwards port 29091 to it, and the next ports to the other brokers.
+"""
 
 PASS, FAIL, SKIP = "passed", "failed", "skipped"
 WORDS = {"PASSED": PASS, "PASS": PASS, "FAILED": FAIL, "FAIL": FAIL, "ERROR": FAIL, "SKIPPED": SKIP, "SKIP": SKIP}
@@ -62,14 +63,14 @@ WORDS |= {"SUCCESSFUL": PASS, "ABORTED": SKIP, "ok": PASS, "ignored": SKIP}
 
 @dataclass(slots=True)
 class Run:
-    """A command that runs tests, and the pattern of an output line with a result: groups `name` and `word`."""
+    """A command that runs tests. `tells` is the pattern of an output line with a result; its groups are `name` and `word`."""
 
     words: Sequence[str | Path]
     folder: Path
     tells: re.Pattern[str]
     environment: dict[str, str] = field(default_factory=dict)
     only: Callable[[str], dict[str, str] | Sequence[str]] = lambda name: ()
-    """Words or environment variables to run one test alone."""
+    """Returns the additional words or environment variables that run only the test of this name."""
     named: Callable[[str], str] = str
     """Returns a test's name without the parts that change from run to run."""
 
@@ -81,7 +82,7 @@ class Suite:
     name: str
     version: str
     make: Callable[[str], Run]
-    """The run against the brokers at this address, after fetching its dependencies. Raises Missing."""
+    """Fetches the suite's dependencies, and returns the run against the brokers at this address. Raises Missing."""
     seconds: int
     brokers: int = 1
     """The number of brokers to start, or 0 if the tests start brokers."""
@@ -112,7 +113,7 @@ def kafka_python(address: str) -> Run:
         call([*pip, "install", *needs], folder, "`pip install kafka-python`")
         shutil.copy(HERE / "service.py", folder / "source" / "test")
         (folder / "source" / "test" / "__init__.py").touch()
-        # An external broker does not need it, but the fixtures look for it.
+        # The fixtures look for this folder, although an external broker does not need it.
         (folder / "source" / "servers" / "4.2.0" / "kafka-bin").mkdir(parents=True)
         (folder / "complete").touch()
     options = ["--timeout", "60", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "log_level=WARNING"]
@@ -126,13 +127,15 @@ def kafka_python(address: str) -> Run:
 
 
 def aiokafka(address: str) -> Run:
-    """The tests of the repository, with the package of PyPI. They start a broker with docker; a stand-in forwards its ports."""
+    """The tests of the repository, with the package of PyPI. The tests would start a broker with docker; a stand-in
+    for docker forwards its ports.
+    """
     folder = cache() / f"suite-aiokafka-{AIOKAFKA}"
     if not (folder / "complete").exists():
         source = checkout("aio-libs/aiokafka", f"v{AIOKAFKA}", folder)
         environment(folder, f"aiokafka[snappy,lz4,zstd]=={AIOKAFKA}", *AIOKAFKA_NEEDS)
         (folder / "run").mkdir()
-        for each in ("tests", "docker", "pyproject.toml"):  # not the package, which lies beside the tests
+        for each in ("tests", "docker", "pyproject.toml"):  # without the repository's own package
             (source / each).rename(folder / "run" / each)
         program(folder / "bin" / "ktutil", "exit 0")  # no Kerberos: the tests that need it fail
         (folder / "complete").touch()
@@ -175,7 +178,7 @@ def kafka_go(address: str) -> Run:
     folder = Path(f"{binary}.source")
     if not binary.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(source, folder, copy_function=shutil.copyfile)  # writable, as its go.mod is out of date
+        shutil.copytree(source, folder, copy_function=shutil.copyfile)  # a writable copy, because go.mod must be updated
         call(["go", "test", "-mod=mod", "-c", "-o", binary, "."], folder, "`go test -c`")
     # The tests of net.Conn are left out by the project itself: a topic is not a pipe.
     # These tests call a function that they never set, and their panic would end the run.
@@ -237,8 +240,8 @@ def confluent_kafka_python(address: str) -> Run:
         package = f"confluent-kafka[schemaregistry,avro,json,protobuf]=={CONFLUENT_KAFKA_PYTHON}"
         environment(folder, package, *CONFLUENT_NEEDS)
         (folder / "run").mkdir()
-        (source / "tests").rename(folder / "run" / "tests")  # not the package, which lies beside the tests
-        # Its fixtures would start a Kafka with trivup, and only import it if they are given one.
+        (source / "tests").rename(folder / "run" / "tests")  # without the repository's own package
+        # The fixtures would start a Kafka with trivup. Given a broker, they only import trivup.
         clusters = folder / "run" / "trivup" / "clusters"
         clusters.mkdir(parents=True)
         (clusters / "KafkaCluster.py").write_text("KafkaCluster = None\n")
@@ -273,7 +276,7 @@ def kafkajs(address: str) -> Run:
 
 
 def confluent_kafka_javascript(address: str, protocol: str) -> Run:
-    """The specs of the repository beside the npm package's library, with this protocol of consumer groups."""
+    """The specs of the repository, with the library of the npm package, and with this group protocol (classic or consumer)."""
     name = f"@confluentinc/kafka-javascript@{CONFLUENT_KAFKA_JAVASCRIPT}"
     folder = cache() / f"suite-confluent-kafka-javascript-{CONFLUENT_KAFKA_JAVASCRIPT}"
     if not (folder / "complete").exists():
@@ -281,7 +284,7 @@ def confluent_kafka_javascript(address: str, protocol: str) -> Run:
         (source / "test").rename(folder / "test")
         shutil.rmtree(source)
         (folder / "npm").mkdir()
-        # npm compiles the library where its maker has no binary for this Node.
+        # npm compiles the library if there is no prebuilt binary for this Node.
         install = ["env", "CKJS_LINKING=dynamic", tool("npm"), "install", "--silent", "--no-audit", "--no-fund"]
         call([*install, name, f"jest@{JEST}"], folder / "npm", f"`npm install {name}`")
         (folder / "npm" / "node_modules" / "@confluentinc" / "kafka-javascript").rename(source)
@@ -289,7 +292,7 @@ def confluent_kafka_javascript(address: str, protocol: str) -> Run:
         (folder / "test").rename(source / "test")
         (folder / "complete").touch()
     return Run(
-        # The project's own settings of jest measure coverage and transform TypeScript, which is not needed here.
+        # Replaces the project's own settings of jest, which measure coverage and transform TypeScript.
         jest("--ci", "--maxWorkers=2", "--forceExit", '--config={"transform": {}, "roots": ["test/promisified"]}'),
         folder / "source",
         JEST_RESULT,
@@ -299,7 +302,7 @@ def confluent_kafka_javascript(address: str, protocol: str) -> Run:
 
 
 def platformatic_kafka(address: str) -> Run:
-    """The tests of the repository that need neither Kerberos nor a schema registry, each with its version of Node."""
+    """The tests of the repository that need neither Kerberos nor a schema registry, with the version of Node that they need."""
     folder = cache() / f"suite-platformatic-kafka-{PLATFORMATIC_KAFKA}"
     source = folder / "source"
     if not (folder / "complete").exists():
@@ -315,7 +318,7 @@ def platformatic_kafka(address: str) -> Run:
     files = [str(file.relative_to(source)) for file in sorted(source.glob("test/**/*.test.ts"))]
     left_out = re.compile("gssapi|schema-registry|test/registries")
     node = [folder / "node" / "node_modules" / ".bin" / "node", "--test", "--test-concurrency=2", "--test-timeout=120000"]
-    # Node takes each word after the first file for another file, so the pattern of one test goes before the files.
+    # Node treats each word after the first file as another file, so the pattern of one test must come before the files.
     before_files = 'exec "$@" ${PATTERN:+"--test-name-pattern=$PATTERN"} $FILES'
     return Run(
         ["sh", "-ec", before_files, "sh", *node, f"--test-reporter={HERE / 'node_reporter.mjs'}"],
@@ -338,7 +341,8 @@ def rskafka(address: str) -> Run:
         told = call([tool("cargo"), "metadata", "--format-version", "1", "--quiet"], folder, "`cargo metadata`")
         (manifest,) = (each["manifest_path"] for each in json.loads(told)["packages"] if each["name"] == "rskafka")
         shutil.copytree(Path(manifest).parent, folder / "source")
-        (folder / "source" / "rust-toolchain.toml").unlink(missing_ok=True)  # any newer Rust will do, and a newer rsasl
+        # rskafka needs neither the pinned Rust nor the locked rsasl.
+        (folder / "source" / "rust-toolchain.toml").unlink(missing_ok=True)
         call([tool("cargo"), "update", "--quiet", "-p", "rsasl"], folder / "source", "`cargo update`")
         call([tool("cargo"), "test", "--no-run", "--quiet", *chosen], folder / "source", "`cargo test --no-run`")
         (folder / "complete").touch()
@@ -359,7 +363,9 @@ def streams(address: str) -> Run:
 
 
 def of_kafka(address: str, artifact: str, classes: str) -> Run:
-    """Tests of Kafka's own in a jar of Maven Central. Their class that starts a Kafka is replaced by one for wirebroker."""
+    """Kafka's own tests, from a jar of Maven Central. Their class that starts a Kafka is replaced by a class that
+    starts wirebroker.
+    """
     folder = cache() / f"suite-kafka-{KAFKA}"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -377,12 +383,12 @@ def of_kafka(address: str, artifact: str, classes: str) -> Run:
         folder,
         re.compile(r"^JUnit Jupiter > (?P<name>.+) :: (?P<word>SUCCESSFUL|FAILED|ABORTED|SKIPPED)"),
         only=lambda name: ["--include-methodname=.*[.]" + name.partition("(")[0].replace(" > ", "#")],
-        named=lambda name: re.sub(r"\[\d+\] ", "", name),  # the order of the parameters
+        named=lambda name: re.sub(r"\[\d+\] ", "", name),  # removes the index of the parameters
     )
 
 
 def checkout(repository: str, tag: str, folder: Path) -> Path:
-    """The tests that no package of a registry has: this tag of a repository, cloned into a new folder. Raises Missing."""
+    """Clones this tag of a repository into a new folder, for tests that no package of a registry contains. Raises Missing."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     cloned = ["clone", "--quiet", "--depth", "1", "--branch", tag, "-c", "advice.detachedHead=false"]
@@ -448,7 +454,7 @@ def node_only(name: str) -> dict[str, str]:
 
 
 def npm_install(folder: Path) -> None:
-    """Install what a checkout names for its development, without running their scripts. Raises Missing."""
+    """Install the dependencies of a checkout, also those for development, without running their scripts. Raises Missing."""
     options = ["--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--silent"]
     call([tool("npm"), "install", *options], folder, f"`npm install` for {folder.parent.name}")
 
@@ -469,7 +475,7 @@ def go_module(module: str) -> Path:
 
 
 def at_port(address: str, port: int) -> None:
-    """The tests know this port only. Raises Missing if the broker has another."""
+    """Check that the broker has this port, which the tests cannot change. Raises Missing if the port is another."""
     if not address.endswith(f":{port}"):
         raise Missing(f"its tests look for the first broker at port {port}, not {address}")
 
@@ -544,7 +550,7 @@ SUITES = {
                 9001: ("PLAINTEXT", 0), 9002: ("SASL_PLAINTEXT", 0),
                 **{9011 + number: ("PLAINTEXT", number) for number in range(3)},
             },
-            # The words are ours. A quota that admin.test.ts does not remove slows the broker that leads every partition 0.
+            # Names of two tests. admin.test.ts leaves a quota, which slows the broker that leads every partition 0.
             not_offered=".*(describeConfigs should include documentation|fetch loop must stop when stream is paused)",
         ),
         Suite(
@@ -554,7 +560,7 @@ SUITES = {
         Suite("kafka-streams", KAFKA, streams, 900, brokers=0),
         Suite(
             "librdkafka", "2.16.0", librdkafka, 600,
-            # Two consumers that subscribe at once should both be in the first generation.
+            # The delay puts two consumers that subscribe at the same time into the first generation.
             settings=("num.partitions=4", "group.initial.rebalance.delay.ms=1000"),
         ),
     )

@@ -1,6 +1,6 @@
-"""A partition's folder that changes all the time: it is appended to, rolled, cleaned, merged and deleted, as by Kafka.
+"""A partition's folder that changes all the time: segments grow, are rolled, cleaned, merged and deleted, as by Kafka.
 
-Like `synthetic`, it shares no code with the readers under test.
+Like `synthetic`, this module shares no code with the readers under test.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Restless:
             (self.folder / ID_FILE).write_text(f"version: 0\ntopic_id: {topic_id}\n")
         self.offset = 0
         self.alike = rng.random() < 0.5
-        """whether all batches have the same size, so that a rewritten segment has other batches at the same positions"""
+        """Whether all batches have the same size. Then a rewritten segment has other batches at the same positions."""
         self.segments: dict[int, dict[int, bytes]] = {0: {}}
-        """for each segment's first offset, the batches by base offset"""
+        """The batches of each segment, by base offset; the segments are keyed by their first offset."""
         self.removed: set[int] = set()
-        """removed by the cleaner or by retention"""
+        """The base offsets of batches that the cleaner or retention has removed."""
         self.path(0).touch()
 
     def path(self, first: int, suffix: str = "") -> Path:
@@ -50,7 +50,7 @@ class Restless:
             self.path(self.offset).touch()
 
     def clean(self, count: int, keep: float, *, half: bool = False) -> None:
-        """Rewrite the first closed segments as one segment; `half` stops before the cleaner's last step."""
+        """Rewrite the first closed segments as one segment. With `half`, stop before the cleaner's last step."""
         firsts = sorted(self.segments)[:-1][:count]
         if not firsts:
             return
@@ -63,7 +63,7 @@ class Restless:
         swap.write_bytes(b"".join(kept.values()))
         for first in firsts:
             old = self.path(first)
-            if old.exists():  # otherwise there is a `.swap`, which is overwritten
+            if old.exists():  # without it there is a `.swap`, which is overwritten
                 old.rename(self.path(first, ".deleted"))
             elif first != firsts[0]:
                 self.path(first, ".swap").unlink()

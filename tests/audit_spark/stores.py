@@ -28,7 +28,7 @@ def make_logs(folder: Path) -> Made:
 
 
 def check_audit(address: str, made: Made, origin: str, environment: Mapping[str, str], out: Path) -> None:
-    """Audits the directory at this address with the command and its executors, which find exactly the planted faults."""
+    """Audits the directory at this address with the command, and checks that exactly the planted faults are found."""
     command = [sys.executable, "-m", "wirebroker", "audit", "--path", address, "--out", out]
     environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA} | environment
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -43,8 +43,9 @@ def batch(
     offset: int, values: list[bytes], *, pid: int = -1, epoch: int = -1, seq: int = -1, time: int = 0,
     attributes: int = 0, key: bytes | None = None, count: int | None = None, left: list[int] | None = None,
 ) -> bytes:  # fmt: skip
-    """A batch of these values. `count` is a wrong number of records for the header. `left` are the records that the cleaner
-    has kept."""
+    """Returns a batch of these values. `count` puts a wrong number of records into the header. With `left`, the batch
+    has only the records of these indexes, as if the cleaner had removed the others.
+    """
     kept = range(len(values)) if left is None else left
     body = b"".join(record(index, key, values[index]) for index in kept)
     told = len(kept) if count is None else count
@@ -83,7 +84,7 @@ class Writer:
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     written: int = 0
     segments: list[tuple[int, int]] = field(default_factory=list)
-    """first offset of each segment, and the piece that it begins with"""
+    """The first offset of each segment, and the index in `pieces` of its first piece."""
 
     def fault(self, kind: str, sequence: int = -1, offset: int = -1) -> None:
         self.faults.append(Fault(kind, self.topic, self.partition, sequence, offset))
@@ -182,13 +183,13 @@ def transacted(log: Writer) -> None:
 
 
 def late_first(log: Writer) -> None:
-    """A producer without state here may begin at any sequence."""
+    """A producer whose state the broker does not have may begin at any sequence."""
     log.data(7006, seq=17)
     log.data(7006)
 
 
 def without_epoch(log: Writer) -> None:
-    """A producer with an id and no epoch is not checked, nor is the beginning of its later epoch."""
+    """The sequences of a producer with an id but no epoch are not checked. Its first epoch may then begin at any sequence."""
     log.data(7007, -1, seq=7)
     log.data(7007, -1, seq=7)
     log.data(7007, 0, seq=3)
@@ -197,15 +198,15 @@ def without_epoch(log: Writer) -> None:
 
 def compacted(log: Writer) -> None:
     """A follower's copy of a compacted log: only missing offsets show the compaction, because no checkpoint is there."""
-    log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # now compaction may be the reason
+    log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # a gap in the offsets is then no longer a fault
     log.data(7010, count=1, attributes=TRANSACTIONAL)
     log.end(7010, 0, commit=True)
-    log.offset += 2  # this producer's next transaction, whose records are all gone
+    log.offset += 2  # as if the cleaner had removed this producer's next transaction
     log.sequences[7010, 0] += 2
     seq = 0
     for left in ([1, 3], None, [], [2], None, [4]):
         values = log.values(5)
-        if left is None:  # the batch is gone as a whole
+        if left is None:  # as if the cleaner had removed the whole batch
             log.offset += len(values)
         else:
             raw = batch(log.offset, values, pid=7008, epoch=0, seq=seq, time=log.time, key=b"k", left=left)
@@ -349,8 +350,8 @@ def application_duplicate(log: Writer) -> None:
 
 
 def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None = None) -> int:
-    """Writes a batch whose records are determined by the producer and the sequences. Returns its offset. `known` is the
-    producer's lowest stored sequence: the audit must report the duplicate.
+    """Writes a batch whose records depend only on the producer and the sequences, and returns its offset. `known` is
+    the first of its sequences that is already stored: from there on, the audit must report a duplicate.
     """
     values = [f"{log.topic}-{log.partition} {pid} {(first + each) % WRAP}".encode() for each in range(count)]
     at = log.data(pid, seq=first % WRAP, values=values, advance=False)
@@ -381,7 +382,7 @@ def rebatched(log: Writer) -> None:
 
 
 def overlapping(log: Writer) -> None:
-    """Batches that are partly new, after and before the stored sequences; then a gap."""
+    """Batches that are partly stored already, with new sequences after or before those; then a gap."""
     pid, first = 8017, log.rng.choice((0, WRAP - 6))
     resend(log, pid, first + 5, 3)
     apart(log)
@@ -395,7 +396,7 @@ def overlapping(log: Writer) -> None:
 
 
 def scattered(log: Writer) -> None:
-    """A batch whose first and last sequences are already stored, the last before the first, and no sequence between them."""
+    """A batch whose first and last sequences are already stored, the last before the first. Those between them are new."""
     pid, first = 8018, log.rng.choice((0, WRAP - 5))
     resend(log, pid, first + 6, 2)
     apart(log)
@@ -421,7 +422,7 @@ FAULTS: tuple[Callable[[Writer], None], ...] = (
 
 
 def torn_tail(log: Writer) -> None:
-    """Only at the very end."""
+    """The last batch of the log is cut off. Used only at the end of a log."""
     at = log.data(8015)
     log.fault("torn_tail", -1, at)
     raw = log.pieces[-1]
@@ -429,13 +430,13 @@ def torn_tail(log: Writer) -> None:
 
 
 def unwritten(log: Writer) -> None:
-    """After a power failure the file has its new length, but not its new bytes. Only at the very end."""
+    """After a power failure the file has its new length, but zeros for the new bytes. Used only at the end of a log."""
     log.fault("torn_tail", -1, log.offset)
     log.pieces.append(bytes(log.rng.randint(1, 5000)))
 
 
 def zeros(log: Writer) -> None:
-    """Unused preallocated space. Such a tail occurs only at the very end, and is not a fault."""
+    """Unused preallocated space, which is not a fault. Used only at the end of a log."""
     begin = log.segments[-1][1] if log.segments else 0
     log.pieces.append(bytes(-sum(map(len, log.pieces[begin:])) % (1 << 20)))
 

@@ -53,7 +53,9 @@ def test_a_login_is_read_and_never_shown(tmp_path: Path) -> None:
 
 
 def test_many_partitions_take_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each leader is asked for all its partitions together, and alone for a partition that the response leaves open."""
+    """The client asks each leader for all its partitions in one request, and asks again for a single partition that
+    had an error.
+    """
     with MockKafka(brokers=3, topics={f"t{number}": 40 for number in range(10)}) as kafka:
         kafka.produce("t7", value="x", partition=11)
         kafka.produce("t7", value="y", partition=11)
@@ -64,7 +66,7 @@ def test_many_partitions_take_few_requests(monkeypatch: pytest.MonkeyPatch) -> N
         def ask(address: str, request: Message) -> object:
             asked.append(type(request).__name__)
             response = real(address, request)
-            if asked[-1] == "ListOffsetsRequest" and len(asked) < 9:  # the first such response from each leader
+            if asked[-1] == "ListOffsetsRequest" and len(asked) < 9:  # an error in the first response of each leader
                 response.topics[0].partitions[0].error_code = 6
             return response
 

@@ -59,7 +59,7 @@ def in_parquet(spark: SparkSession, folder: Path) -> str:
 
 
 def in_a_database(spark: SparkSession, folder: Path) -> str:
-    """Uses Derby, which is part of PySpark; its times are timestamps."""
+    """Writes the table into Derby, which comes with PySpark. The times are of the type TIMESTAMP."""
     spark._jvm.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
     url = f"jdbc:derby:{folder / 'shop'}"
     driver = "org.apache.derby.iapi.jdbc.AutoloadedDriver"
@@ -127,7 +127,7 @@ def test_each_row_and_each_record_is_in_one_pair(spark: SparkSession) -> None:
     ("rows", "records", "expected"),
     [
         ([1, 2, 3], [4, 5, 6], [(1, 4), (2, 5), (3, 6)]),  # equal numbers: matched in order
-        ([10, 20, 30], [11, 31], [(10, 11), (20, None), (30, 31)]),  # the latest row before it
+        ([10, 20, 30], [11, 31], [(10, 11), (20, None), (30, 31)]),  # a record belongs to the latest row before it
         ([10], [9, 11], [(None, 11), (10, 9)]),  # the clocks differ
         ([10, 20], [], [(10, None), (20, None)]),
     ],

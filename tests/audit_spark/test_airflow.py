@@ -25,7 +25,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "airflow" / 
 
 
 def loaded() -> ModuleType:
-    """The example as a module of its own."""
+    """Loads the example as a module."""
     spec = importlib.util.spec_from_file_location("nightly_audit", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None

@@ -64,7 +64,7 @@ NOT_BY_BATCH = frozenset(
 
 
 def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
-    """The facts and sentences of findings from either audit; the reasons of damage differ."""
+    """The facts and sentences of findings, to compare the two audits. Sentences about damage are left out: they differ."""
     return Counter(
         (*(getattr(each, name) for name in SAID), each.explanation if each.kind not in ("bad_batch", "torn_tail") else "")
         for each in findings
@@ -72,7 +72,7 @@ def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
 
 
 def found_in(spark: SparkSession, out: Path) -> list[Finding]:
-    """The findings that a report keeps."""
+    """The findings that a report has stored."""
     rows = spark.read.parquet(str(out / "findings")).select(*Finding._fields).collect()
     return [Finding(**row.asDict()) for row in rows]
 
@@ -96,7 +96,7 @@ def matches(fault: Fault, found: Finding) -> bool:
 def test_every_fault_is_found_and_nothing_else(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
-    monkeypatch.setattr(tables, "FEW", 0)  # no intermediate table is small
+    monkeypatch.setattr(tables, "FEW", 0)  # so that no intermediate table counts as small
     made = make_directory(tmp_path / "logs", seed=12, partitions=40)
     assert len({fault.kind for fault in made.faults}) == 13
     result = audit(spark, Request(tmp_path / "out", tmp_path / "logs", together=together))
@@ -143,7 +143,9 @@ def check_report(out: Path, result: Result, findings: list[Finding]) -> None:
 
 
 def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
-    """Compares with the in-memory audit where possible: after a wrong length, it does not find the next batch."""
+    """Compares with the in-memory audit, except where a batch has a wrong length: the in-memory audit does not find
+    the next batch.
+    """
     for partition in find_partitions(logs):
         where = (partition.topic, partition.partition)
         entries, cleaned_to = [], max(partition.cleaned_until, 0)
@@ -218,7 +220,7 @@ def test_a_large_log_is_compared_batch_by_batch(spark: SparkSession, tmp_path: P
 
 @pytest.fixture(scope="module")
 def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterable[dict[str, Any]]:
-    """Batches of raw producers, audited over the wire with trace and journal: B4 to B9 and A16 in one audit."""
+    """One audit, over the wire, of the flows B4 to B9 and A16, with their trace and journal. Raw producers play the flows."""
     folder = tmp_path_factory.mktemp("story")
     with MockKafka(topics={"orders": 1, "plain": 1, "spread": 2}) as kafka:
         six_in_flight(kafka)
@@ -332,7 +334,7 @@ def test_what_cannot_be_audited_is_said_at_once(
 def test_what_cannot_be_followed_is_said_in_a_sentence(
     flags: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file may be gone when Spark reads it. This test leaves this case out."""
+    """Checks the errors that are found before Spark starts to read."""
     monkeypatch.chdir(tmp_path)
     make_directory(tmp_path / "logs", seed=1, partitions=1, faults=())
     Path("file").write_text("")
@@ -352,7 +354,7 @@ def test_the_findings_of_every_audit_are_appended_to_a_table(
     command = ["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--findings-table"]
     assert main([*command, "nowhere.lake.findings"]) == 2
     assert "nowhere" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists(), "which is noticed before the audit"
+    assert not (tmp_path / "out").exists(), "the audit has not started"
     spark.sql(f"CREATE DATABASE lake LOCATION '{tmp_path / 'lake'}'")
     try:
         for _ in range(2):
@@ -458,7 +460,7 @@ def test_a_transaction_whose_batch_is_damaged_is_told_of_once(spark: SparkSessio
 
 
 def test_what_changes_while_it_is_audited(spark: SparkSession, tmp_path: Path) -> None:
-    """Records appended after the start are not read; records that vanished are reported."""
+    """An audit does not read records that were appended after its start. It reports records that vanish while it runs."""
     logs = tmp_path / "logs"
     growing, vanishing = Writer("growing", 0, random.Random(1)), Writer("vanishing", 0, random.Random(2))
     for writer in (growing, vanishing):

@@ -43,7 +43,7 @@ def test_an_exploration_on_spark_finds_what_threads_find(spark: SparkSession, tm
 
 
 def test_a_failing_schedule_is_made_small_where_it_was_found(spark: SparkSession, tmp_path: Path) -> None:
-    def wraps_early(case: Any) -> dict[str, Any]:  # a nested function, so that the executor gets it by value
+    def wraps_early(case: Any) -> dict[str, Any]:  # nested, so that Spark pickles the function by value
         from simulation.schedule import play_case
         from wirebroker.core import producers
 

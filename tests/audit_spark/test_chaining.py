@@ -1,4 +1,4 @@
-"""A segment read in parts has the same runs as a segment read whole."""
+"""A segment has the same runs if it is read in parts as if it is read whole."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def without_number(runs: pa.Table) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> list[Piece]:
-    """Segments with all kinds of faults except holes and damage, where stretches end."""
+    """Segments with all kinds of faults, except missing offsets and damage, because a stretch ends there."""
     path = tmp_path_factory.mktemp("logs") / "logs"
     make_directory(path, seed=11, partitions=60)
     found = []
@@ -61,7 +61,7 @@ def test_joined_runs_are_those_of_the_whole_segment(splits: list[Piece], breadth
         positions = rows_of(split)["position"].to_pylist()[1:]
         ends = sorted(dice.sample(positions, min(len(positions), dice.randint(1, 30))))
         parts: list[Any] = [runs_of(part) for part in parts_of(split, ends)]
-        while len(parts) > 1:  # as folders are joined repeatedly
+        while len(parts) > 1:  # joined again and again, as the stream joins folders
             some = [pa.concat_tables(parts[at : at + breadth]) for at in range(0, len(parts), breadth)]
             parts = [joined(each, EXPIRATION_MS) for each in some]
         assert without_number(parts[0]) == without_number(runs_of(split)), split.segment

@@ -1,4 +1,4 @@
-"""The audit on Spark finds the same by contents and journals as the in-memory audit."""
+"""From contents and journals, the audit on Spark finds the same as the in-memory audit."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ ODD: list[Any] = [
 
 
 def test_rows_made_by_columns_are_those_made_one_by_one() -> None:
-    """Ordinary rows take the fast way; a single odd row among them sends all to the way that words errors."""
+    """Ordinary rows are made by columns. If one row is odd, all rows are made one by one, which gives exact error messages."""
     rng, fast = random.Random(5), 0
     for number in range(300):
         kinds = rng.sample(LINES, rng.randrange(1, 3))
@@ -233,7 +233,7 @@ def test_lines_that_only_together_are_json_stay_malformed(lines: list[bytes]) ->
 
 
 def test_names_are_odd_unless_they_occur_once_on_both_sides() -> None:
-    """The arrays say what a slow count says, however tasks divide the rows; many copies take no more room than two."""
+    """The arrays give the same result as a slow count, whichever tasks have the rows. Many copies need the memory of two."""
     rng = random.Random(3)
     for buckets in (1, 7):
         rows = [
@@ -269,7 +269,7 @@ def test_names_are_odd_unless_they_occur_once_on_both_sides() -> None:
     assert len(only.column("names")[0].as_py()) == 2 * names.NAME.itemsize
 
 
-# Batches that unfold into much
+# Batches that decompress to very large data
 
 
 def test_a_batch_may_unfold_into_more_than_a_broker_of_ours_would_take() -> None:

@@ -1,4 +1,4 @@
-"""Unclean elections, told by the cluster's own metadata without a journal."""
+"""Unclean elections, which the audit finds in the cluster's own metadata, without a journal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ RECOVERED = PartitionChangeRecord(partition_id=0, topic_id=ID, leader_recovery_s
 
 
 def write_metadata(log_dir: Path, *records: Message, base: int = 0, snapshot: Sequence[Message] = ()) -> None:
-    """One record in each batch, from the offset `base` on; `snapshot` is what comes before."""
+    """Writes a metadata log with one record in each batch, from the offset `base` on. `snapshot` has the state before
+    these records.
+    """
     folder = log_dir / "__cluster_metadata-0"
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -71,7 +73,9 @@ def elections(root: Path) -> list[Finding]:
 
 
 def two_nodes(root: Path, old: int = 15, new: int = 5) -> None:
-    """Node 1 led with this many batches of ten records; node 2 has led since, from its own end on."""
+    """Writes the logs of two nodes. Node 1 led first, and has `old` batches of ten records. Node 2 had `new` of these
+    batches when it became leader, and then got two more.
+    """
     save(log(old), root / "node-1", epochs="0 0", high_watermark=old * 10)
     save(log(new + 2), root / "node-2", epochs=f"0 0,2 {new * 10}", high_watermark=new * 10)
 
@@ -102,7 +106,7 @@ def test_once_the_former_leader_is_back_the_checkpoint_leaves_doubt(tmp_path: Pa
     assert short(elections(tmp_path)) == [("unclean_election", "likely", 50, -1)], "one broker's directory, too"
     shutil.rmtree(tmp_path / "node-2" / "orders-0")
     folder = save(log(9), tmp_path / "node-2", epochs="3 70", high_watermark=90)
-    assert short(elections(tmp_path)) == [("unclean_election", "likely", -1, -1)], "the entry is gone with old segments"
+    assert short(elections(tmp_path)) == [("unclean_election", "likely", -1, -1)], "no epoch entry has the offset"
     (folder / "leader-epoch-checkpoint").write_text("nonsense")
     assert short(elections(tmp_path)) == [("unclean_election", "likely", -1, -1)]
 
@@ -113,7 +117,7 @@ def test_nothing_is_lost_if_the_former_leader_never_learned_of_the_election_and_
     write_metadata(tmp_path / "node-2", *CREATED, SHRUNK, LEADERLESS, UNCLEAN)
     assert short(elections(tmp_path)) == [("unclean_election", "info", 50, 50)]
     write_metadata(tmp_path / "node-1", *CREATED, SHRUNK, LEADERLESS, UNCLEAN)
-    assert short(elections(tmp_path)) == [("unclean_election", "likely", 50, -1)], "it may have truncated its log since"
+    assert short(elections(tmp_path)) == [("unclean_election", "likely", 50, -1)], "node 1 may have truncated since"
 
 
 def test_each_of_two_elections_has_the_replica_that_it_left_behind(tmp_path: Path) -> None:
@@ -157,7 +161,7 @@ def test_clean_elections_are_no_finding(records: tuple[Message, ...], tmp_path: 
 
 
 def test_without_kafkas_mark_the_replicas_in_sync_decide(tmp_path: Path) -> None:
-    """Before metadata.version 3.2 no record has a leader recovery state."""
+    """Records of a metadata.version before 3.2 have no leader recovery state."""
     two_nodes(tmp_path)
     write_metadata(tmp_path / "node-2", *CREATED, SHRUNK, PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[2], leader=2))
     assert short(elections(tmp_path)) == [("unclean_election", "certain", 50, 149)]

@@ -165,7 +165,7 @@ def test_a_topic_has_the_first_policy_that_matches(tmp_path: Path) -> None:
         ("payments", "application_duplicate", "certain"), ("payments", "partition_duplicate", "ignored"),
     ]  # fmt: skip
     assert read_policies(str(path), "likely").of("other").fails("likely"), "the flag overrides the file"
-    assert Policies().of("any").fails("likely"), "an exit code of 0 reads as exactly once"
+    assert Policies().of("any").fails("likely"), "an exit code of 0 means that no finding is likely"
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_file_addresses_are_paths() -> None:
     ):  # fmt: skip
         assert local_path(text, "--path") == Path(path)
         assert input_path(text, "--intended") == path
-    assert input_path("s3a://bucket/sent", "--intended") == "s3a://bucket/sent", "Spark may know it"
+    assert input_path("s3a://bucket/sent", "--intended") == "s3a://bucket/sent", "Spark may be able to open the address"
 
 
 @pytest.mark.parametrize(

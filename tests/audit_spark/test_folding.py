@@ -99,7 +99,9 @@ def test_a_worker_gives_away_the_runs_that_cannot_go_on(
 
 
 def test_small_batches_are_gathered_and_written_together(chunks: list[pa.RecordBatch], tmp_path: Path) -> None:
-    """Each batch of a file is a row group of its own, which readers have to load; 20,000 partitions made as many."""
+    """Each Arrow batch becomes a separate row group of the file, and readers have to load each. Without gathering,
+    20,000 partitions made 20,000 row groups.
+    """
     small = [chunk.slice(at, 7) for chunk in chunks for at in range(0, len(chunk), 7)]
     rows = pa.Table.from_batches(small)
     for most in (50, 1 << 30):

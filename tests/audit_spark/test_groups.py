@@ -43,7 +43,7 @@ class Shop:
         consumer.close()
 
     def transform(self, group: str, offset: int, outputs: int, end: str = "commit") -> None:
-        """Commits this offset and this number of outputs in one transaction of the group's producer."""
+        """Writes this number of outputs and commits this offset, in one transaction of the group's producer."""
         if group not in self._producers:
             self._producers[group] = Producer(self._config | {"transactional.id": group})
             self._producers[group].init_transactions(20)

@@ -1,4 +1,4 @@
-"""Findings keep their `id` from audit to audit, so that a report tells which findings are new, still there, or gone."""
+"""Findings keep their `id` from audit to audit, so that a report can say which findings are new, still there, or gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def log(folder: Path, *, more: bool) -> Path:
-    """A log with a gap; with another gap if there is more."""
+    """Writes a log with a gap. With `more`, the log goes on and has a second gap."""
     writer = Writer("orders", 0, random.Random(1))
     for sequence, value in enumerate((b"a", b"b", b"c")):
         writer.put(batch(writer.offset, [value], pid=1, epoch=0, seq=sequence, key=value), 1)
@@ -62,7 +62,7 @@ def test_each_finding_has_an_id_that_later_audits_repeat(spark: SparkSession, tm
     assert stated["topics"]["orders"].items() >= {"contents": "record by record", "journal": meant, "partitions": 1}.items()
     assert stated["digest"] != first.summary["coverage"]["digest"]
     again = audit(spark, Request(tmp_path / "again", tmp_path / "logs", together=not together))
-    assert again.summary["coverage"]["digest"] == stated["digest"], "a digest is of the batches alone"
+    assert again.summary["coverage"]["digest"] == stated["digest"], "the digest depends only on the batches"
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "1 new, 3 still there, 1 gone" in page
     assert page.count("<b>new</b>") == 1

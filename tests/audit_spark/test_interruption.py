@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def in_java(what: Callable[[], None]) -> Callable[[], None]:
-    """The same as a function of the module that calls the JVM."""
+    """Returns a function that calls `what`, and that belongs to the py4j module that calls the JVM."""
     module = {"__name__": "py4j.clientserver", "what": what}
     exec("def call(): what()", module)
     return module["call"]  # type: ignore[return-value]
@@ -125,7 +125,7 @@ def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(number: signal.
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """Raised in place of the end of the process."""
 
 
 @pytest.mark.parametrize("steps", range(9))

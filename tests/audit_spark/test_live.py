@@ -36,7 +36,7 @@ def findings(out: Path) -> list[tuple[str, int]]:
 
 
 def run(spark: SparkSession, origin: Directory | Cluster, out: Path, *steps: Callable[[], None]) -> None:
-    """Let the stream catch up after each step, and stop it."""
+    """Start a stream, let it catch up after each step, and stop it at the end."""
     query = start(spark, origin, out, seconds=0)
     try:
         for step in steps:
@@ -58,7 +58,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
         writer.save(fresh)
         for made in list(fresh.rglob("*")):
             place = logs / made.relative_to(fresh)
-            if made.is_file():  # replaced whole, because the stream may be reading it
+            if made.is_file():  # moved into place, because the stream may be reading the old file
                 place.parent.mkdir(parents=True, exist_ok=True)
                 made.replace(place)
 
@@ -69,7 +69,8 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
     origin = Directory(spark, logs, ())
     run(spark, origin, out, lambda: None, lambda: write(duplicate))
     assert findings(out) == expected()
-    # Acts as if the process was killed after the write and before the commit: the last micro-batch runs again.
+    # Without the last commit file, the last micro-batch runs again, as if the process was killed between its write
+    # and its commit.
     last = max((out / "live" / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
@@ -123,7 +124,7 @@ def test_runs_do_not_become_more_with_each_micro_batch(
         for _ in range(6):
             writer.data(1)
         event(writer)
-    writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # of a batch in a joined run
+    writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # repeats a batch in a joined run
     writer.save(tmp_path / "logs")
     (split,) = find_pieces(tmp_path / "logs")
     positions = rows_of(split)["position"].to_pylist()

@@ -107,7 +107,7 @@ Responding = Callable[[Any], Any]
 
 @pytest.fixture
 def responding(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Responding], None]:
-    """Changes the responses to requests of this name before the client reads them."""
+    """Returns a function that lets `how` change each response to the requests named `name` before the client reads it."""
     ask = Client._ask
 
     def change(name: str, how: Responding) -> None:

@@ -28,16 +28,16 @@ class Query:
         return True
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Does nothing: no query runs."""
 
     def exception(self) -> None:
-        """It did not fail."""
+        """Returns None: the stream did not fail."""
 
 
 def test_notices_are_said_once_and_the_counts_behind_them(tmp_path: Path) -> None:
     said: list[str] = []
     moments = [
-        {"counts": {"gap": 1}},  # as an earlier release wrote the file
+        {"counts": {"gap": 1}},  # the file of an earlier release has no notices
         {"counts": {"gap": 1}, "notices": []},
         {"counts": {"gap": 1}, "notices": ["a"]},
         {"counts": {"gap": 1}, "notices": ["a"]},
@@ -74,12 +74,12 @@ class Failing(Query):
         return True
 
     def exception(self) -> Exception:  # type: ignore[override]
-        """As Spark shows an error of a task."""
+        """Returns the error of a task in the form that Spark gives it."""
         return ValueError("Job aborted\n  File x\nOSError: orders-0 at offset 5: broker:9092: refused\n\tat org.apache")
 
 
 def test_a_stream_that_fails_goes_on_while_it_reads_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reports its failure once, reports the findings again after a restart, and ends when restarts do not help."""
+    """The audit reports a failure once, reports the findings again after a restart, and ends when restarts do not help."""
     now = [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(live.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))

@@ -1,4 +1,4 @@
-"""The checks find the same in the joined runs of a stream as in the whole log, also across log starts."""
+"""The checks find the same in a stream's joined runs as in the whole log, even if the log start moves in between."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 LogStart = tuple[str, int, int]
 LOG_STARTS = StructType([schema.BOUNDS[name] for name in ("topic", "partition", "log_start")])
 UNREADABLE = (bad_length, bad_magic, cut)
-"""After a stop, the expected offset at damaged bytes is unknown, so a stream has another sentence for this damage."""
+"""These faults are left out: after a stop, a stream does not know the expected offset at damaged bytes, so its
+sentence differs.
+"""
 AT_ONCE = 8
 
 
@@ -91,7 +93,7 @@ def by_segment(runs: pa.Table) -> pa.Table:
 
 
 def joined_in_folders(read: list[pa.Table]) -> pa.Table:
-    """The runs after joining folders eight by eight into a single folder."""
+    """The runs of a single folder, which joins the folders of all micro-batches, eight at a time."""
     folders = [pa.Table.from_batches([fold(each) for each in table.to_batches()], RUNS) for table in read]
     while len(folders) > 1:
         groups = [pa.concat_tables(folders[at : at + AT_ONCE]) for at in range(0, len(folders), AT_ONCE)]

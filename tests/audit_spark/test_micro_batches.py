@@ -15,7 +15,7 @@ from wirebroker_audit.folding.micro_batches import BREADTH, Folder, MicroBatches
 
 
 class Killed(BaseException):
-    """No code handles this exception, as with a signal that cannot be caught."""
+    """Raised in place of a signal that cannot be caught: no code handles this exception."""
 
 
 class Shaky:

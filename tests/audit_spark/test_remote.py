@@ -70,7 +70,7 @@ def test_a_brokers_checkpoints_and_metadata_are_read(s3: Path) -> None:
 
 
 def test_what_a_store_refuses_is_an_os_error(s3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails like Azure without credentials, for which Arrow has an exception of its own."""
+    """The store fails as Azure does without credentials: Arrow then raises its own exception."""
 
     def refuse(path: object) -> None:
         raise pa.ArrowException("Unknown error: no token\nSee Azure")
@@ -104,7 +104,7 @@ def test_what_tiered_storage_has_taken_over_is_not_missing(tmp_path: Path) -> No
         log.roll() if number == 3 else None
         log.data(1, count=2)
     log.save(tmp_path)
-    (tmp_path / "orders-0" / f"{0:020d}.log").unlink()  # the broker keeps a copy elsewhere, and the log start offset stays 0
+    (tmp_path / "orders-0" / f"{0:020d}.log").unlink()  # as in tiered storage: the log start offset stays 0
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
     (only,) = read_directory(tmp_path).partitions
     assert only.begins_at == 6

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
-    """Writes this many batches of ten records. Two logs from the same seed begin alike."""
+    """Writes a log of this many batches of ten records. Two logs with the same seed have the same first batches."""
     writer = Writer("orders", 0, random.Random(seed))
     for number in range(batches):
         if roll and number:
@@ -141,7 +141,9 @@ def test_folders_that_kafka_sets_aside_are_named(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The offset index leads to the end of the log, even if it is mostly empty. Without an index, the headers alone do."""
+    """The audit finds the end of the log by the offset index, even if the index is mostly empty; without an index, by
+    the headers.
+    """
     writer = log(400)
     folder = save(writer, tmp_path / "node-1")
     places = [0, *accumulate(map(len, writer.pieces))]
@@ -154,7 +156,7 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
     assert tails.tail_of(folder).end == 4000
     assert begun == [places[380]]
     (folder / f"{0:020}.index").write_bytes(entries[:-4] + (7).to_bytes(4, "big"))
-    assert tails.tail_of(folder).end == 4000, "an index that points nowhere"
+    assert tails.tail_of(folder).end == 4000, "an index with wrong positions"
     (folder / f"{0:020}.index").write_bytes(entries + bytes(10_000))
     path = folder / f"{0:020}.log"
     os.truncate(path, places[379] + 5)
@@ -167,9 +169,10 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
 def kafka_4_3_1(tmp_path: Path) -> Path:
     """The log directories of three nodes of Kafka 4.3.1 with replication.factor=2 (large indexes are cut).
 
-    `unclean-0`: 50 records; node 2 stops; node 1 alone commits 100 more records and dies for good; node 2 becomes leader; 20
-    records. `again-0`: 50 records on nodes 1 and 2, deleted and created again on 2 and 3 while node 1 was dead, 20 records.
-    `fine-0`: 70 records on nodes 3 and 2. Nodes 2 and 3 were killed in the end.
+    `unclean-0` got 50 records. Then node 2 stopped, and node 1 alone committed 100 more records and died for good.
+    Node 2 became the leader, and got 20 records. `again-0` got 50 records on nodes 1 and 2. While node 1 was dead,
+    the topic was deleted and created again on nodes 2 and 3, and got 20 records. `fine-0` got 70 records on nodes 3
+    and 2. At the end, nodes 2 and 3 were killed.
     """
     with tarfile.open(Path(__file__).parents[1] / "data" / "replicas-kafka-4.3.1.tar.xz") as file:
         file.extractall(tmp_path / "real", filter="data")
@@ -191,7 +194,7 @@ def test_a_real_cluster_after_an_unclean_election_and_a_topic_created_again(kafk
 
 
 def test_a_real_cluster_without_its_metadata(kafka_4_3_1: Path) -> None:
-    """The files of the replicas alone lead to the same choice."""
+    """Without the cluster's metadata, the audit chooses the same replicas by their files."""
     for each in kafka_4_3_1.glob("node-*/__cluster_metadata-0"):
         shutil.rmtree(each)
     found, _, notices = read_directory(kafka_4_3_1)
@@ -228,7 +231,7 @@ def test_a_follower_that_is_behind_and_a_tail_that_is_gone(tmp_path: Path) -> No
     (tmp_path / "node-2" / ".kafka_cleanshutdown").write_text("")
     assert ("truncated", "certain", 70, 79) in short(compared(tmp_path))
     shutil.rmtree(tmp_path / "node-1")
-    assert short(compared(tmp_path)) == [("truncated", "certain", 70, 79)], "of a single replica, too"
+    assert short(compared(tmp_path)) == [("truncated", "certain", 70, 79)], "the audit also reports it for a single replica"
 
 
 @pytest.mark.parametrize("rolled", [False, True])
@@ -243,7 +246,7 @@ def test_bit_rot_on_a_follower(rolled: bool, tmp_path: Path) -> None:
     (found,) = compared(tmp_path)
     assert short([found]) == [("replica_damage", "certain", 40, 49)]
     assert f"position {at - 70} of {path}" in found.explanation
-    raw[at - 70 + 16] = 9  # its magic byte, so the batch is not recognised as a batch
+    raw[at - 70 + 16] = 9  # a wrong magic byte, so that the bytes do not look like a batch
     path.write_bytes(raw)
     kinds = {each.kind for each in compared(tmp_path)}
     assert kinds == ({"replica_divergence"} if rolled else {"replica_damage"})
@@ -329,7 +332,7 @@ def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_missing_offsets_are_certain_only_where_a_file_tells_of_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    """A folder copied alone may belong to a compacted topic."""
+    """A folder that was copied without its log directory may belong to a compacted topic."""
     writer = log(1)
     writer.offset += 5
     writer.data(1, count=10)

@@ -1,4 +1,4 @@
-"""The page and its pictures: nothing is cut off on a phone, each colour means one thing, and no name does harm."""
+"""The report's page and pictures: nothing is cut off on a phone, each colour has one meaning, and hostile names are escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wirebroker_audit.report.gather import Ribbon, Timeline
 from wirebroker_audit.report.history import HISTORY, KEPT, earlier, save
 
 READABLE = 10
-"""The size of the smallest letters in pixels, on a phone of this width without margins."""
+"""The least size of letters in pixels, when a picture fills a phone of the width `PHONE`."""
 PHONE = 360 - 32
 NAMES = ("orders", "<script>alert(1)</script>", "a$b$c_{", "x" * 249, "\u202edesrever", "bell\a", "'\" onload=alert(1) x='")
 FAR = 10**12

@@ -1,4 +1,4 @@
-"""A whole audit, by the command and its executors, of a log directory in an S3: moto's server in a separate environment."""
+"""The command audits a log directory in an S3. The S3 is moto's server, which runs in a separate environment."""
 
 from __future__ import annotations
 

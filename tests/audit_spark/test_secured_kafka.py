@@ -39,7 +39,7 @@ def kafka() -> Iterator[KafkaServer]:
 
 
 def reach(kafka: KafkaServer, tmp_path: Path, protocol: str, text: str = "") -> str:
-    """Returns the error for a client of this listener, or ""."""
+    """Connects to the listener of this protocol. Returns the error, or "" without one."""
     path = tmp_path / "client.properties"
     folder = kafka.security.folder
     path.write_text(f"security.protocol={protocol}\n" + text.replace("{ca}", str(folder / "ca.pem")))

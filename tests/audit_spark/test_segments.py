@@ -79,7 +79,7 @@ def test_splits_read_every_batch_once_with_and_without_an_index(tmp_path: Path) 
 
 
 def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "CHUNK", 1000)  # so that runs continue from chunk to chunk
+    monkeypatch.setattr(segments, "CHUNK", 1000)  # small chunks, so that runs span several
     writer = log(tmp_path)
     for number in range(60):
         writer.data(1 + number % 2)
@@ -96,7 +96,7 @@ def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, mo
 def test_a_transactional_log_has_as_many_runs_as_producers(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run may have any number of transactions. Since transactions of version 2 each of them has an epoch of its own."""
+    """A run may have any number of transactions, also in transaction version 2, in which each transaction has its own epoch."""
     monkeypatch.setattr(segments, "CHUNK", 1000)
     writer = log(tmp_path)
     epochs = {1: 0, 2: 0}
@@ -285,7 +285,9 @@ def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -
 
 
 def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
-    """A replica copies the batches that its leader has kept. The cleaner writes its checkpoint when a pass has ended."""
+    """A replica copies only the batches that its leader has kept, so offsets are missing before the replica's own
+    cleaner writes a checkpoint.
+    """
     with MockKafka(data=tmp_path) as kafka:
         kafka.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
         kafka.create_topic("gone", 1, {"cleanup.policy": "compact"})
@@ -310,7 +312,9 @@ def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: 
 
 
 def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:
-    """Neither a later segment nor, with preallocated space, the file size shows how far a replica reaches."""
+    """A replica's end offset does not follow from the base offset of its last segment, nor from the size of a
+    preallocated file.
+    """
     writer = log(tmp_path)
     writer.data(1)
     writer.roll()
@@ -326,7 +330,9 @@ def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:
 
 
 def test_what_retention_and_the_cleaner_do_not_write_down(tmp_path: Path) -> None:
-    """Kafka checkpoints no log start at a segment's beginning, and cleans a segment to its end."""
+    """Kafka writes no log start to its checkpoint if it is the beginning of a segment. The cleaner always cleans
+    whole segments.
+    """
     writer = log(tmp_path)
     for _ in range(3):
         writer.data(1, count=10)
@@ -357,7 +363,7 @@ def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, 
 
 
 def reading(root: Path) -> Iterator[dict[str, object]]:
-    """The rows of the only split, each read on demand. The first read opens the file."""
+    """Yields the rows of the only split. Nothing is read, and no file is opened, before the first row is requested."""
     (split,) = find_pieces(root)
     return (row for chunk in read_piece(split) for row in chunk.rows.to_pylist())
 

@@ -1,4 +1,4 @@
-"""The progress of an audit: its share and the time that is left."""
+"""The progress of an audit: the share that is done, and the time that is left."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def test_the_share_and_the_time_that_is_left() -> None:
     assert share.look(0.5, 12) == (pytest.approx(0.3), None), "too early to tell"
     done, left = share.look(0.5, 40)
     assert (done, left) == (pytest.approx(0.3), pytest.approx(70)), "30 s for 30 %"
-    assert share.look(0.2, 41)[0] == done, "Spark's next job has new tasks; the share does not go back"
-    assert share.look(1.0, 41)[0] < 0.6, "a stage may have more jobs"
+    assert share.look(0.2, 41)[0] == done, "the share does not go back when Spark's next job adds tasks"
+    assert share.look(1.0, 41)[0] < 0.6, "the stage may run more jobs, so its share is not full"
     share.begin("check", 70)
-    share.expect({"scan": 30, "check": 60, "report": 10})  # there are more rows than the segments' sizes let expect
+    share.expect({"scan": 30, "check": 60, "report": 10})  # there are more rows than expected by the segments' sizes
     shown, left = share.look(0, 70)
     assert 0.5 < shown < 0.6, "the share does not go back here either"
     assert left == pytest.approx(140), "but 60 s were 30 %"
@@ -48,7 +48,7 @@ def test_estimates_come_from_sizes_and_then_from_rows() -> None:
         return sum(expected.by_size(pieces, journal, by_record=True).values())
 
     assert total(log(1 << 33)) > 4 * total(log(1 << 30))
-    assert total(log(1 << 30, pieces=20_000)) > total(log(1 << 30)) + 50, "each piece takes its time"
+    assert total(log(1 << 30, pieces=20_000)) > total(log(1 << 30)) + 50, "each piece adds to the time"
     assert total(log(1 << 20), journal=1 << 30) > 10 * total(log(1 << 20))
     few, many = (sum(expected.by_rows(log(1 << 30), 1000, each, 0, by_record=True).values()) for each in (1000, 10**8))
     assert many > few + 1000

@@ -1,5 +1,6 @@
-"""Audits that continue an earlier report: the border, logs that restarted in between, and reports that cannot be
-continued."""
+"""Audits that continue from an earlier report: findings at the border of the two audits, logs that were truncated or
+created again in between, and reports from which no audit can continue.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def saved(writer: Writer, logs: Path, topic_id: str = "") -> None:
 
 
 def covered(logs: Path) -> ReportState:
-    """The state after an audit of this log."""
+    """Returns the report's state after an audit of this log."""
     rows = [row for split in find_pieces(logs) for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     last = rows[-1]
     base = int(last["segment"].rpartition("/")[2].removesuffix(".log"))
@@ -59,7 +60,7 @@ def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]
 
 
 def log(batches: int, *rolls: int, seed: int = 1) -> Writer:
-    """Batches of one record each; each of these offsets begins a segment."""
+    """Writes a log of batches of one record. A new segment begins at each offset in `rolls`."""
     writer = Writer("orders", 0, random.Random(seed))
     for number in range(batches):
         if number in rolls:
@@ -84,7 +85,7 @@ def test_a_rewritten_segment_is_read_from_the_offset_under_a_name_that_sorts_lat
     saved(log(6, 3), tmp_path)
     state = covered(tmp_path)
     for rolls in ((), (8,)):
-        saved(log(9, *rolls), tmp_path)  # the cleaner has joined two segments
+        saved(log(9, *rolls), tmp_path)  # now without the segment 3, as if the cleaner had joined segments
         found, rows = left(tmp_path, state)
         assert rows == [("6.log", 6), ("6.log", 7), (f"{6 if not rolls else 8}.log", 8)]
         assert found.physical == {"orders-0/00000000000000000006.log": 0}

@@ -1,6 +1,6 @@
 """Whole audits of log directories in HDFS and in Azure's storage: Hadoop's own small cluster, and Azurite.
 
-`scripts/remote-stores` fetches both and runs these tests; without it they are skipped.
+`scripts/remote-stores` fetches both and runs these tests. Otherwise the tests are skipped.
 """
 
 from __future__ import annotations

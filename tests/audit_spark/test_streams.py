@@ -293,7 +293,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(tmp_path: Path, t
     followed.take()
     shutil.rmtree(log.folder)
     another = Restless(tmp_path, random.Random(6), topic_id=topic_id and "xtzWWN4bTjitpL3kfd9s5g")
-    another.append(20 if topic_id else 4)  # without an id the end of the log shows the change
+    another.append(20 if topic_id else 4)  # without a topic id, only a lower end of the log shows the change
     if topic_id:
         assert another.offset > log.offset
     followed.restart()
@@ -397,7 +397,7 @@ def test_damage_between_two_micro_batches_is_told_once(writer: Writer, tmp_path:
     at = sum(map(len, writer.pieces[:20]))
     writer.save(tmp_path)
     whole = bytearray(log_of(tmp_path).read_bytes())
-    whole[at + (61 if where == "crc" else 16)] ^= 1  # in the records of the batch, or its magic byte
+    whole[at + (61 if where == "crc" else 16)] ^= 1  # damages the batch's records, or its magic byte
     end = at + len(writer.pieces[20])
     log_of(tmp_path).write_bytes(whole[:end])
     followed = Followed(tmp_path)

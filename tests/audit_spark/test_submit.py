@@ -35,7 +35,9 @@ def packages(folder: Path) -> Path:
 
 
 def foreign_python(folder: Path) -> Path:
-    """A Python with the libraries but without our packages: path files in a folder that another path file names are ignored."""
+    """Makes a Python that has the libraries but not our packages. (Python ignores path files in a folder that a path
+    file names.)
+    """
     venv.create(folder, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")

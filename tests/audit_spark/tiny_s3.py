@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 PAGE = 7
-"""Keys in a page; Amazon's have 1000."""
+"""The number of keys in a page of a listing. Amazon's S3 returns 1000."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -7,11 +7,11 @@ from pathlib import Path
 from kafkawire.printable import printable
 
 LONGEST = 2000
-"""The most characters of a sentence. Names in it may be a stranger's."""
+"""The most characters of a sentence. It may contain names that a stranger chose."""
 
 
 def shortened(text: str) -> str:
-    """The text as safe for people; a very long text loses its middle."""
+    """The text in a form that is safe to print; the middle of a very long text is left out."""
     return printable(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}")
 
 

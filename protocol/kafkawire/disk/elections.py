@@ -35,27 +35,27 @@ class UncleanElection(NamedTuple):
     """the epoch that began with the election"""
     former_leader: int
     in_sync: tuple[int, ...]
-    """the replicas that could have led: in sync, or eligible; empty if a snapshot alone tells of the election"""
+    """The replicas that were in sync or eligible before the election; empty if the election is known only from a snapshot."""
     at_ms: int
-    """when the controller wrote the record, in ms since the epoch"""
+    """The time at which the controller wrote the record of the election, in ms since the epoch."""
     offset: int
-    """of the record's batch in `__cluster_metadata`"""
+    """The offset of the record's batch in `__cluster_metadata`."""
 
 
 class History(NamedTuple):
-    """What one node's metadata tells of elections."""
+    """The unclean elections in one node's `__cluster_metadata`."""
 
     elections: list[UncleanElection]
     begins_at: int
     """elections at lower offsets of `__cluster_metadata` are not known, except the last one of each partition"""
     begins_ms: int
-    """the time of the first record after that offset; −1 if there is none"""
+    """The time of the first record at or after `begins_at`; −1 if there is no such record."""
     leader_epoch: int
-    """of the last batch; −1 without batches"""
+    """The controller's leader epoch in the last batch; −1 without batches."""
     end: int
     """the offset after the last batch"""
     image: Image
-    """the cluster at that offset"""
+    """The state of the cluster at the offset `end`."""
 
 
 @dataclass(slots=True)
@@ -95,8 +95,8 @@ class _Watched(Image):
 def unclean_elections(histories: Iterable[History]) -> list[UncleanElection]:
     """The elections in the metadata of several nodes, each once, in the order of topics, partitions and leader epochs.
 
-    The most recent metadata counts. Others add what is older than its beginning: a controller that died may have written
-    records that the cluster never accepted.
+    The most recent metadata is trusted. Other nodes' metadata adds only elections before its beginning, because a
+    controller that died may have written records that the cluster never accepted.
     """
     ordered = sorted(histories, key=lambda each: (each.leader_epoch, each.end), reverse=True)
     found: dict[tuple[bytes, int, int], UncleanElection] = {}
@@ -110,7 +110,9 @@ def unclean_elections(histories: Iterable[History]) -> list[UncleanElection]:
 
 
 def read_history(log_dir: Path) -> History | None:
-    """What this log directory's metadata tells; None without metadata. If old files are damaged, the newest ones count."""
+    """Returns the elections in this log directory's metadata; None without metadata. If old files are damaged, only
+    the newest files are read.
+    """
     folder = log_dir / METADATA_FOLDER
     for oldest in (True, False):
         try:

@@ -16,10 +16,10 @@ from kafkawire.disk.damage import DamagedFile
 
 
 class LeaderEpochs:
-    """The epochs of a partition's folder, each with its first offset. Raises DamagedFile.
+    """The leader epochs of a partition's folder, each with its first offset. Raises DamagedFile.
 
-    The batches come in order; some may be skipped. It takes an epoch from the batches if the checkpoint is empty, or if the
-    broker may have crashed before it wrote the checkpoint.
+    The caller passes the log's batches in order, and may leave some out. Epochs are taken from the batches if the
+    checkpoint is empty, or if the broker may have crashed before it wrote the checkpoint.
     """
 
     def __init__(self, folder: Path, first_offset: int, latest: int | None, *, clean: bool) -> None:

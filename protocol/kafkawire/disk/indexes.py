@@ -42,7 +42,9 @@ def offset_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> 
 
 
 def read_offset_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
-    """Last offsets and positions, as far as they rise. Raises DamagedFile, FileNotFoundError."""
+    """Returns the last offsets and the positions, up to the first entry that does not rise. Raises DamagedFile,
+    FileNotFoundError.
+    """
     offsets: list[int] = []
     positions: list[int] = []
     for relative, position in OFFSET_ENTRY.iter_unpack(_whole(path, OFFSET_ENTRY.size)):
@@ -59,7 +61,9 @@ def time_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> by
 
 
 def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
-    """Timestamps and last offsets, as far as they rise. Raises DamagedFile, FileNotFoundError."""
+    """Returns the timestamps and the last offsets, up to the first entry that does not rise. Raises DamagedFile,
+    FileNotFoundError.
+    """
     stamps: list[int] = []
     offsets: list[int] = []
     for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(path, TIME_ENTRY.size)):
@@ -71,7 +75,7 @@ def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]
 
 
 def last_entry(path: Path, entry: struct.Struct) -> tuple[int, ...]:
-    """The last entry of an index; empty if it has none. Raises DamagedFile, FileNotFoundError."""
+    """Returns the last entry of an index; an empty tuple if the index has no entry. Raises DamagedFile, FileNotFoundError."""
     with open_to_read(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size % entry.size:

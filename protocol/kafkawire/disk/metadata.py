@@ -1,8 +1,7 @@
-"""The image is the controller's knowledge as a value: topics, settings, ACLs, features and so on. This module also has the
-difference of two images.
+"""The image of a cluster's metadata, with topics, settings, ACLs, features and so on, and the difference of two images.
 
-An image is read from the records of `__cluster_metadata`, or made from a running cluster. The difference of two images
-gives the records to write, so a change needs no announcement.
+An image is read from the records of `__cluster_metadata`, or made from a running cluster. The records to write are
+the difference of two images, so code that changes the cluster does not write them itself.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class ScramCredential(NamedTuple):
 
 
 class AclImage(NamedTuple):
-    """An access control entry, and the resources that it is about. `principal` is like `User:alice`."""
+    """An access control entry, and the resources to which it applies. `principal` is, for example, `User:alice`."""
 
     resource_type: int
     name: str
@@ -135,7 +134,7 @@ class Image:
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     tokens: dict[str, TokenImage] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
-    """The levels of the cluster's features. A Kafka writes only levels above 0."""
+    """The levels of the cluster's features. Kafka's controller writes only levels above 0."""
 
     def apply(self, record: Message) -> None:
         """Apply the record. Raises KeyError if it names an unknown topic or partition."""
@@ -315,7 +314,7 @@ def _partition_records(
         if moved or moves or base.isr is not None:
             yield base, 1
         return
-    # Each record with a leader begins an epoch, so there is a record for each epoch.
+    # Each record that sets the leader begins a leader epoch, so a step of several epochs needs as many records.
     for left in range(max(new.leader_epoch - old.leader_epoch, 1), 0, -1):
         base.leader = new.leader if left == 1 else NO_LEADER
         yield base, 1
@@ -336,7 +335,7 @@ class MetadataFiles(NamedTuple):
     """The end offset of the newest snapshot; 0 without a snapshot."""
     snapshot: Walk | None
     segments: list[Walk]
-    """Returns the files with records at or after `since`, and always the last file."""
+    """The files with records at or after `since`, and always the last file."""
 
 
 def metadata_files(folder: Path, *, oldest: bool = False) -> MetadataFiles:
@@ -362,7 +361,7 @@ def metadata_files(folder: Path, *, oldest: bool = False) -> MetadataFiles:
 def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0) -> Iterator[BatchHeader]:
     """Apply a file's records from the offset `since` on to the image. Yields each batch's header once the batch is applied.
 
-    It ends where the walk ends. The caller checks `walk.damage`. Raises DamagedFile for unreadable records.
+    The records end where the walk ends; the caller checks `walk.damage`. Raises DamagedFile for unreadable records.
     """
     for position, header, batch in walk:
         if not header.is_control and header.base_offset >= since:
@@ -370,7 +369,7 @@ def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0)
                 for each in iter_records(batch):
                     for record in transactions.take(*read_metadata(each.value or b"")):
                         image.apply(record)
-            except (ProtocolError, LookupError, TypeError, ValueError) as wrong:  # fields that contradict each other, too
+            except (ProtocolError, LookupError, TypeError, ValueError) as wrong:  # or fields contradict each other
                 raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from wrong
         yield header
 
@@ -388,8 +387,8 @@ class WrittenImage(NamedTuple):
     def compacted_topics(self) -> frozenset[str]:
         """The topics with `cleanup.policy` compact.
 
-        The cleaner's checkpoint is not enough: it has no line for a replica copied from a compacted replica, which has holes,
-        too.
+        The cleaner's checkpoint is not enough: a replica that was copied from a compacted replica has the same gaps,
+        but no line in the checkpoint.
         """
         settings = self.image.settings
         default = settings.get((BROKER, ""), {}).get("log.cleanup.policy", "")

@@ -165,7 +165,7 @@ def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
 
 
 def is_cut_short(path: Path, damage: Damage) -> bool:
-    """Whether the file ends before the batch does, as a killed process leaves it; otherwise other bytes are in its place."""
+    """Whether the file ends within the batch, as after a killed process. If not, the batch's bytes are damaged."""
     with open_to_read(path) as file:
         left = file.seek(0, 2) - damage.position
         file.seek(damage.position)

@@ -1,7 +1,8 @@
 """A stand-in for the Python package docker, for a client's suite whose broker runs already.
 
-A "container" forwards the ports that the tests ask for to the addresses in SUITE_LISTENERS (`PLAINTEXT=127.0.0.1:9092 SSL=…`)
-and runs the program docker (docker_program.py) for Kafka's tools.
+A "container" forwards the ports that the tests request. SUITE_LISTENERS has the target addresses
+(`PLAINTEXT=127.0.0.1:9092 SSL=…`). For Kafka's tools, the container runs the stand-in for the program docker
+(docker_program.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import forwarding
 
 
 class Container:
-    """A container that is only forwarded ports."""
+    """Stands for a container, but only forwards ports."""
 
     def __init__(self, wanted: dict[str, Any]) -> None:
         listeners = dict(each.split("=", 1) for each in os.environ["SUITE_LISTENERS"].split())

@@ -1,8 +1,8 @@
 """A stand-in for the program docker in client suites: `ps` prints one container, `exec ID bash -c COMMAND` runs a tool of
 Kafka's.
 
-The tools have the options that these suites use, and send them as requests. SUITE_LISTENERS has the broker's addresses, as
-`PLAINTEXT=127.0.0.1:9092 SSL=…`.
+The tools support the options that these suites use, and send Kafka requests to the broker. SUITE_LISTENERS has the
+broker's addresses, as `PLAINTEXT=127.0.0.1:9092 SSL=…`.
 """
 
 from __future__ import annotations

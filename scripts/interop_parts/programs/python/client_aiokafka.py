@@ -48,7 +48,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> TopicPartition:
-    """A new topic that has leaders; its first partition."""
+    """Creates a topic and waits for its leaders. Returns the first partition."""
     async with admin(bootstrap) as client:
         made = await client.create_topics([NewTopic(topic, partitions, 1, topic_configs=config or {})])
         same([each[1] for each in made.topic_errors], [0], "creation's errors")
@@ -154,7 +154,7 @@ async def offsets_in_transaction(bootstrap: str, name: str) -> None:
                 await producer.send_offsets_to_transaction({source: records[-1].offset + 1}, name)
                 await getattr(producer, f"{end}_transaction")()
 
-                # aiokafka's OffsetFetch does not ask to wait until the markers of the transaction are written.
+                # aiokafka's OffsetFetch does not request stable offsets, so it may not wait for the transaction's markers.
                 async def stands(consumer: AIOKafkaConsumer = consumer, committed: int = committed) -> bool:
                     return await consumer.committed(source) == committed
 

@@ -143,7 +143,7 @@ def rebalance(bootstrap: str, name: str) -> None:
     one, two = KafkaConsumer(**settings), KafkaConsumer(**settings)
     for member in (one, two):
         member.subscribe([name])
-        member.partitions_for_topic(name)  # learnt before the join: it joins again for a topic learnt later, and may hang
+        member.partitions_for_topic(name)  # a member that learns of the topic later joins again, and may hang
 
     def shared(*members: KafkaConsumer) -> bool:
         for member in members:
@@ -250,7 +250,7 @@ def secured(bootstrap: str, name: str) -> None:
 def acl(bootstrap: str, name: str) -> str:
     create(bootstrap, name)
     settings = client_settings("kafka-python", access(name))
-    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent producer is useless after a refusal
+    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent producer cannot go on after a refusal
         try:
             send(producer, REFUSED, [b"x"])
         except kafka.errors.TopicAuthorizationFailedError as error:

@@ -19,7 +19,7 @@ FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
 
 
 def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
-    """Returns a call's output. Raises AssertionError with its error output if it failed."""
+    """Calls kcat and returns its output. Raises AssertionError with the error output if the call fails."""
     command = [KCAT, "-b", bootstrap, *arguments]
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
     if done.returncode:
@@ -34,7 +34,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[
 
 
 def transaction(bootstrap: str, name: str, values: list[str], *, ends: bool = True) -> subprocess.Popen[str]:
-    """Produce within a transaction, which is committed at the end of the input, and aborted by a signal before that."""
+    """Produce in a transaction. kcat commits it at the end of the input, and aborts it if a signal comes before the end."""
     process = subprocess.Popen(
         [KCAT, "-b", bootstrap, "-P", "-t", name, "-X", f"transactional.id={name}", "-X", "linger.ms=0"],
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -153,8 +153,8 @@ def acl(_: str, name: str) -> str:
 
 
 def quota(_: str, name: str) -> str:
-    """Two records, each in a request of its own. The first record uses up the quota for 2.5 s. Without the quota kcat takes a
-    second.
+    """Sends two records in separate requests. The first record uses up the quota for 2.5 s. Without the quota, kcat
+    takes a second.
     """
     alone = ("-X", "linger.ms=0", "-X", "batch.num.messages=1", "-X", "max.in.flight.requests.per.connection=1")
     began = time.monotonic()

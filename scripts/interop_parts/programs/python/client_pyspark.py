@@ -1,5 +1,6 @@
-"""PySpark's Kafka source and sink, as batches and as streams. The sink knows no transactions; a producer of Spark's own
-kafka-clients makes them, and Spark reads with `isolation.level` read_committed."""
+"""PySpark's Kafka source and sink, as batches and as streams. The sink does not support transactions. So a producer
+of the kafka-clients that come with Spark writes them, and Spark reads with `isolation.level` read_committed.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def produce(bootstrap: str, name: str) -> None:
 
 
 def transactions(bootstrap: str, name: str, ends: list[tuple[str, str]]) -> None:
-    """One transaction with one record for each (value, end) with the end "commit" or "abort"."""
+    """Runs one transaction for each (value, end): it has one record with the value, and its end is "commit" or "abort"."""
     session()
     java: Any = _sessions[0].sparkContext._jvm
     properties = java.java.util.Properties()

@@ -23,9 +23,9 @@ REFUSED = "interop-refused"
 OVER = 115_000
 """Bytes that use up a quota of 10,000 bytes a second for 1.5 s."""
 WAITS = 1.0
-"""Seconds that a client has to wait at least, once it has used up its quota."""
+"""The least number of seconds that a client must wait after it has used up its quota."""
 LIMIT = 20.0
-"""Seconds that a program waits for anything."""
+"""The most seconds that a program waits for anything."""
 
 
 class NotOffered(Exception):
@@ -51,7 +51,7 @@ def run(client: str, version: str, checks: Mapping[str, Callable[[str, str], str
 
 
 def access(name: str) -> Any:
-    """Returns how the check of this name reaches a secured broker, as a `wirebroker.testing.client_settings.Access`."""
+    """Returns the listener and the login with which the check of this name reaches a secured broker."""
     from wirebroker.security.protocols import SecurityProtocol
     from wirebroker.testing.client_settings import Access
 
@@ -62,7 +62,7 @@ def access(name: str) -> Any:
 
 
 def settings(name: str, library: str) -> dict[str, Any]:
-    """Returns the same as settings of a library."""
+    """Returns the settings with which this library reaches a secured broker for the check."""
     found: dict[str, Any] = _forms(name)[library]
     return found
 

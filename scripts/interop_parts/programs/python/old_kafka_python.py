@@ -1,4 +1,4 @@
-"""kafka-python 2.0.2, which speaks the versions of the release that `api_version` names, from 0.8.2 on."""
+"""kafka-python 2.0.2, which uses the API versions of the release that its setting `api_version` names, from 0.8.2 on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def consumed(topic: str, settings: dict[str, Any], group: str | None = None) -> 
 
 
 def produce(bootstrap: str, prefix: str) -> str:
-    """Message sets of magic 0 and 1, and batches."""
+    """Produce and read with each release: message sets of magic 0 and 1, and batches."""
     for release in RELEASES:
         settings = {"bootstrap_servers": bootstrap, "api_version": release}
         for codec in (None, "gzip"):
@@ -44,7 +44,7 @@ def produce(bootstrap: str, prefix: str) -> str:
 
 
 def rebalance(bootstrap: str, prefix: str) -> None:
-    """A group, by each release that has groups in Kafka; its offsets are read back."""
+    """With each release that has Kafka's own groups, consume in a group, commit, and read the committed offsets."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, api_version=(0, 10))
     for release in RELEASES[1:]:
         topic = f"{prefix}-{'-'.join(map(str, release or ('asked',)))}"

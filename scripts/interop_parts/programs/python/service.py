@@ -18,7 +18,7 @@ def kafka_python(address: str) -> None:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=GROUP, enable_auto_commit=False, auto_offset_reset="earliest"
     )
-    assert consumer.partitions_for_topic(ORDERS)  # if it joins before it knows the topic, it waits for its next metadata
+    assert consumer.partitions_for_topic(ORDERS)  # a member that joins without knowing the topic waits for its next Metadata
     consumer.subscribe([ORDERS])
     producer = kafka.KafkaProducer(bootstrap_servers=address, enable_idempotence=True)
     while True:
@@ -44,7 +44,7 @@ def aiokafka(address: str) -> None:
 
 
 def confluent_kafka(address: str) -> None:
-    """Exactly once: the result and the offset are one transaction."""
+    """Works exactly once: the result and the offset are committed in one transaction."""
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer({
