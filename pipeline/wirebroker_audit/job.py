@@ -226,8 +226,8 @@ Expect = Callable[[Mapping[str, float]], None]
 def audit(
     spark: SparkSession, request: Request, stage: Stage = lambda name: None, expect: Expect = lambda seconds: None
 ) -> Result:  # fmt: skip
-    """Run the audit and write the report; `stage` receives the name of each stage, which describes Spark's jobs, too. `expect`
-    receives the expected seconds of each stage, and again when better estimates are known. Raises CannotAudit."""
+    """Run the audit and write the report; `stage` receives the name of each stage. The name also describes Spark's jobs.
+    `expect` receives the expected seconds of each stage, and again when better estimates are known. Raises CannotAudit."""
 
     def described(name: str) -> None:
         spark.sparkContext.setJobDescription(f"wirebroker audit: {name}")

@@ -150,7 +150,7 @@ def _limit(pair: Pair) -> int:
 
 def _batches(folder: Path, first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
     """Yields groups of batches from the segments that may hold these offsets. If bytes that are not a batch precede a group,
-    their position comes with it."""
+    the position of these bytes comes with the group."""
     starts = offsets_in(folder, LOG)
     for start, following in zip(starts, [*starts[1:], stop], strict=True):
         if following <= first or start >= stop:

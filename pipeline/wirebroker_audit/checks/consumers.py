@@ -38,7 +38,7 @@ def commits(spark: SparkSession, work: list[list[Piece]], topics: frozenset[str]
 
 
 def passed(spark: SparkSession, work: list[list[Piece]], groups: frozenset[str]) -> DataFrame:
-    """What each commit of these groups passed; see `PASSED`."""
+    """Returns the offsets that each commit of these groups passed; see `PASSED`."""
 
     def read(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in chunks:

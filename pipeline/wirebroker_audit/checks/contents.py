@@ -136,7 +136,7 @@ DOUBLED = StructType([StructField("topic", StringType()), StructField("content",
 
 
 def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Checksums by topic and bucket, as arrays of 64-bit numbers, about `BUCKET` checksums at a time."""
+    """Yields the checksums by topic and bucket, as arrays of 64-bit numbers, about `BUCKET` checksums at a time."""
     held: defaultdict[str, list[Array]] = defaultdict(list)
     count = 0
     for chunk in chunks:

@@ -28,7 +28,8 @@ COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
 """A task lists at most this many commits whose offset is below the previous commit, and only counts the others."""
 JUMP_LEAST, JUMP_TIMES = 100, 10
-"""A commit is a jump if it passes at least so many records, and so many times as many as any earlier commit."""
+"""A commit is a jump if it passes at least `JUMP_LEAST` records, and at least `JUMP_TIMES` times as many as any earlier
+commit."""
 LISTED = 1000
 """The summary lists at most this many pairs of group and partition, and at most this many consume-transform-produce groups."""
 Key = tuple[str, int]
@@ -71,7 +72,7 @@ class Pipeline:
     inputs: int = 0
     """the number of input offsets that committed transactions have advanced over, without the first commits"""
     again: int = 0
-    """the number of offsets by which later commits went back; these inputs were transformed twice"""
+    """the number of offsets by which later commits went back: that many input records were transformed twice"""
     open: int = 0
     """transactions without a marker"""
 

@@ -30,8 +30,8 @@ ODD = StructType([StructField(name, LongType()) for name in ("hash", "stored", "
 
 def odd_names(stored: DataFrame, wanted: DataFrame, count: int) -> DataFrame:
     """Returns the hashes of the odd names, with the numbers of their rows that are `stored` and `wanted`; numbers above 2 may
-    be too low. A name is also odd if its two partitions differ, or if sending was reported as failed. `count` is the
-    approximate number of all rows."""
+    be too low. A name is also odd if the journal and the log have different partitions for it, or if sending was reported as
+    failed. `count` is the approximate number of all rows."""
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     check = sf.xxhash64("value_hash", "topic", "key", sf.lit(1)).alias("check")
     place = sf.coalesce("partition", sf.lit(-1)).alias("partition")

@@ -1,4 +1,4 @@
-"""Shared by the checks: columns and windows of rows, and functions that turn rows into findings."""
+"""Columns and windows that all checks use, and functions that turn rows into findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def by_log(keys: tuple[str, ...]) -> WindowSpec:
 
 
 def earlier(keys: tuple[str, ...]) -> WindowSpec:
-    """A window over the earlier rows of the log with keys equal to a row's."""
+    """A window over the rows that precede a row in the log and have the same keys."""
     return by_log(keys).rowsBetween(Window.unboundedPreceding, -1)
 
 
@@ -76,7 +76,7 @@ def finding(
         value = values[field.name] if field.name in values else sf.col(field.name)
         columns.append(
             value.cast(field.dataType.simpleString()).alias(field.name)
-        )  # for a DataType PySpark calls the JVM often
+        )  # a string, because for a DataType PySpark would call the JVM many times
     return rows.select(*columns)
 
 

@@ -53,7 +53,7 @@ class MicroBatches:
         return self._sorted()[0]
 
     def join(self, before: int, write: Callable[[list[Folder], Path], None]) -> None:
-        """Join finished folders of micro-batches before this micro-batch; they will not be repeated."""
+        """Join finished folders of micro-batches before this micro-batch; Spark does not repeat finished micro-batches."""
         self._delete()
         while chosen := self._next(before):
             shutil.rmtree(self._aside, ignore_errors=True)

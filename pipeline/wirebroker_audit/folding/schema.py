@@ -34,4 +34,4 @@ BOUNDS = StructType(
         StructField("policy_known", BooleanType()),
     ]
 )  # fmt: skip
-"""The bounds of each partition. `policy_known`: whether some file shows if the topic is compacted."""
+"""The bounds of each partition. `policy_known`: whether a file tells that the topic is, or is not, compacted."""

@@ -48,7 +48,7 @@ class Policy:
     compacted: bool = False
     """whether compaction may explain missing offsets anywhere in the topic"""
     severities: Mapping[str, str] = field(default_factory=dict)
-    """by kind; IGNORED for a finding that does not count"""
+    """the severities by kind; IGNORED for a finding that does not count"""
 
     def fails(self, severity: str) -> bool:
         """Whether a finding of this severity fails the audit."""

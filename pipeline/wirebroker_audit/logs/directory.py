@@ -273,7 +273,7 @@ def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
 
 
 def _chosen(found: Sequence[PartitionFolder], cluster: Cluster) -> tuple[list[PartitionFolder], list[str]]:
-    """Returns the replica of each partition that is read, in the order of topic and partition, and sentences about the other
+    """Returns, for each partition, the replica that is read, in the order of topic and partition, and sentences about the other
     replicas."""
     replicas: dict[tuple[str, int], list[PartitionFolder]] = {}
     for each in found:

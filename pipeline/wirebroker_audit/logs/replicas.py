@@ -1,4 +1,4 @@
-"""Chooses the replica of a partition that is read: first by the current topic, then by the newest leader epoch.
+"""Chooses which replica of a partition is read: first by the current topic, then by the newest leader epoch.
 
 The end offset decides last. After an unclean election the old leader's log reaches farther than the log that the
 cluster has now. If a broker was down while a topic was deleted and created again, its old folder may reach farther than the
@@ -54,7 +54,7 @@ class Cluster:
 
 
 def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
-    """Chooses the replica of a partition that is read. Its `why` is the reason, and its `others` are the other replicas."""
+    """Chooses which replica of a partition is read. Its `why` is the reason, and its `others` are the other replicas."""
     notices, current = [], []
     for each in alike:
         if wrong := cluster.why_not(each):

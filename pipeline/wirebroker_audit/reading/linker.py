@@ -148,7 +148,7 @@ class Linker:
         return missing, after_damage
 
     def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, sound: Array) -> Array:
-        """The run of each batch of a producer. A damaged batch has no run, and ends its producer's run."""
+        """Returns the run of each batch that has a producer. A damaged batch has no run, and ends its producer's run."""
         result = np.full(len(rows), self._high | NO_RUN, np.int64)
         chosen = np.flatnonzero(rows["producer_id"] >= 0)
         if not len(chosen):

@@ -1,4 +1,4 @@
-"""A `Mark` records how far a partition was read; a `Piece` is read next. No Spark here.
+"""A `Mark` records how far a partition was read; a `Piece` is a part that is read next. No Spark here.
 
 Every audit reads pieces. A whole audit reads the pieces from the log's start to its end; an audit that continues a report
 (`--since`), the pieces after the report's marks; each micro-batch of a stream (`--follow`), the pieces after the marks of the

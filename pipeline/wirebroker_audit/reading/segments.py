@@ -124,7 +124,7 @@ class _FileReader:
         return begin
 
     def _skip(self, file: BinaryIO, view: memoryview) -> tuple[Chunk | None, int]:
-        """A row about bytes that are not a batch, and the position after them."""
+        """Returns a row about bytes that are not a batch, and the position after these bytes."""
         begin, size = self.position, self._size
         head = bytes(view[:HEADER_SIZE])
         unwritten = is_zero(_pieces(file, begin, size))

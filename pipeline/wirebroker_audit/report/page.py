@@ -139,7 +139,7 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _minute(ms: int) -> str:
-    """A time of a batch, which may be any number."""
+    """Formats the time of a batch. A producer may set any number as the time."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -189,8 +189,9 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
     names = ("accepted", "recognised", "rejected", "saved", "lost", "doubled", "beyond", "records", "state_bytes")
     rows = [[text(each["variant"]), *(f"{each[name]:,}" for name in names)] for each in outcomes]
     words = (
-        "<p>Numbers of batches under these rules. <i>saved</i>: retries that are recognised and were not; <i>lost</i>: batches "
-        "that are rejected and were accepted; <i>doubled</i>: retries that are stored again and were recognised; "
+        "<p>Numbers of batches under these rules. <i>saved</i>: retries that these rules recognise and the broker did not; "
+        "<i>lost</i>: batches that the broker stored or recognised and these rules reject; "
+        "<i>doubled</i>: retries that the broker recognised and these rules store again; "
         "<i>beyond</i>: arrivals after the first different response, where the client would have sent other batches.</p>"
     )
     return words + table(["rules", *names], rows)

@@ -42,7 +42,7 @@ def provide_java() -> None:
 
 
 def _shim(java: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` leaves the argument out."""
+    """Returns a JAVA_HOME whose `bin/java` leaves the argument out."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "java"
     target = home / "bin" / "java"
     text = SHIM.format(module=MISSING_MODULE, java=java)

@@ -356,7 +356,7 @@ CHANGES: tuple[Change, ...] = (
         "2.7", "repeats_unknown_kinds", False, "seen", "responses about settings repeat the number of an unknown resource type"
     ),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
-    Change("2.5", "names_records", False, "seen", "the response names each refused record with its error"),
+    Change("2.5", "names_records", False, "seen", "the response to Produce names each refused record and its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change("2.4", "takes_many_batches", True, "seen", "Produce before version 3 is refused if it has two compressed messages"),
     Change(
