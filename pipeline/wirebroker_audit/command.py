@@ -86,7 +86,7 @@ def _resolve(options: argparse.Namespace) -> None:
 
 def _left_behind(out: Path, *, follows: bool) -> str:
     if follows and out.exists():
-        return f"{out} has the findings until then; the same command goes on from there"
+        return f"{out} has the findings until then; run the same command to continue"
     return f"{out} was not changed" if out.exists() else "no report was written"
 
 

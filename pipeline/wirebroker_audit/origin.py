@@ -212,7 +212,7 @@ class Cluster(Origin):
         self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT,
         turns: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """The end offsets of a topic with a higher number in `turns` are asked later than those of other topics."""
+        """The end offsets of a topic with a higher number in `turns` are requested later than those of other topics."""
         super().__init__(spark)
         self.name, self._turns = bootstrap, turns or {}
         self._topics, self._access = topics, access

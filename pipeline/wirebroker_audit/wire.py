@@ -102,7 +102,8 @@ class Client:
     def partitions(self, topics: Iterable[str] = (), turns: Mapping[str, int] | None = None) -> list[LivePartition]:
         """Returns the partitions of these topics, or of all topics, with their offsets, in order.
 
-        The offsets of a topic with a higher number in `turns` are asked later; topics without one have the number 0.
+        The offsets of a topic with a higher number in `turns` are requested later; topics that are not in `turns` have the
+        number 0.
         """
         turns = turns or {}
         wanted = tuple(topics)
@@ -174,8 +175,8 @@ class Client:
                 self.replicas[topic.name] = max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
     def _offsets(self, which: int, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Returns the offsets of these partitions, with few requests to each leader; without partitions that must be
-        asked again.
+        """Returns the offsets of these partitions, with few requests to each leader; partitions that must be asked for again
+        are left out.
         """
         led: dict[str, list[tuple[str, int]]] = {}
         for where in sorted(partitions):
@@ -205,7 +206,7 @@ class Client:
         return int(self._of_leader(topic, partition, "ListOffsets", ask))
 
     def fetch(self, topic: str, partition: int, offset: int) -> tuple[Buffer, int]:
-        """Record data from this offset on, beginning with the batch that holds it, and the high watermark."""
+        """Returns record data from the batch that holds this offset on, and the high watermark."""
         rate = self._access.max_rate
         size = min(FETCH_BYTES, max(int(rate), LEAST_FETCH_BYTES)) if rate else FETCH_BYTES
 

@@ -130,7 +130,8 @@ class Coordinators:
         )
 
     def _severity(self, opened: Open, state: TransactionLogValue) -> Severity:
-        """Uses the times in the logs, not this machine's clock: a copy of a directory may be audited long after it was made."""
+        """Compares times in the logs, not this machine's clock: a copy of a directory may be audited long after the copy was
+        made."""
         since_ms = state.transaction_last_update_timestamp_ms
         if state.transaction_status == ONGOING:
             since_ms = state.transaction_start_timestamp_ms

@@ -85,7 +85,7 @@ class _Reader:
         return True
 
     def _fetch(self) -> memoryview | Chunk:
-        """Record data from the current offset on, or a `deleted` row if retention has removed this data."""
+        """Returns record data from the current offset on, or a `deleted` row if retention has removed this data."""
         try:
             records, _ = self.client.fetch(self.piece.topic, self.piece.partition, self.offset)
         except BrokerError:

@@ -112,7 +112,7 @@ class _FileReader:
     def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
         """Returns the end of the walk. The last batch is excluded if its CRC does not match and no batch begins after it.
 
-        Then the length of that batch is wrong, or its end was never written.
+        In that case the length of the last batch is wrong, or its end was never written.
         """
         begin, end = found.positions[-1], found.end
         if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
@@ -222,7 +222,7 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
 def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
     """Yields each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
 
-    It ends before a batch that is still being written: the last batch, if it reaches beyond the end of the file.
+    The walk ends before a batch that is still being written: the last batch, if that reaches beyond the end of the file.
     """
     wanted = 2 * CHUNK
     while position < size:

@@ -1,5 +1,5 @@
-"""Reads the batches of one uncompressed record, all of a chunk at once. They are small, so the cost of Python for each batch
-would dominate."""
+"""Reads the batches of one uncompressed record, all of a chunk at once. Such batches are small, so the cost of Python for each
+batch would dominate."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """States what an audit has proven: the topics, offsets and times that it read, and how it compared their contents.
 
-Digests compare two audits, and show that a report is unchanged.
+With the digests a user can compare two audits, and check that a report is unchanged.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def timeline(line: Timeline) -> str:
 
 
 class Stretch(NamedTuple):
-    """Offsets and their sequences, each from the first to after the last."""
+    """A range of offsets and the range of their sequences; both ranges exclude their ends."""
 
     offsets: tuple[int, int]
     sequences: tuple[int, int]

@@ -5,8 +5,9 @@
     spark.readStream.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
 A stream's position has an offset for each partition, and facts that identify its log. A micro-batch takes at most about
-`batch.bytes` or `batch.offsets`, and the next one continues there. A read error fails the micro-batch, and a restart of the
-stream repeats it. If a log restarted, a `deleted` row at position −1 means that its earlier rows no longer count.
+`batch.bytes` or `batch.offsets`, and the next micro-batch continues where it ended. A read error fails the micro-batch, and a
+restart of the stream repeats it. If a log restarted, a `deleted` row at position −1 means that its earlier rows no longer
+count.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _StreamReader(DataSourceStreamReader):
                 yield chunk.rows
 
     def _tasks(self, pieces: list[Piece], least: int) -> list[InputPartition]:
-        """Divides the work into tasks of about the same size, which have a least size."""
+        """Divides the work into tasks of about the same size, which is `least` or more if there is enough work."""
         room = max(sum(each.size for each in pieces) // self._parallelism, least)
         return [Task(each) for each in packed(pieces, room)]
 
