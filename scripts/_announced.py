@@ -114,7 +114,9 @@ def _described(client: WireClient, kind: int, name: str, version: int) -> dict[s
 
 
 def _changes(kind: str, settings: dict[str, Any]) -> Json:
-    """Returns None by name for a setting that the release does not have, else its type, default and marks."""
+    """Returns the settings that differ from the recording, by name: their type, default and marks, or None for a
+    setting that the release does not have.
+    """
     recorded = json.loads(DEFAULTS.read_text(encoding="utf-8"))[kind]
     changes: Json = {}
     for name in sorted(recorded.keys() | settings.keys()):

@@ -28,7 +28,7 @@ def is_fixed(spec: Any) -> bool:
 
 
 class Counted(dict[int, Callable[..., Any]]):
-    """Packers or unpackers of n numbers of one type, by n; kept only for short arrays."""
+    """Packers or unpackers of arrays of one type of number, by the array's length. They are kept only for short arrays."""
 
     def __init__(self, letter: str, method: Literal["pack", "unpack_from"]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Counted(dict[int, Callable[..., Any]]):
 
 @cache
 def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes of a struct, at least 1; an announced count is compared with it."""
+    """The smallest size of a struct in bytes, at least 1. By it, a reader refuses a count for which too few bytes remain."""
     size = sum(
         1 if isinstance(field.spec, type) and field.nullable(version) else least_of(field.spec, version, flexible)
         for field in cls.__wire__

@@ -22,7 +22,7 @@ Entity = Literal[
 
 
 def _cached(function: Callable[P, T]) -> Callable[P, T]:
-    """`functools.cache` with the function's own signature; mypy does not accept a class without a hash otherwise."""
+    """`functools.cache` with the function's own signature; otherwise mypy refuses classes as arguments (as not hashable)."""
     return cast("Callable[P, T]", cache(function))
 
 

@@ -42,7 +42,7 @@ class Node:
     """A number, text or bytes; None for null; for a struct or an array its nodes."""
 
     def leaves(self) -> Iterator[Node]:
-        """The node itself, or its inner fields that are neither structs nor arrays."""
+        """Yields the node itself, or for a struct or an array, all values inside that are neither."""
         if isinstance(self.value, list):
             for node in self.value:
                 yield from node.leaves()

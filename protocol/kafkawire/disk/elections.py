@@ -64,9 +64,9 @@ class _Watched(Image):
 
     found: list[UncleanElection] = field(default_factory=list)
     leaders: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    """the last leader of each partition"""
+    """The last leader of each partition."""
     could_lead: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
-    """the replicas that were in sync or eligible while the last leader led; without a leader no replica comes into sync"""
+    """The replicas that were in sync or eligible while the last leader led. Without a leader, no replica gets in sync."""
     eligible: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
 
     def apply(self, record: Message) -> None:
@@ -142,7 +142,7 @@ def _replayed(files: MetadataFiles) -> History:
 
 
 def _complete(found: list[UncleanElection], at_ms: int, offset: int) -> None:
-    """Enter the time and the offset of a batch into the elections that its records tell of."""
+    """Enter the time and the offset of a batch into the elections that were found in its records."""
     for index in range(len(found) - 1, -1, -1):
         if found[index].offset != UNKNOWN:
             return

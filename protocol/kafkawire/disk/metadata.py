@@ -47,7 +47,7 @@ RESERVED_IDS = 100
 
 
 def is_reserved(directory_id: bytes) -> bool:
-    """Whether the id belongs to no log directory, but says for example that the directory is unknown (DirectoryId)."""
+    """Whether the id is not that of a log directory, but has a meaning such as "unknown" or "unassigned" (DirectoryId)."""
     return int.from_bytes(directory_id, "big") < RESERVED_IDS
 
 
@@ -213,7 +213,9 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
 
 
 def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, int]]:
-    """The records, each with its version, that turn the old image into the new image; `node_id` requested producer ids."""
+    """The records, each with its version, that turn the old image into the new image. `node_id` is the broker that requested
+    producer ids.
+    """
     for topic_id in old.topics.keys() - new.topics.keys():
         yield RemoveTopicRecord(topic_id=topic_id), 0
     for topic_id, topic in new.topics.items():
@@ -339,8 +341,9 @@ class MetadataFiles(NamedTuple):
 
 
 def metadata_files(folder: Path, *, oldest: bool = False) -> MetadataFiles:
-    """The newest snapshot and the segments after it; with `oldest`, all segments after the first snapshot that they continue.
-    Raises OSError."""
+    """Returns the newest snapshot and the segments after it. With `oldest`, returns the oldest snapshot from which
+    the segments continue without a gap, and all segments after it. Raises OSError.
+    """
     snapshots = sorted(
         (int(match[1]), path)
         for path in folder.iterdir()

@@ -25,7 +25,7 @@ SEARCH_LIMIT = 64 * 1024 * 1024
 SEARCH_WORK = 16 * SEARCH_LIMIT
 """The number of bytes that the search may verify by CRC."""
 ANYWHERE = 1 << 63
-"""An offset above all others: gaps below it are allowed."""
+"""An offset above all others. As `gaps_below` it allows gaps everywhere."""
 LAST_OFFSET = 1 << 62
 """The largest offset that a file may have, so that later offsets still fit into 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
@@ -69,7 +69,9 @@ def damage_at(data: memoryview, at: int, next_offset: int) -> str:
 
 
 def gap_at(data: memoryview, at: int, next_offset: int, gaps_below: int) -> str:
-    """Returns a sentence if the batch at `at` leaves out offsets that compaction, below `gaps_below`, has not removed."""
+    """Returns a sentence if offsets are missing before the batch at `at`, and compaction is not the reason. Compaction may have
+    removed offsets below `gaps_below`.
+    """
     if next_offset < gaps_below:
         return ""
     found = int.from_bytes(data[at : at + 8], "big", signed=True)
@@ -77,9 +79,11 @@ def gap_at(data: memoryview, at: int, next_offset: int, gaps_below: int) -> str:
 
 
 class Walk:
-    """The batches of a file from `position` on, each checked; `damage` is set if they end before the file does.
+    """Yields the batches of a file from `position` on, and checks each. If sound batches end before the file does,
+    sets `damage`.
 
-    Compaction leaves out offsets below `gaps_below`; from there on, each batch begins where the previous batch ends.
+    Offsets may be missing below `gaps_below`, because of compaction. From there on, each batch must begin where the
+    previous one ends.
     """
 
     def __init__(self, path: Path, next_offset: int, position: int = 0, gaps_below: int = ANYWHERE) -> None:
@@ -110,7 +114,7 @@ class Walk:
                 while at < len(window):
                     why = damage_at(window, at, self.next_offset) or gap_at(window, at, self.next_offset, self.gaps_below)
                     if why and at and not last:
-                        break  # perhaps the window cuts a sound batch
+                        break  # perhaps the batch is sound but continues after the window
                     if why:
                         self.damage = Damage(self.position, why)
                         return
@@ -123,10 +127,9 @@ class Walk:
 
 
 def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
-    """Whether the CRC of a large batch, which ends at `end`, matches its bytes. The batch is read whole only if
-    its CRC matches.
+    """Whether the CRC of a large batch matches its bytes. The batch is read whole only after this check.
 
-    The file is read up to the end of its `start`.
+    `start` has the first bytes of the batch, and the file's position is right after them. The batch ends at `end`.
     """
     crc, left = crc32c(start[CRC_START:]), end - file.tell()
     while left and (piece := file.read(min(left, WINDOW))):
@@ -135,14 +138,15 @@ def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
 
 
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
-    """Returns the position of a sound batch after the damage, or None, so the damage is only a torn tail.
+    """Returns the position of a sound batch after the damage, or None if there is none. Without one, the damage is
+    only a torn tail.
 
     If too many bytes look like batches, returns the position where the search ended.
     """
     with open_to_read(path) as file:
         file.seek(damage.position)
         data = memoryview(file.read(SEARCH_LIMIT))
-    # Neighbouring offsets have the same upper half, and byte 16 of a batch is its magic.
+    # Look only where a batch may begin: its offset has the upper half of `next_offset`, and its byte 16 is the magic 2.
     likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
     work = SEARCH_WORK
     for match in likely.finditer(data, 1):
