@@ -172,7 +172,7 @@ def _topics(key: str = "name", partitions: str = "partitions", **partition: Any)
 
 
 def requests(ids: Mapping[str, bytes]) -> Iterator[tuple[str, int, Message]]:
-    """A request of alice: the step's name, which begins with the API's name, the version, and the request."""
+    """A request of alice: the name of the step, the version and the request. The name begins with that of the API."""
     mine = format_uuid(ids["mine"])
     for name, version, body in [*_data(), *_groups(), *_transactions(), *_admin(), *_shares(mine), *_security()]:
         yield name, version, plain_request(name.split()[0], body)
@@ -489,7 +489,7 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
 
 
 def _subscribe(address: tuple[str, int], rights: str, pause: Callable[[], None]) -> Iterator[Step]:
-    """Two members of a group subscribe to all topics, and receive their assignments. One of them has these rights."""
+    """Two members of a group subscribe to all topics, and receive their assignments. One of the members has these rights."""
     described = log_in(address, "admin").request(plain_request("Metadata", {"topics": None}), 12)
     names = {topic.topic_id: topic.name for topic in described.topics}
     for order in (("alice", "admin"), ("admin", "alice")):

@@ -173,7 +173,7 @@ class History:
                 self._end(sender)
 
     def _trim(self) -> None:
-        """Retention and compaction: both remove data at the beginning, and neither removes data that belongs to a fault."""
+        """Apply retention and compaction. Both remove data at the beginning of the log, but no data that belongs to a fault."""
         rows = [row for row in self.entries if isinstance(row, BatchRow) and row.base_offset < self.first_fault]
         if rows and self.chance.random() < 0.5:
             row = self.chance.choice(rows[: len(rows) // 2 + 1])

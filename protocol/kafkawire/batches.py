@@ -41,7 +41,7 @@ _MAX_TIMESTAMP_AT = 35
 LEAST_OVERHEAD = 14
 """The size of the shortest record of any format. Kafka refuses a batch whose length field is smaller."""
 SEQUENCES = 2**31
-"""Sequence numbers count modulo this."""
+"""Sequence numbers are counted modulo this number, 2³¹."""
 COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
 DEFINED_ATTRIBUTES = 0x7F
 DECOMPRESSED_LIMIT = 128 * 1024 * 1024
@@ -108,7 +108,7 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record. Its offset and timestamp are relative to the batch's base."""
+    """One record. The offset and the timestamp of a record are relative to those of its batch."""
 
     offset_delta: int
     timestamp_delta: int

@@ -1,4 +1,4 @@
-"""Finding the value that made a writer fail."""
+"""Finds the value that made a writer fail."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ M = TypeVar("M", bound=Message)
 MAX_ELEMENTS = 1 << 19
 """The most elements of all arrays of a message; the metadata of 100,000 partitions has at most 200,000."""
 MOST_OBJECTS = 64
-"""The most bytes of objects for each byte of a message. The largest measured value, of a message with many small elements, is
-54.
+"""The most bytes of objects for each byte of a message. The largest measured value is 54, for a message with many
+small elements.
 """
 
 _WRONG = (struct.error, AttributeError, TypeError, ValueError, OverflowError)

@@ -211,7 +211,7 @@ def _unlz4(data: memoryview, limit: int, room: Room, any_checksum: bool) -> memo
             most = min(largest, size * _LZ4_BEST_RATIO)
             unfolded += _lz4_block(block_into, block, room.at_least(unfolded + most, unfolded)[unfolded : unfolded + most])
         if unfolded > limit:
-            raise TooLarge(f"lz4 data unfolds into more than {limit} bytes")
+            raise TooLarge(f"lz4 data decompresses to more than {limit} bytes")
         pos += size + trailer
 
 
@@ -256,7 +256,7 @@ def with_old_checksum(frame: bytes) -> bytes:
 
 
 def _xxh32(data: memoryview) -> int:
-    """XXH32 with seed 0 of less than 16 bytes, enough for an lz4 header."""
+    """The XXH32 checksum, with seed 0, of data of less than 16 bytes, such as an lz4 header."""
     mask, pos = 0xFFFF_FFFF, 0
     digest = 374761393 + len(data)
     while len(data) - pos >= _UINT32_LE.size:

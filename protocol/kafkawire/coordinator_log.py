@@ -34,7 +34,7 @@ class CoordinatorRecord(NamedTuple):
 def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:
     """Returns a record of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`), or None for another kind.
 
-    Raises ProtocolError for other bytes.
+    Raises ProtocolError for bytes that are not such a record.
     """
     try:
         (kind,) = _PREFIX.unpack_from(key)

@@ -121,7 +121,7 @@ def wire(
     entity: str = "",
     default: Any = _ABSENT,
 ) -> Any:
-    """One field: `spec` is a primitive's name, a struct class, or an array as a list with one of both.
+    """One field: `spec` is a primitive's name, a struct class, or, for an array, a list with one of these.
 
     Every field has a default at run time: the declared default, or else zero, empty, or the struct's own defaults. A type
     checker requires the fields that all versions have and that declare no default.
@@ -195,7 +195,7 @@ def message(*, key: int = -1, versions: tuple[int, int], flexible: int = NEVER) 
 def from_plain(cls: type[S], plain: Mapping[str, Any]) -> S:
     """A message, or a struct in it, from plain data: each struct is a mapping by field names.
 
-    Raises TypeError for a name that it does not have.
+    Raises TypeError for a field name that the class does not have.
     """
     declared: Any = cls
     specs = _specs(declared)

@@ -1,4 +1,6 @@
-"""How to install the packages of an extra, as this program was installed. There is no release that `pip` could find by name."""
+"""Tells how to install the packages of an extra in the way in which this program was installed. There is no release
+that `pip` could find by name.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     offset 8 · size 4 · CRC-32 4 | magic 1 · attributes 1 · timestamp 8 (magic 1) · key length 4 · key · value length 4 · value
 
 The CRC covers the bytes after the bar. Message sets have no batches: each message is separate. Compressed messages
-are the value of another message, the wrapper. Its offset is that of the last message inside. The offsets inside are
+are the value of another message, the wrapper. The wrapper has the offset of the last message inside. The offsets inside are
 relative to the set's first offset (magic 1) or absolute (magic 0). Clients that use old versions of Produce and Fetch
 still write and read message sets, and a broker converts them (Kafka's AbstractLegacyRecordBatch, LegacyRecord and
 RecordsUtil).
@@ -54,7 +54,7 @@ class Unconvertible(ProtocolError):
 
 
 class LegacyRecord(NamedTuple):
-    """One message. Its offset is absolute, its timestamp is in ms since the epoch or −1."""
+    """One message. The offset of a message is absolute; its timestamp is in ms since the epoch, or −1."""
 
     offset: int
     magic: int

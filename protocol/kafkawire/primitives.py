@@ -13,10 +13,10 @@ Buffer = bytes | bytearray | memoryview
 
 
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
-    """The length, count or tag at `pos` and the position after it. Raises ProtocolError, IndexError at the end.
+    """The length, count or tag at `pos` and the position after it. Raises ProtocolError; IndexError if the bytes end too early.
 
-    At most five bytes, as in Kafka's ByteUtils. In Kafka, more than 31 bits wrap around to a negative number, which is not a
-    valid length or tag; here such numbers are refused.
+    The number has at most five bytes, as in Kafka's ByteUtils. In Kafka, more than 31 bits wrap around to a negative
+    number, which is not a valid length or tag. This function refuses such numbers.
     """
     first = buffer[pos]
     if first < 0x80:
@@ -45,7 +45,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
-    """The position after `count` tagged fields without known tags. Raises ProtocolError, IndexError at the end."""
+    """The position after `count` unknown tagged fields. Raises ProtocolError; IndexError if the bytes end too early."""
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)
         size, pos = read_uvarint(buffer, pos)

@@ -33,5 +33,5 @@ def printable(text: str, write: Callable[[str], str] = as_json) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Returns the same for a text of several lines, and keeps wirebroker's own line ends."""
+    """Returns a text of several lines in printable form; the line ends, which are wirebroker's own, are kept."""
     return "\n".join(map(printable, text.split("\n")))

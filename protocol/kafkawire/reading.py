@@ -99,7 +99,7 @@ class _ReaderSource(Source):
         return f"{name}()" if callable(field.default) else name
 
     def _fixed(self, run: list[Field], after: list[Field]) -> bool:
-        """Reads neighbours of fixed size. Returns whether the same read also covered the first number after these fields."""
+        """Reads adjacent fields of fixed size together. Returns whether this read also covered the first number after them."""
         formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
         if not after and self.flexible:
             formats.append("B")

@@ -9,7 +9,9 @@ _LONGEST = 63
 
 
 def read_varint(buffer: Buffer, pos: int) -> tuple[int, int]:
-    """The signed number at `pos` and the position after it. Raises IndexError at the end, ProtocolError beyond 64 bits."""
+    """The signed number at `pos` and the position after it. Raises IndexError if the bytes end too early,
+    ProtocolError for more than 64 bits.
+    """
     byte = buffer[pos]
     pos += 1
     if byte < 0x80:

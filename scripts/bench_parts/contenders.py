@@ -26,10 +26,10 @@ class Contender:
     load: tuple[str, ...] = ()
     port_flag: str = "--port"
     data_flag: str = ""
-    """The flag that names a new directory for its data."""
+    """The flag that names a new directory for the server's data."""
 
     def at(self, port: int, folder: str = "") -> list[str]:
-        """Returns the command that listens on this port. It may keep its data in the folder."""
+        """Returns the command that listens on this port. The server may keep its data in the folder."""
         data = [self.data_flag, f"{folder}/data"] if self.data_flag and folder else []
         return [*self.command, self.port_flag, str(port), *data]
 

@@ -96,7 +96,7 @@ def _producing(address: str, records: list[Record], codec: int, tls: ssl.SSLCont
 
 
 def producing(address: str, records: list[Record], codec: int, tls: ssl.SSLContext | None, topic: str | None = None) -> Step:
-    """Produce a batch of these records to a topic of its own, unless `topic` exists, with the next sequence each time."""
+    """Produce a batch of these records to `topic`, or else to a new topic. Each call sends the next sequence."""
     connection = Connection(address_of(address), WITHIN, tls=tls)
     name = topic or create_topic(connection)[0]
     producer = connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 1)
@@ -201,7 +201,7 @@ def sharing(address: str, records: list[Record], codec: int) -> Step:
 
 
 def create_topic(connection: Connection) -> tuple[str, bytes]:
-    """The name and the id of a new topic with one partition; names have one length."""
+    """Creates a topic with one partition. Returns its name and id; all names have the same length."""
     name = f"bench-{time.time_ns()}"
     wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     (made,) = connection.request(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7).topics

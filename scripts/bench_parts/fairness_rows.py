@@ -241,14 +241,14 @@ def bomb() -> bytes:
 
 
 def sealed(body: bytes, count: int) -> bytes:
-    """A zstd batch of this many records."""
+    """Returns a zstd batch with this body and this number of records."""
     now = time.time_ns() // 1_000_000
     header = BatchHeader(0, 0, -1, 2, 0, ZSTD, count - 1, now, now + 4, -1, -1, -1, count)
     return seal(header, compress(ZSTD, body, 19))
 
 
 def bombs() -> Attack:
-    """Twenty such batches, each in a request of its own."""
+    """Twenty zstd bombs, each in a separate Produce."""
     return Attack(b"".join(produce(named(number), bomb()) for number in range(20)), 20)
 
 

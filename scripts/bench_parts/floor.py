@@ -2,10 +2,10 @@
 
 It supports one topic-partition per request, idempotent producers, and one consumer's Fetch without a session. It has
 no transactions, no retries, no faults, no trace and no second broker. It reads the 61 header bytes of a batch,
-computes the CRC-32C, and compares the sequence with the last sequence in a dict. It keeps the batch with one copy (a
-large batch without a copy). With `--walk` it also walks over the lengths of the records. A request that has the form
-of the previous request on its connection is not parsed again. It uses every trick that does not weaken the checks, so
-a broker that is nearly as fast has little left to gain.
+computes the CRC-32C, and compares the sequence with the last sequence in a dict. It copies a batch once to store it;
+a large batch is stored without a copy. With `--walk` it also walks over the lengths of the records. A request that
+has the form of the previous request on its connection is not parsed again. It uses every trick that does not weaken
+the checks, so a broker that is nearly as fast has little left to gain.
 """
 
 from __future__ import annotations

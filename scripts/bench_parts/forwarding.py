@@ -77,7 +77,7 @@ def _toxiproxy() -> Path | Missing:
 
 
 class Toxiproxy(Server):
-    """A Toxiproxy before one broker. It prints nothing when it is ready, so the benchmark tries its port."""
+    """A Toxiproxy in front of one broker. It prints nothing when it is ready, so the benchmark tries its port."""
 
     name = "Toxiproxy 2.5"
 

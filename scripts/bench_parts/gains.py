@@ -27,7 +27,7 @@ if __name__ != "__main__":
 
 BATCHES = 400_000
 VALUE = 110
-"""Bytes of a record; its batch has 200."""
+"""The size of a record's value in bytes; a batch with one such record has 200 bytes."""
 SCHEDULES, CASES, EVERY = 100, 40, 6
 PURE, COMPILED = "Python", "compiled"
 

@@ -19,7 +19,7 @@ from bench_parts.process import Server, ServerFailed, available_bytes
 LOAD_WITHIN = 60.0
 KIB, MB = 1024, 1_000_000
 SIZES = {"1k": KIB, "16k": 16 * KIB, "1m": MB}
-"""A batch's bytes. The largest is slightly below max.message.bytes, 1048588."""
+"""The sizes of batches in bytes. The largest size is slightly below max.message.bytes, 1048588."""
 REQUESTS = {"1k": 40_000, "16k": 12_000, "1m": 256}
 WARM_UP = {"1k": 1_000, "16k": 200, "1m": 20}
 FETCH_FILL = 64 * 1024 * 1024

@@ -180,8 +180,8 @@ def kafka_go(address: str) -> Run:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(source, folder, copy_function=shutil.copyfile)  # a writable copy, because go.mod must be updated
         call(["go", "test", "-mod=mod", "-c", "-o", binary, "."], folder, "`go test -c`")
-    # The tests of net.Conn are left out by the project itself: a topic is not a pipe.
-    # These tests call a function that they never set, and their panic would end the run.
+    # The project itself leaves out the tests of net.Conn: a topic is not a pipe.
+    # The tests in `left_out` call a function that they never set, and their panic would end the run.
     left_out = "^TestReaderConsumerGroup$/^(consumer_group_commits_on_close|verify_offset_committed)"
     words = [binary, "-test.v", "-test.timeout", "20m", "-test.skip", left_out]
     return Run(words, source, GO_RESULT, {"KAFKA_SKIP_NETTEST": "1"}, go_only)
@@ -241,7 +241,7 @@ def confluent_kafka_python(address: str) -> Run:
         environment(folder, package, *CONFLUENT_NEEDS)
         (folder / "run").mkdir()
         (source / "tests").rename(folder / "run" / "tests")  # without the repository's own package
-        # The fixtures would start a Kafka with trivup. Given a broker, they only import trivup.
+        # The fixtures would start a Kafka with trivup. If a broker is given, they only import trivup.
         clusters = folder / "run" / "trivup" / "clusters"
         clusters.mkdir(parents=True)
         (clusters / "KafkaCluster.py").write_text("KafkaCluster = None\n")
@@ -258,7 +258,7 @@ def confluent_kafka_python(address: str) -> Run:
 
 
 def kafkajs(address: str) -> Run:
-    """The specs of the repository, which reach three brokers at fixed ports. Their script makes the users."""
+    """The specs of the repository, which reach three brokers at fixed ports. The repository's own script creates the users."""
     folder = cache() / f"suite-kafkajs-{KAFKAJS}"
     source = folder / "source"
     if not (folder / "complete").exists():
@@ -550,7 +550,7 @@ SUITES = {
                 9001: ("PLAINTEXT", 0), 9002: ("SASL_PLAINTEXT", 0),
                 **{9011 + number: ("PLAINTEXT", number) for number in range(3)},
             },
-            # Names of two tests. admin.test.ts leaves a quota, which slows the broker that leads every partition 0.
+            # Names of two tests. The quota that admin.test.ts leaves slows the broker that leads partition 0 of every topic.
             not_offered=".*(describeConfigs should include documentation|fetch loop must stop when stream is paused)",
         ),
         Suite(

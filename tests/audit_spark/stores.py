@@ -18,7 +18,7 @@ from wirebroker_audit.logs.planning import SMALL_BYTES
 
 
 def make_logs(folder: Path) -> Made:
-    """A directory of small partitions with faults, and a directory too large for the driver to read itself."""
+    """Makes small partitions with faults, and a partition that is too large for the driver to read itself."""
     made = make_directory(folder, seed=6, partitions=4)
     large = Writer("large", 0, random.Random(4))
     for each in range(5):

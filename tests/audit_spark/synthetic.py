@@ -162,7 +162,7 @@ def bumped(log: Writer) -> None:
 
 
 def expired(log: Writer) -> None:
-    """Forgotten after a day, a producer begins with any sequence."""
+    """A producer that the broker has forgotten after a day may begin at any sequence."""
     log.data(7003)
     log.data(7003)
     log.time += DAY + 1000
@@ -171,7 +171,7 @@ def expired(log: Writer) -> None:
 
 
 def transacted(log: Writer) -> None:
-    """Committed and aborted transactions of a producer that bumps its epoch with each (transaction version 2)."""
+    """Committed and aborted transactions of a producer whose epoch is bumped by each transaction (transaction version 2)."""
     for epoch in range(3):
         values = log.values(2)
         log.data(7004, epoch, values=values, attributes=TRANSACTIONAL)
@@ -269,7 +269,7 @@ def epoch_regression(log: Writer) -> None:
 
 
 def old_marker(log: Writer) -> None:
-    """A transaction is ended under an older epoch."""
+    """The marker that ends a transaction has an older epoch."""
     log.data(8019, 1, attributes=TRANSACTIONAL)
     log.fault("epoch_regression", -1, log.end(8019, 0, True))
 
@@ -369,7 +369,7 @@ def apart(log: Writer) -> None:
 
 
 def rebatched(log: Writer) -> None:
-    """Several batches are stored a second time as one batch, as two batches with another border, and unchanged."""
+    """Several batches are stored again: as one batch, as two batches that are divided elsewhere, and unchanged."""
     pid, first = 8016, log.rng.choice((0, WRAP - 4))
     stretches = [(0, 3), (3, 2), (5, 1), (6, 4)]
     for start, count in stretches:

@@ -118,7 +118,7 @@ def test_every_fault_is_found_and_nothing_else(
 
 
 def check_words(findings: list[Finding]) -> None:
-    """Checks some sentences that are easily wrong."""
+    """Checks some sentences in which a mistake is likely."""
     said = [each.explanation for each in findings]
     assert any(": a marker of producer 8019 epoch 0 is stored at offset" in each for each in said)
     assert any(re.search(": 5 of sequences .* stored twice: from .* at offset .* to .* at offset", each) for each in said)
@@ -253,7 +253,7 @@ def plain_batch() -> bytes:
 
 
 def six_in_flight(kafka: MockKafka) -> None:
-    """Flow B4: of six batches the first acknowledgement is lost, the retry comes too late, and the epoch is bumped."""
+    """Flow B4: of six batches in flight the first loses its acknowledgement, its retry is too late, and the epoch is bumped."""
     producer = RawProducer(kafka)
     for sequence in range(6):
         producer.send(sequence)

@@ -121,7 +121,7 @@ def test_nothing_is_lost_if_the_former_leader_never_learned_of_the_election_and_
 
 
 def test_each_of_two_elections_has_the_replica_that_it_left_behind(tmp_path: Path) -> None:
-    """Node 1 was left behind in epoch 0, node 2 in epoch 1; node 3 has led since epoch 2."""
+    """Node 1 stopped in leader epoch 0 and node 2 in epoch 1; node 3 has been the leader since epoch 2."""
     save(log(15), tmp_path / "node-1", epochs="0 0", high_watermark=150)
     save(log(12), tmp_path / "node-2", epochs="0 0,1 50", high_watermark=120)
     save(log(9), tmp_path / "node-3", epochs="0 0,1 50,2 70", high_watermark=90)

@@ -45,7 +45,7 @@ AT_ONCE = 8
 
 
 def marks(folder: Path, log_start: int, dice: random.Random) -> list[Mark]:
-    """Places at which a stream stops: at the beginnings of segments, and after about half of the batches."""
+    """The places at which a stream stops: the beginnings of segments, and the ends of about half of the batches."""
     made: list[Mark] = []
     for first, path in segments_now(folder):
         begin = UNREAD._replace(start=log_start).at_segment(first)

@@ -88,7 +88,7 @@ def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path
 @pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
 def test_a_standalone_cluster_audits_as_shown(tmp_path: Path) -> None:
-    """A master and a worker, each a process of its own, as docs/how-to/audit-spark/sizing.md starts them."""
+    """A master and a worker, each in a separate process, started as in docs/how-to/audit-spark/sizing.md."""
     master = f"spark://127.0.0.1:{free_port()}"
     port = master.rpartition(":")[2]
     programs = (
@@ -104,7 +104,7 @@ def test_a_standalone_cluster_audits_as_shown(tmp_path: Path) -> None:
 
 
 def free_port() -> int:
-    """A port that nothing uses now."""
+    """A port that no program uses at the moment."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
         return int(opened.getsockname()[1])

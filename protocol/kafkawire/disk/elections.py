@@ -70,7 +70,7 @@ class _Watched(Image):
     eligible: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
 
     def apply(self, record: Message) -> None:
-        """Apply the record. Raises KeyError if it names an unknown topic or partition."""
+        """Apply the record. Raises KeyError if the record names an unknown topic or partition."""
         Image.apply(self, record)  # a class with slots has no `super()` without arguments
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self._watch(record, (record.topic_id, record.partition_id))

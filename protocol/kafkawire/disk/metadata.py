@@ -137,7 +137,7 @@ class Image:
     """The levels of the cluster's features. Kafka's controller writes only levels above 0."""
 
     def apply(self, record: Message) -> None:
-        """Apply the record. Raises KeyError if it names an unknown topic or partition."""
+        """Apply the record. Raises KeyError if the record names an unknown topic or partition."""
         if isinstance(record, TopicRecord):
             self.topics[record.topic_id] = TopicImage(record.name)
         elif isinstance(record, RemoveTopicRecord):

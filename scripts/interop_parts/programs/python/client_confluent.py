@@ -26,7 +26,7 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> TopicPartition:
-    """A new topic that has leaders; its first partition."""
+    """Creates a topic and waits for its leaders. Returns the first partition."""
     client = admin(bootstrap)
     client.create_topics([NewTopic(topic, partitions, 1, config=config or {})])[topic].result(LIMIT)
 

@@ -1,5 +1,5 @@
-"""PySpark's Kafka source and sink, as batches and as streams. The sink does not support transactions. So a producer
-of the kafka-clients that come with Spark writes them, and Spark reads with `isolation.level` read_committed.
+"""PySpark's Kafka source and sink, as batches and as streams. The sink does not support transactions. So the producer
+of Spark's own kafka-clients writes the transactions, and Spark reads with `isolation.level` read_committed.
 """
 
 from __future__ import annotations
