@@ -21,10 +21,10 @@ class Intended(Form):
 
     topic: Annotated[str, about("the topic to which the record was sent", examples=["orders"])]
     partition: Annotated[Natural | None, about("null: any partition")] = None
-    key: Annotated[str | None, about("as text; null: a record without a key")] = None
-    key_base64: Annotated[str | None, about("as bytes")] = None
-    value: Annotated[str | None, about("as text", examples=["a pound of tea"])] = None
-    value_base64: Annotated[str | None, about("as bytes")] = None
+    key: Annotated[str | None, about("the key as text; null: a record without a key")] = None
+    key_base64: Annotated[str | None, about("the bytes of the key, in base64")] = None
+    value: Annotated[str | None, about("the value as text", examples=["a pound of tea"])] = None
+    value_base64: Annotated[str | None, about("the bytes of the value, in base64")] = None
     value_sha256: Annotated[str | None, about("only the hash of the value; for a value of null omit all three")] = None
     acknowledged: Annotated[bool | None, about("false: the client reported that sending failed; null: unknown")] = None
     producer: Annotated[str | None, about("the application's name for the sender")] = None

@@ -55,7 +55,7 @@ class NewRecord(Form):
 
     key: Annotated[str | NewData | None, about("null: a record without a key", examples=["customer-7"])] = None
     value: Annotated[str | NewData | None, about("null: a tombstone", examples=["a pound of tea"])] = None
-    headers: Annotated[list[Header], about("in this order")] = []
+    headers: Annotated[list[Header], about("the headers, in this order")] = []
     partition: Annotated[int, about("the partition that stores the record", ge=0)] = 0
     timestamp: Annotated[Natural | None, about("the timestamp in ms since the epoch; null: now")] = None
 

@@ -22,10 +22,10 @@ missed rows."""
 class Which(Form):
     """The chosen verdicts."""
 
-    topic: Annotated[str | None, about("on this topic")] = None
-    partition: Annotated[int | None, about("on this partition")] = None
-    producer_id: Annotated[int | None, about("on this producer's batches")] = None
-    verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, about("with this result")] = None
+    topic: Annotated[str | None, about("only verdicts on this topic")] = None
+    partition: Annotated[int | None, about("only verdicts on this partition")] = None
+    producer_id: Annotated[int | None, about("only verdicts on this producer's batches")] = None
+    verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, about("only verdicts with this result")] = None
 
     def fits(self, row: Row) -> bool:
         """Tells whether the row is a verdict that meets these conditions."""
