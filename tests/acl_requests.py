@@ -53,7 +53,7 @@ DIFFERS_HERE = DIFFERS | {
 }  # fmt: skip
 """These fields, and others that differ; with `blank`, `comparable` replaces their values by "…"."""
 OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
-"""Fields that only versions outside of Kafka 4.3.1 have, so the recording lacks them."""
+"""Fields of versions that Kafka 4.3.1 does not support. Its recording lacks these fields."""
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 for logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])

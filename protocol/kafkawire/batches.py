@@ -282,7 +282,7 @@ def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_L
 
 
 def parse_records(body: memoryview, count: int) -> Iterator[Record]:
-    """`count` records in a row. Raises ProtocolError if they do not fill `body` exactly."""
+    """Yields `count` consecutive records. Raises ProtocolError if the records do not fill `body` exactly."""
     pos, end = 0, len(body)
     try:
         for _ in range(count):

@@ -105,7 +105,7 @@ class _Walk:
         self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
-        """Note that the caller has walked these records, which end at `stop`, and enter their values."""
+        """Go on after `records` records that the caller has walked, which end at `stop`, and enter their values."""
         self.pos = stop
         self._walked += records
         self.ordered = self.ordered and ordered

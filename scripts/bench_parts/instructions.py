@@ -3,13 +3,13 @@ load.
 
 Valgrind counts the instructions and the system calls of one server. `copied.c`, which needs a C compiler, lies
 between another server and the C library, and counts the copied bytes. Each server first handles requests that are not
-counted, so that their code is loaded and compiled. It then handles several runs of requests. The median run counts,
+counted, so that their code is loaded and compiled. Each server then handles several runs of requests. The median run counts,
 because timers and the garbage collector disturb some runs. The instructions of the kernel are not counted, and waits
 for memory do not show in a count. To see both, measure the time with `--beside`.
 
-The counts depend on the interpreter, the C library and the processor. So `budgets.json` names those that it was made
-with. On a machine with others, the script also counts the commit that wrote `budgets.json`, and compares with these
-counts.
+The counts depend on the interpreter, the C library and the processor. So `budgets.json` names the interpreter,
+library and processor of its counts. On a machine where these differ, the script also counts the commit that wrote
+`budgets.json`, and compares with these counts.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _rename(naming: list[Json], other: list[Json], shared: range) -> None:
     pairs = {}
     for version in shared:
         here, there = ([f for f in fields if _has(f, "versions", version) and "tag" not in f] for fields in (naming, other))
-        assert len(here) == len(there), ("the releases describe a version in two ways", version)
+        assert len(here) == len(there), ("two releases describe the same version differently", version)
         pairs.update({id(mine): (mine, theirs) for mine, theirs in zip(here, there, strict=True)})
     for mine, theirs in pairs.values():
         if any(each is not theirs and each["name"] == mine["name"] for each in other):

@@ -47,8 +47,8 @@ def read_offsets(path: Path) -> Checkpoint:
     if signature is not None and signature != _crc_of([path.name, *lines[:-1]]):
         raise DamagedFile(
             path,
-            f"the CRC in line {len(lines) + 2} does not match the lines before it. Restore it from a copy; or correct them, "
-            "and remove that line and one from the count in line 2",
+            f"the CRC in line {len(lines) + 2} does not match the lines before it. Restore the file from a copy; or "
+            "correct the lines, remove the line with the CRC, and lower the count in line 2 by one",
         )
     return Checkpoint(offsets, signature is not None)
 
@@ -74,8 +74,8 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
     lines = list(_lines(path))
     texts = [text for _, text in lines]
     if texts and texts[-1] != (last := texts[-1].rstrip()) and texts[-1] != _signed([*texts[:-1], last])[-1]:
-        why = "the CRC in the blanks at its end does not fit its lines"
-        raise DamagedFile(path, f"{why}. Restore it from a copy; or correct the lines, and remove the blanks")
+        why = "the CRC in the blanks at its end does not match its lines"
+        raise DamagedFile(path, f"{why}. Restore the file from a copy; or correct the lines, and remove the blanks")
     for number, line in lines:
         epoch, _, start = line.partition(" ")
         try:
@@ -109,7 +109,7 @@ def _file(lines: Iterable[str]) -> str:
 
 
 def _number(text: str, largest: int) -> int:
-    """The number, at most `largest`. Raises ValueError."""
+    """Returns the text as a number, at most `largest`. Raises ValueError."""
     number = int(text)
     if not -1 <= number <= largest:
         raise ValueError(text)
@@ -119,7 +119,7 @@ def _number(text: str, largest: int) -> int:
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     try:
         if not (text := read_text(path)):
-            return ()  # a power failure leaves such a file; Kafka accepts it, too
+            return ()  # a power failure leaves an empty file; Kafka accepts it, too
         version, count, *lines = text.splitlines()
     except FileNotFoundError:
         return ()

@@ -1,7 +1,8 @@
 """Walks over the batches of a .log file, and distinguishes a torn tail from damage.
 
-An interrupted write leaves half a batch at the end of the file. Its producer did not get an acknowledgement, so it may be cut
-off. Any other fault in the bytes, with sound batches after it, is damage: cutting would lose those batches.
+An interrupted write leaves half a batch at the end of the file. The producer did not get an acknowledgement, so this
+half may be cut off. Any other fault in the bytes, with sound batches after it, is damage: cutting would lose those
+batches.
 """
 
 from __future__ import annotations
