@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
-# The duration of an example depends more on the machine than on the code.
+# No deadline: the time that a Hypothesis example takes depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
 
@@ -22,7 +22,7 @@ def pytest_sessionstart() -> None:
     for source in (root / name for name in project["tool"]["wirebroker"]["compiled"]):
         made = [each for suffix in ("so", "pyd") for each in source.parent.glob(f"{source.stem}.*.{suffix}")]
         if made and min(each.stat().st_mtime for each in made) < source.stat().st_mtime:
-            pytest.exit(f"{source.name} has changed since it was compiled: run scripts/compile, or with --clean", 2)
+            pytest.exit(f"{source.name} has changed since it was compiled: run scripts/compile, or scripts/compile --clean", 2)
 
 
 @pytest.hookimpl(wrapper=True)

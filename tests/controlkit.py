@@ -38,14 +38,14 @@ class ControlClient:
         self._timeout = timeout
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """Any request; a body other than bytes is sent as JSON. The OpenAPI document must describe the response."""
+        """Sends any request; a body that is not bytes is sent as JSON. The OpenAPI document must describe the response."""
         response = self.raw(method, path, body, headers)
         if path != "/openapi.json":
             self._check(method, path, response)
         return response
 
     def raw(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """The same for any response."""
+        """Sends a request like `send`, but does not check the response."""
         assert self._where.hostname is not None
         connection = http.client.HTTPConnection(self._where.hostname, self._where.port, timeout=self._timeout)
         try:
@@ -77,7 +77,7 @@ class ControlClient:
     def _check(self, method: str, path: str, response: Response) -> None:
         """Fails if the document does not describe this response."""
         responses = self._operation(method, path.partition("?")[0])["responses"]
-        assert str(response.status) in responses, f"{method} {path} is not said to answer {response.status}: {response.body}"
+        assert str(response.status) in responses, f"the document has no {response.status} for {method} {path}: {response.body}"
         content = responses[str(response.status)].get("content", {})
         assert list(content) == ([response.media] if response.media else [])
         if response.media in ("application/json", PROBLEM):
@@ -87,8 +87,8 @@ class ControlClient:
     def _operation(self, method: str, path: str) -> Any:
         templates = sorted(self.document["paths"], key=lambda each: ("{" in each, -len(each)))
         for template in templates:
-            slashes = "{group_id}" in template or "{transactional_id}" in template  # these may have some
+            slashes = "{group_id}" in template or "{transactional_id}" in template  # these ids may have slashes
             pattern = re.sub(r"\\{\w+\\}", ".+" if slashes else "[^/]+", re.escape(template))
             if re.fullmatch(pattern, path) and method.lower() in self.document["paths"][template]:
                 return self.document["paths"][template][method.lower()]
-        raise AssertionError(f"the document knows no {method} {path}")
+        raise AssertionError(f"the document does not have {method} {path}")

@@ -168,7 +168,7 @@ class Bookkeeper(threading.Thread):
     def begin(wire: WireClient) -> InitProducerIdResponse:
         """Get a producer id and epoch, which aborts an open transaction."""
         asked = init_producer_id(LEDGER)
-        for _ in range(5):  # a newly started broker does not coordinate at once
+        for _ in range(5):  # after a start, coordinators need a moment to load
             wire.request(plain("FindCoordinator", key=LEDGER, key_type=1), 3)
             response = wire.request(asked, 5)
             if response.error_code == 0:
@@ -240,7 +240,7 @@ def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
 
 
 def committed(wire: WireClient, topic: str = TOPIC) -> int:
-    """The group's offset of the topic's first partition."""
+    """Returns the offset that the group has committed for the topic's first partition."""
     wire.request(plain("FindCoordinator", key="group", key_type=0), 3)
     for _ in range(3):
         response = wire.request(offset_fetch("group", topic=topic), 7)
@@ -277,7 +277,7 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
 def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int = 2) -> str:
     """Kills a broker under load at a random moment, starts it again, compares, and audits. Returns the result as a line.
 
-    With several log directories, partitions move between them all the time.
+    If the broker has several log directories, partitions move between them throughout.
     """
     chance = random.Random(seed)
     with Served(data, "--topic", f"{TOPIC}:{senders}", *OFTEN, *flags) as served:
@@ -320,13 +320,13 @@ def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int
 
 
 def create_ledger(wire: WireClient) -> None:
-    """Create the compacted topic, if it is not there."""
+    """Creates the compacted topic unless it exists."""
     code = sole(wire.request(create_topic(LEDGER, configs=LEDGER_SETTINGS), 7).topics).error_code
     assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
-    """The last number of each key is the acknowledged number or a later number. Aborted numbers are missing."""
+    """Checks that each key's last number is the acknowledged number or a later one, and that no aborted number is found."""
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))
@@ -334,8 +334,8 @@ def compare_balances(committed: dict[int, int], found: dict[int, int], number: i
 
 
 def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:
-    """No acknowledged batch is lost; a retried batch is stored once."""
-    code, offset = sender.send(wire, sender.next_sequence)  # perhaps stored, but not acknowledged
+    """Checks that no acknowledged batch is lost, and that a retried batch is stored once."""
+    code, offset = sender.send(wire, sender.next_sequence)  # perhaps stored before, but not acknowledged
     assert code == 0, (sender.next_sequence, ErrorCode(code).name)
     sender.acknowledged[sender.next_sequence] = offset
     found = stored(wire, sender.partition)

@@ -62,12 +62,12 @@ class Truth(NamedTuple):
     now: int
     state: dict[str, Any]
     batches: dict[tuple[str, int], list[tuple[int, ...]]]
-    """Of each partition: base offset, last offset, leader epoch and a hash of each batch."""
+    """For each partition, its batches: base offset, last offset, leader epoch, and a hash of the batch."""
     next_producer_id: int
 
 
 class Damage(NamedTuple):
-    """One change to one file. The seed of the directory and these values repeat it."""
+    """One change to one file. The directory's seed and these values are enough to repeat it."""
 
     mode: str
     path: str
@@ -90,7 +90,7 @@ class Outcome(NamedTuple):
 
 
 class Hang(BaseException):
-    """A start takes too long."""
+    """Raised if a start takes too long."""
 
 
 # A directory, and the truth about it
@@ -239,7 +239,7 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 def _is_told(place: Path, mode: str, *names: str) -> bool:
     """Returns whether these logs of two partitions differ in any way.
 
-    Closed segments with the same offsets do not differ. After kill −9 the active segment does not differ from them, either.
+    Closed segments with the same offsets count as equal. After kill −9, an active segment counts as equal to any segment.
     """
     logs = [place / name for name in names if name.endswith(".log")]
     if not logs:
@@ -367,7 +367,7 @@ class Words(logging.Handler):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise Hang if the block takes longer. In the main thread only."""
+    """Raises Hang if the block takes longer than this. It works in the main thread only."""
 
     def ring(*_: object) -> None:
         raise Hang(f"not done after {seconds} s")
@@ -451,7 +451,7 @@ def differences(truth: Truth, found: Truth) -> list[str]:
     before = {**truth.state, "logs": _without_epoch(truth.state["logs"]), "epochs": _known(truth, truth)}
     wrong += [f"{what}: {before[what]} is {after[what]}" for what in before if before[what] != after[what]]
     if found.next_producer_id < truth.next_producer_id:
-        wrong.append(f"producer ids go on at {found.next_producer_id}, not {truth.next_producer_id}")
+        wrong.append(f"the next producer id is {found.next_producer_id}, not {truth.next_producer_id}")
     return wrong
 
 
@@ -460,13 +460,13 @@ def _without_epoch(logs: dict[tuple[str, int], tuple[int, ...]]) -> dict[tuple[s
 
 
 def _known(one: Truth, truth: Truth) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """Returns the leader epochs that began below the end of the log. Each start is an election at the end."""
+    """Returns the leader epochs that began before the end of the log. Each start adds an epoch at the end of the log."""
     ends = {where: row[2] for where, row in truth.state["logs"].items()}
     return {where: [each for each in starts if each[1] < ends.get(where, 0)] for where, starts in one.state["epochs"].items()}
 
 
 def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said: list[str]) -> Outcome:
-    """Tells whether the missing state may be missing: the last batches of the damaged log, and state that only these batches
+    """Judges a start after kill −9. Only the last batches of the damaged log may be missing, and state that only these batches
     recorded.
     """
     truth, place = made.truths["kill"], made.places["kill"]
@@ -495,7 +495,7 @@ def _may_have_gained(folder: str, topic: str, index: int) -> bool:
 
 
 def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
-    """Returns how many of these batches are before the damage."""
+    """Returns how many batches of the damaged log are before the damage."""
     path = place / damage.path
     size = path.stat().st_size
     cut = max(size - 1 - damage.value % 40, 0)
@@ -510,7 +510,7 @@ def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
 def _explained(damage: Damage, found: Truth, truth: Truth, said: list[str]) -> Outcome | None:
     """Returns "lost a tail" if the broker reports the loss of a file that a power cut may leave empty or missing.
 
-    Without the log starts, deleted records come back; nothing else may change.
+    Without the checkpoint of log start offsets, deleted records come back; nothing else may change.
     """
     same = _ends_with if damage.path == "log-start-offset-checkpoint" else list.__eq__
     whole = all(same(found.batches.get(where, []), rows) for where, rows in truth.batches.items())

@@ -8,16 +8,16 @@ from wirebroker.client.wire import WireClient
 
 RESOURCES = {"broker": (4, "1"), "topic": (2, "t"), "group": (32, "g"), "client metrics": (16, "m")}
 DEFAULT = 5
-"""The source of a default among a setting's synonyms."""
+"""A synonym of a setting with this source holds the setting's default."""
 
 
 def default_of(entry: DescribeConfigsResourceResult) -> str | None:
-    """The default of a setting; None also for a setting without a default."""
+    """Returns the default of a setting. None means that the default is null, or that the setting has none."""
     return next((synonym.value for synonym in entry.synonyms if synonym.source == DEFAULT), None)
 
 
 def defaults(client: WireClient) -> dict[str, dict[str, str | None]]:
-    """Returns each setting's default by kind of resource and name; null if there is no default. A topic `t` must exist."""
+    """Returns the default of each setting by the kind of resource and the setting's name. A topic `t` must exist."""
     asked = [DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES.values()]
     response = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
     return {

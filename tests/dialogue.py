@@ -88,12 +88,12 @@ def answered(**fields: Any) -> Response:
 
 
 def each(**fields: list[Any]) -> Response:
-    """A response about several things, with the values of these fields in order."""
+    """A response with several elements: each field has a list with its value in every element."""
     return Response(fields)
 
 
 def overall(**fields: Any) -> Response:
-    """A response with these fields beside its elements."""
+    """A response that has these fields itself, outside its elements."""
     return Response({name: [value] for name, value in fields.items()}, of_parts=False)
 
 

@@ -63,7 +63,7 @@ class Disk:
         self._patch_opening(monkeypatch)
 
     def repair(self) -> None:
-        """Later calls do not fail."""
+        """Ends the failure: later calls succeed."""
         self.failure, self._rest_fails = None, False
 
     def _mine(self, path: Any) -> bool:
@@ -99,7 +99,7 @@ class Disk:
             if fd in self._descriptors:
                 self.step(name)
                 if name in ("fsync", "fdatasync"):
-                    return None  # this machine does not fail, so the disk has time
+                    return None  # no machine crashes here, so nothing needs to be synced
             return real(fd, *rest)
 
         monkeypatch.setattr(os, name, call)
@@ -113,7 +113,7 @@ class Disk:
             return real(path, *rest, **options)
 
         monkeypatch.setattr(os, name, call)
-        # shutil.rmtree reads these names to find the system's functions
+        # shutil.rmtree uses a function only if these sets contain it
         for offered in (os.supports_dir_fd, os.supports_follow_symlinks):
             if real in offered:
                 offered.add(call)

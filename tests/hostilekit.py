@@ -18,7 +18,7 @@ NOW = 1_800_000_000_000
 
 
 def start(data: Path) -> str:
-    """Starts a broker without sockets on the directory, and stops it. Returns the refusal, or "" if it serves."""
+    """Starts a broker without sockets on the directory, and stops it. Returns the refusal, or "" if there is none."""
     store = None
     try:
         store = FolderStore(data, random.Random(1).randbytes)
@@ -35,7 +35,7 @@ def with_records(data: Path, records: Sequence[Message]) -> None:
     """Append these records to the metadata of a stopped broker's directory."""
     values = [metadata_bytes(each, each.__schema__.versions[1]) for each in records]
     with_values(data / "__cluster_metadata-0" / f"{0:020d}.log", values)
-    (data / RECOVERY_POINTS).unlink(missing_ok=True)  # this file says where the metadata ended
+    (data / RECOVERY_POINTS).unlink(missing_ok=True)  # this file has the old end of the metadata
 
 
 def with_values(log: Path, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None) -> None:

@@ -4,8 +4,8 @@
     Dialogue(broker) >> seq(0, 2) << accepted(at=0)
     broker.clock.advance(seconds=8)
 
-The broker handles requests in the order in which tests send them, over whichever connection, and before `send` returns. So no
-test waits.
+The broker handles requests in the order in which tests send them, over all connections, and before `send` returns. Therefore
+tests do not wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class InProcess:
-    """The brokers that a MockKafka has with these options."""
+    """The brokers of a MockKafka with these options, without sockets."""
 
     def __init__(self, **options: Any) -> None:
         self.clock = Clock(self)
@@ -40,7 +40,7 @@ class InProcess:
         return self._links[-1]
 
     def deliver(self) -> None:
-        """Give each connection its responses, and the broker the requests that waited for them."""
+        """Gives each connection its responses. Requests that waited for them then go to the broker."""
         while effects := self.engine.take_effects():
             for effect in effects:
                 for link in self._links:
@@ -115,7 +115,7 @@ class Link(Connection):
             self._broker.deliver()
 
     def take(self, effect: Any) -> None:
-        """A response, or the end of the connection."""
+        """Takes a response, or the close of the connection."""
         if isinstance(effect, Close):
             self._closed = True
         else:

@@ -1,8 +1,8 @@
 """Logins by OAUTHBEARER: the same messages to a real Kafka (scripts/record-oauth) and to a wirebroker.
 
 `BROKERS` are the settings of several brokers; `attempts` are the messages to one broker: each attempt is a list of tokens of
-one SASL dialogue. Times in them count from the broker's now. Responses are returned as plain data, with lifetimes rounded up to
-10 s.
+one SASL dialogue. Times in tokens are relative to the broker's clock. Responses are returned as plain data, with lifetimes
+rounded up to 10 s.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def part(value: Any) -> str:
 
 
 def unsecured(claims: Any, header: Any = None, signature: str = "") -> str:
-    """A token without a signature."""
+    """An unsecured token, by default with an empty signature."""
     return f"{part({'alg': 'none'} if header is None else header)}.{part(claims)}.{signature}"
 
 

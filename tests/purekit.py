@@ -44,9 +44,7 @@ _pure: dict[str, ModuleType] = {}
 
 @contextmanager
 def pure() -> Iterator[None]:
-    """Modules imported in this block, directly or by a function called in it, are pure Python, and separate from the other
-    modules.
-    """
+    """Within this block, imports of our modules load separate modules in pure Python, also imports in called functions."""
     others, finder = _ours(), _OurSources()
     for name in others:
         del sys.modules[name]
@@ -63,7 +61,7 @@ def pure() -> Iterator[None]:
 
 
 def both(name: str) -> tuple[Any, Any]:
-    """Returns the module as used here, and the module as pure Python."""
+    """Returns the module as Python normally imports it, compiled or not, and the module as pure Python."""
     with pure():
         slow = import_module(name)
     return import_module(name), slow

@@ -22,8 +22,8 @@ create t 2; move t 1,3; stop 2; cancel t; elect t; start 2; cancel t; start 3
 create s 1,2,3; stop 3; move s 1,3; move s 2,1; start 3
 create r 1,2; stop 3; move r 1,3; move r 1,2,3; start 3
 """
-"""`move TOPIC REPLICAS [same]` requests these replicas, with `same` only if their number stays; `create TOPIC REPLICAS
-[MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker.
+"""`move TOPIC REPLICAS [same]` requests these replicas; with `same`, only if the number of replicas stays the same. Other
+steps: `create TOPIC REPLICAS [MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker.
 """
 
 
@@ -84,8 +84,7 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
 
 
 def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
-    """Returns the partitions; for a partition of CreatePartitions only the number of replicas, because Kafka chooses them at
-    random."""
+    """Returns the partitions; of those after the first only the number of replicas, because Kafka chooses them at random."""
     request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
     return [
         {

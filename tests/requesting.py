@@ -17,7 +17,7 @@ GROUP, TRANSACTION, SHARE = range(3)
 Producer = tuple[int, int]
 """A producer's id and epoch."""
 Plain = dict[str, Any]
-"""A message, or a struct in it, by its field names."""
+"""A message, or a struct in it, as a dictionary of its fields."""
 
 
 def plain(api: str, **fields: Any) -> Any:

@@ -1,8 +1,8 @@
 """Random dialogues of clients with few rights: logins, credentials, delegation tokens and ACLs, from a seed.
 
 The same seed makes the same dialogue if the broker's responses are the same: scripts/record-security plays them to a real
-Kafka, and a test to a wirebroker. Users, and therefore ACLs and tokens, belong to a single dialogue. Times in responses count
-from the step's own time.
+Kafka, and a test to a wirebroker. Users, and therefore ACLs and tokens, belong to a single dialogue. Times in responses are
+relative to the time of the step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Spread = Callable[[tuple[str, int] | None], None]
 
 
 class Talk:
-    """One dialogue. `spread` is called after every change, because a real Kafka takes a moment to spread it. Its argument is a
+    """One dialogue. It calls `spread` after every change, to wait until all parts of a real Kafka have it. The argument is a
     token's id with the new expiry time, or None after other changes.
     """
 

@@ -65,7 +65,7 @@ def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, 
 
 @pytest.fixture(scope="module")
 def responses() -> dict[str, list[tuple[Step, Step]]]:
-    """Kafka's and our steps, by the rights that alice has."""
+    """Each step as recorded on Kafka and as played on wirebroker, by the rights that alice has."""
     packed = Path(__file__).with_name("data").joinpath(recorded_by(KAFKA)).read_bytes()
     recorded = [Step(*each) for each in json.loads(lzma.decompress(packed))]
     with secured(telemetry=True, profile="kafka-4.3") as kafka:
@@ -84,7 +84,7 @@ def known_fields(ours: Any, theirs: Any) -> Any:
         return [known_fields(*each) for each in zip(ours, theirs, strict=True)]
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {
-            name: known_fields(ours.get(f"{name}_legacy", value), theirs.get(name))  # the name that it has in newer messages
+            name: known_fields(ours.get(f"{name}_legacy", value), theirs.get(name))  # newer messages name the field so
             for name, value in ours.items()
             if name in theirs or value not in (None, False, 0, -1, "", [])
         }
@@ -230,7 +230,7 @@ def test_more_acls_than_kafka_writes_for_one_request_are_refused_as_a_whole(kafk
     assert {(each.error_code, each.error_message) for each in too_many.results} == {
         (ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     }
-    for some in (names[:10_000], names):  # known ACLs need no record
+    for some in (names[:10_000], names):  # creating known ACLs again writes no record
         made = ask("CreateAcls", creations=[entry(Operation.READ, name) for name in some])
         assert {each.error_code for each in made.results} == {0}
     one = ANY | {"resource_name_filter": "t1"}

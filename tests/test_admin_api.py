@@ -1,7 +1,7 @@
-"""The admin APIs, asked with real frames.
+"""The admin APIs, tested with encoded requests.
 
-Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka responds in hash map
-order, these responses have wirebroker's order.
+Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka responds in the
+order of a hash map, the tables have wirebroker's order.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
 
 @pytest.mark.parametrize(("profile", "topic", "broker", "group"), [(KAFKA_4_3, 33, 340, 17), ("kafka-4.4", 37, 350, 21)])
 def test_every_setting_is_documented_on_request(profile: ProfileName, topic: int, broker: int, group: int) -> None:
-    """A real Kafka documents each of these settings, too."""
+    """A real Kafka returns documentation for the same settings."""
     admin = Admin(profile=profile)
     admin.create(new_topic("orders"))
     sizes = {
@@ -467,7 +467,7 @@ def test_alterations_that_kafka_refuses(
 
 
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
-    """The responses are a real broker's: settings that the broker itself refuses or changes get their usual responses."""
+    """Recorded on a real broker: settings that the broker handles without the controller get their usual responses."""
     admin = Admin()
     admin.create(new_topic("orders"), new_topic("other"))
 
@@ -839,7 +839,7 @@ def test_replicas_move_and_the_preferred_leader_leads_again() -> None:
     assert refused == [(38, "The replication factor is changed from 3 to 1")]
     assert reassigned(admin, ("orders", 0, [3])) == [(0, None)]
     assert (partition.replicas, partition.leader, partition.leader_epoch) == ([3], 3, 2)
-    assert admin.engine.cluster.version == before + 3, "clients and producers learn of each change"
+    assert admin.engine.cluster.version == before + 3, "each change raises the version"
 
 
 def test_replicas_stay_in_the_one_log_directory() -> None:

@@ -131,7 +131,7 @@ def six(broker: MockKafka) -> RawProducer:
 
 
 def test_b4_the_seventh_batch_of_six_in_flight_is_found(broker: MockKafka, six: RawProducer) -> None:
-    assert six.raw(batch("A", six.pid)).error_code == 45, "older than the window"
+    assert six.raw(batch("A", six.pid)).error_code == 45, "batch A is older than the window"
     assert six.raw(batch("A", six.pid, epoch=1, first=0)).error_code == 0, "stored again"
     report = broker.audit()
     assert kinds(report) == [("epoch_duplicate", "likely")]
@@ -301,7 +301,7 @@ def test_c6_a_late_duplicate_after_the_producer_expired_is_stored_again(broker: 
     producer = RawProducer(broker)
     data = batch("A", producer.pid, now=broker.clock.now())
     assert producer.raw(data).base_offset == 0
-    assert producer.raw(data).base_offset == 0, "as long as it is known"
+    assert producer.raw(data).base_offset == 0, "a retry, while the producer is known"
     broker.clock.advance(days=2)
     assert producer.raw(data).base_offset == 7
     report = broker.audit()
@@ -365,7 +365,7 @@ def test_deleted_records_are_neither_a_gap_nor_lost(broker: MockKafka) -> None:
     assert kinds(broker.audit()) == [("epoch_duplicate", "likely")]
     producer.wire.request(delete_records(13), 2)
     report = broker.audit()
-    assert report.findings == [], "one of the two copies is gone, and a batch that lies across the log start is whole"
+    assert report.findings == [], "one of the two copies is deleted, and the batch across the log start is whole"
     assert report.summary()["records"] == 20
     report.assert_exactly_once(intended=content("ABCD"))
     assert {(each.kind, each.severity) for each in report.findings} == {("lost", "info")}

@@ -222,7 +222,7 @@ def test_a_header_that_may_lie_begins_no_transaction() -> None:
 
 
 def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
-    """A real Kafka accepts them from a producer with an id and no epoch yet."""
+    """A real Kafka accepts batches of a producer that has an id but no epoch yet."""
     rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
     assert check_partition(rows) == []
     forgotten = [batch(0, 0), batch(5, 7, epoch=-1), batch(10, 3, epoch=1)]
@@ -231,8 +231,10 @@ def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begi
 
 def test_holes_excuse_no_more_than_they_can_hold() -> None:
     rows = [batch(0, 0), batch(8, 8)]
-    assert [each.kind for each in check_partition(rows)] == ["gap"], "a missing offset alone does not explain it"
-    assert [each.kind for each in check_partition(rows, Bounds(cleaned_to=7))] == ["gap"], "two offsets for three sequences"
+    assert [each.kind for each in check_partition(rows)] == ["gap"], "nothing was compacted"
+    assert [each.kind for each in check_partition(rows, Bounds(cleaned_to=7))] == ["gap"], (
+        "two offsets do not explain three sequences"
+    )
     assert check_partition(rows, Bounds(cleaned_to=8)) == []
     assert check_partition([batch(0, 0, records=0), batch(5, 5)], Bounds(cleaned_to=5)) == []
 
@@ -252,7 +254,7 @@ def test_offsets_that_nothing_explains_are_missing_once() -> None:
         assert check_partition([plain(0), plain(8)], bounds) == []
     assert [each[-4:-2] for each in check_partition([plain(0), plain(8)], Bounds(cleaned_to=6))] == [(6, 7)]
     rows = [batch(0, 0), plain(5), plain(14), batch(19, 8)]
-    assert [each.kind for each in check_partition(rows)] == ["gap", "offset_gap"], "there are fewer sequences than offsets"
+    assert [each.kind for each in check_partition(rows)] == ["gap", "offset_gap"], "fewer sequences than offsets are missing"
     assert [each.kind for each in check_partition([*rows[:2], plain(12), batch(17, 7)])] == ["gap"]
 
 
@@ -321,7 +323,7 @@ class Shop:
             self.expected.add((kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset))
 
     def _misses(self, fate: str, meant: Intended, partition: int, value: bytes) -> None:
-        """The batch is missing, or it was not expected."""
+        """Plants a record that is missing, or that was not expected."""
         if fate == "failed and stored":
             row = self._store(partition, value)
             self.expected.add(("unacknowledged_stored", "certain", partition, row.offset))
@@ -356,7 +358,7 @@ def test_without_a_journal_nothing_is_lost_and_copies_are_likely() -> None:
         shop_copies = {each[:1] + each[2:] for each in shop.expected if each[0].endswith("duplicate")}
         told = each_record(reconcile(shop.rows))
         assert {severity for kind, severity, *_ in told if kind != "duplicate"} <= {"likely"}
-        assert shop_copies <= {each[:1] + each[2:] for each in told}, "and the intended copies that no journal names"
+        assert shop_copies <= {each[:1] + each[2:] for each in told}, "without a journal, intended copies are found, too"
 
 
 YES, NO, WHO_KNOWS = True, False, None
@@ -406,7 +408,7 @@ def test_a_finding_by_sequence_is_not_repeated_by_content() -> None:
 
 
 def equal(topic: str, value: bytes, count: int, start: int = 0) -> list[RecordRow]:
-    """Records of one content."""
+    """Returns records that all have the same content."""
     return [
         RecordRow(topic, 0, n, START, 1, 0, n, "none", None, digest(value), content_hash(None, digest(value)))
         for n in range(start, start + count)
@@ -445,7 +447,7 @@ def test_repeated_states_are_not_copies() -> None:
 
 
 def tombstones(count: int) -> list[RecordRow]:
-    """Records of one key without values."""
+    """Returns tombstones that all have the same key."""
     return [RecordRow("orders", 0, n, START + n, 1, 0, n, "none", b"17", None, content_hash(b"17", None)) for n in range(count)]
 
 
@@ -455,7 +457,7 @@ def test_a_key_may_be_deleted_again() -> None:
     assert reconcile(rows, [Intended("orders", b"other", b"v")], deleted={("orders", 0): 1})[0].kind == "lost"
     found = reconcile(rows, [Intended("orders", b"17", None)])
     assert [(each.kind, each.severity) for each in found] == [("application_duplicate", "certain")], (
-        "the journal says how often"
+        "the journal has only one of them"
     )
     keyless = [row._replace(key=None, content=content_hash(None, None)) for row in rows]
     assert [each.kind for each in reconcile(keyless)] == ["application_duplicate"]

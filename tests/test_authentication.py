@@ -48,7 +48,7 @@ def dial(kafka: MockKafka) -> Connection:
 def log_in(
     connection: Connection, mechanism: str = PLAIN, user: str = "alice", password: str = "secret", version: int = 2
 ) -> Any:
-    """Handshake and tokens; the last response."""
+    """Sends the handshake and the tokens. Returns the last response."""
     hello = connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     assert hello.error_code == 0
     dialogue = tokens(mechanism, user, password)
@@ -401,4 +401,4 @@ def test_the_names_of_a_listeners_settings_are_checked() -> None:
 def test_a_long_name_that_leads_nowhere_is_read_once(pattern: re.Pattern[str]) -> None:
     begun = time.thread_time()
     assert pattern.fullmatch(f"n,a={'x' * (8 << 20)}") is None
-    assert time.thread_time() - begun < 0.3, "it once took 1.2 s, because every character was tried again"
+    assert time.thread_time() - begun < 0.3, "an earlier pattern took 1.2 s: it tried again from every character"

@@ -136,7 +136,7 @@ def test_flags_of_a_batch() -> None:
 def test_the_walk_finds_what_the_records_say(records: list[Record]) -> None:
     body = memoryview(build_batch(records, base_timestamp=NOW))[HEADER_SIZE:]
     deltas = [r.timestamp_delta for r in records]
-    for _ in range(5):  # a repeated shape gets a pattern, which must have the same result
+    for _ in range(5):  # from the second time, a pattern checks the records; the result must be the same
         found = walk_records(body, len(records))
         assert found == Walked(max(deltas), min(deltas), any(r.key is None for r in records))
 
@@ -172,7 +172,7 @@ def test_a17_a_wrong_count_is_damage(count: int) -> None:
     ids=["one shape", "the first of two shapes", "the second of two shapes"],
 )
 def test_a17_a_flipped_byte_inside_a_run_of_alike_records_is_noticed(count: int, record: int, places: list[int]) -> None:
-    """`places` are the lengths of the record, its key and its value, and the number of its headers."""
+    """`places` are positions in the record, such as those of the lengths of record, key and value and the header count."""
     body = _uniform(count)
     for _ in range(5):
         walk_records(body, count)
@@ -215,7 +215,7 @@ def test_damaged_records_raise_nothing_but_protocol_errors(data: st.DataObject) 
 
 
 def slow_walk(body: bytes, count: int) -> Walked | None:
-    """Returns the rules for a batch's records, spelled out, or None if they are broken."""
+    """A slow model of `walk_records`. Returns None if the records break a rule."""
     deltas, keyless, pos = [], False, 0
     try:
         for _ in range(count):

@@ -186,7 +186,7 @@ def test_a15_pulsar_drops_ids_at_or_below_the_highest_and_accepts_gaps(mock_kafk
     producer >> seq(3) << accepted(at=-1)
     producer >> seq(99) << accepted(at=1)  # gaps are accepted
     broker.restart()
-    Dialogue(broker, producer_id=-1) >> seq(99) << accepted(at=-1)  # the name is known after its restart
+    Dialogue(broker, producer_id=-1) >> seq(99) << accepted(at=-1)  # the broker knows the producer's name after its restart
     assert sequences(broker) == [10, 99]
 
 

@@ -160,7 +160,7 @@ def test_big_endian_pcapng_with_another_resolution_is_read(packets: list[Packet]
         body += bytes(-len(body) % 4)
         return struct.pack(">II", kind, len(body) + 12) + body + struct.pack(">I", len(body) + 12)
 
-    packets[0] = packets[0]._replace(time=1_795_416_265_900_048)  # as a float of nanoseconds it is a little less
+    packets[0] = packets[0]._replace(time=1_795_416_265_900_048)  # a float would lose the last digit
     file = block(0x0A0D0D0A, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1))
     file += block(1, struct.pack(">HHI", 1, 0, 0) + struct.pack(">HHBxxxHH", 9, 1, 9, 0, 0))
     for each in packets:
@@ -171,7 +171,7 @@ def test_big_endian_pcapng_with_another_resolution_is_read(packets: list[Packet]
 
 
 def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], list[Packet]]) -> bytes:
-    """The same session in segments of this size, changed."""
+    """Returns a capture of the same session in TCP segments of this size, after `change`."""
     lines: dict[frozenset[tuple[str, int]], Line] = {}
     clients: dict[frozenset[tuple[str, int]], tuple[str, int]] = {}
     made: list[Packet] = []
@@ -216,7 +216,7 @@ def test_a_capture_that_starts_in_mid_stream_shows_what_follows(
     seen = 0
     for start in range(len(packets)):
         rows, _ = rows_of(capture_of(packets[start:]))
-        found = [each[1:] for each in verdicts(rows)]  # it is no longer known which batches were duplicates
+        found = [each[1:] for each in verdicts(rows)]  # the first field differs: which batches were duplicates is not known
         assert found == [each[1:] for each in recorded[1]][len(recorded[1]) - len(found) :]
         seen += len(found)
     assert seen > 2 * len(recorded[1])
@@ -280,7 +280,7 @@ def test_damaged_captures_raise_nothing_else(recorded: tuple[bytes, list[tuple[s
 
 
 def sasl_session() -> list[tuple[bool, bytes]]:
-    """Frames of connections that authenticate; each says whether the server sends it."""
+    """Returns the frames of connections that authenticate, each with whether the server sends it."""
     token = b"\0alice\0" + SECRET
     handshakes = [
         (by_server, encode_request(1, "c", plain("SaslHandshake", mechanism="PLAIN"), version) if not by_server
@@ -336,7 +336,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """The bytes of these requests in a capture. Each request arrives in two pieces."""
+    """Returns a capture of these requests. Each request arrives in two pieces."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for frame in frames:
@@ -464,7 +464,7 @@ def test_a_capture_may_come_from_a_pipe(
     piped = subprocess.run([*command, "-", *flags], input=recorded[0], capture_output=True, timeout=40)
     read = subprocess.run([*command, "session.pcapng", *flags], capture_output=True, timeout=40, cwd=tmp_path)
     assert piped.stdout == read.stdout
-    assert read.stdout.count(b"InitProducerId") == 2 * (flags[:1] != ["--topic"]), "later rows tell whose connection it is"
+    assert read.stdout.count(b"InitProducerId") == 2 * (flags[:1] != ["--topic"]), "the client is known from later rows"
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def consume_kafka_python(address: str, group: str) -> set[bytes]:
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
     )
     consumer.subscribe(["orders"])
-    consumer.partitions_for_topic("orders")  # learnt before the join: it joins again for a topic learnt later, and may hang
+    consumer.partitions_for_topic("orders")  # before the join: a topic found later causes a second join, which may hang
     found: set[bytes] = set()
     end = time.monotonic() + 20
     while len(found) < COUNT and time.monotonic() < end:

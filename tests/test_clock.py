@@ -123,7 +123,7 @@ def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, ste
 
 @pytest.mark.mock_kafka(topics={"orders": 1})
 def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> None:
-    """connections.max.idle.ms counts the client's silence, and no time has passed for the client."""
+    """connections.max.idle.ms limits the client's silence, and the client's own clock has not moved."""
     wire = client(mock_kafka)
     wire.request(MetadataRequest(topics=[]), 9)
     mock_kafka.clock.advance(days=8)
@@ -131,7 +131,7 @@ def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> Non
 
 
 def test_an_idle_broker_has_little_to_do_while_the_clock_moves(mock_kafka: MockKafka) -> None:
-    """A stop every ten seconds would be three million stops in a year."""
+    """A timer every ten seconds would make the clock stop three million times on the way through a year."""
     due = mock_kafka._call(lambda engine: [when - engine.now for when, _, _ in engine.timers._heap])
     assert min(due, default=0) >= 60_000
 
@@ -140,7 +140,7 @@ def test_the_timers_that_the_documentation_names_are_settings() -> None:
     text = (Path(__file__).resolve().parent.parent / "docs" / "how-to" / "clock.md").read_text(encoding="utf-8")
     table = text.partition("## The broker's timers")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", table))
-    assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "which is the producer's"
+    assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "it is a setting of the producer"
 
 
 def late(kafka: MockKafka, ms: int) -> None:

@@ -101,7 +101,7 @@ def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> Non
 
 
 def wait_until_stored(cluster: Cluster, node: int, topic: str, end: int) -> None:
-    """Wait until an unanswered request is handled: its batch is stored, and its connection waits."""
+    """Waits until the leader has stored the batch of an unanswered request."""
 
     def taken() -> bool:
         waits = cluster.kafka._call(lambda e: sum(c.parked is not None for c in e.connections if c.node_id == node))
@@ -125,7 +125,7 @@ def test_d2_a_restarted_replica_remembers_one_batch_and_what_it_has_followed_sin
     assert cluster.kafka.elect_leader("w") == 0
     assert cluster.describe("w") == Described(2, 2, [1, 2], [], [], [])
     assert dups(cluster, 2, "w", 7, 6, 5, 4, 3, 2) == ["NONE"] * 3 + [OUT_OF_ORDER] * 3
-    cluster.kill(2)  # the other broker was never restarted
+    cluster.kill(2)  # broker 1 was never restarted
     assert dups(cluster, 1, "w", 7, 6, 5, 4, 3, 2) == ["NONE"] * 5 + [OUT_OF_ORDER]
 
 
@@ -156,11 +156,11 @@ def test_b6_acks_1_loses_records_that_are_not_replicated_and_their_producers_sta
     cluster.produce(1, "t", 3, seq=0)
     cluster.kafka.freeze_replica("t", 0, 2)
     assert cluster.produce(1, "t", 2, seq=3, acks=1) == Told("NONE", 3, 0)
-    assert cluster.fetch(1, "t", 3).size == 0  # no client has seen it
+    assert cluster.fetch(1, "t", 3).size == 0  # no consumer has seen the record
     cluster.kill(1)
     assert len(cluster.kafka.records("t")) == 3
     assert cluster.kafka.producers("t", 0)[5].last_sequence == 2
-    assert cluster.produce(2, "t", 2, seq=5).error == OUT_OF_ORDER  # the producer believes that 3 and 4 are there
+    assert cluster.produce(2, "t", 2, seq=5).error == OUT_OF_ORDER  # the producer assumes that 3 and 4 are stored
     assert cluster.produce(2, "t", 2, seq=3) == Told("NONE", 3, 0)
 
 
@@ -194,7 +194,7 @@ def test_b6_open_and_aborted_transactions_are_those_of_the_new_leaders_log(start
     assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
     assert cluster.fetch(1, "t", committed=True)[1:4] == (2, 0, 0)  # the marker is not replicated, so no offset is stable
     cluster.kill(1)
-    assert cluster.fetch(2, "t", committed=True)[1:4] == (2, 0, 0)  # there never was one
+    assert cluster.fetch(2, "t", committed=True)[1:4] == (2, 0, 0)  # the marker was lost with the leader
     assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
     assert cluster.fetch(2, "t", committed=True)[1:3] == (3, 3)
     assert list(kafka.producers("t", 0)) == [1]
@@ -238,7 +238,7 @@ def test_d3_min_insync_replicas(start: Start) -> None:
 
 
 def test_d3_a_retry_notices_that_fewer_in_sync_replicas_are_enough(start: Start) -> None:
-    """As in Kafka, which computes the high watermark after each append, even if nothing is stored."""
+    """Like Kafka, the leader computes the high watermark after each append, even if nothing is stored."""
     cluster = start()
     create(cluster, "a", 1, 2, 3, min_insync_replicas=2)
     cluster.kill(2)
@@ -270,7 +270,7 @@ def test_d3_a_partition_that_loses_all_its_leaders(start: Start) -> None:
         assert cluster.metadata("b", version)["error"] == "LEADER_NOT_AVAILABLE"
     assert cluster.produce(3, "b") == Told(NOT_LEADER, -1, -1, (-1, 1))
     assert cluster.end(3, "b") == (NOT_LEADER, -1, -1)
-    kafka.start_broker(2)  # it was not in sync
+    kafka.start_broker(2)  # broker 2 was not in sync
     assert cluster.describe("b") == Described(-1, 1, [], [1], [1], [1])
     assert cluster.describe("u") == Described(2, 2, [2], [], [], [1])
     assert cluster.produce(2, "u") == Told("NONE", 2, 0)  # the first leader's additional records are lost
@@ -310,7 +310,7 @@ def test_d3_a_frozen_follower_holds_the_high_watermark_until_it_is_out_of_sync(s
     kafka.freeze_replica("g", 0, 2)
     assert cluster.produce(1, "g", 2, acks=1).offset == 2
     assert cluster.fetch(1, "g")[:3] == ("NONE", 2, 2)
-    assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # a consumer may read from any replica
+    assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # a follower serves consumers, too
     assert cluster.end(1, "g") == ("NONE", 2, 0)
     cluster.send(1, "g", timeout_ms=100_000)
     wait_until_stored(cluster, 1, "g", 5)
@@ -377,7 +377,7 @@ def test_d3_a_new_leader_begins_with_the_last_high_watermark_it_knew(start: Star
     cluster.produce(1, "g", 2)
     kafka.freeze_replica("g", 0, 3)
     cluster.produce(1, "g", 2, acks=1)
-    kafka.freeze_replica("g", 0, 2)  # the leader has all records, and does not know yet that broker 3 has them, too
+    kafka.freeze_replica("g", 0, 2)  # the leader does not know yet that broker 3 has all records
     kafka.thaw_replica("g", 0, 3)
     assert kafka.partition("g").high_watermark == 4
     cluster.kill(3)
@@ -503,7 +503,7 @@ def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None
     assert coordinator(cluster, "group", "team") == -1
     other = cluster.kafka._call(lambda engine: min(engine.cluster.live_brokers))
     assert described(cluster, other)[0] == NOT_COORDINATOR
-    cluster.kafka.clock.advance(hours=1)  # no broker is alive to miss the member's heartbeats
+    cluster.kafka.clock.advance(hours=1)  # no coordinator runs that could expire the member
     cluster.kafka.start_broker(node)
     assert coordinator(cluster, "group", "team") == node
     assert described(cluster, node) == (0, "Stable", [member_id])
@@ -555,7 +555,7 @@ def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: S
     assert cluster.fetch(1, "t", committed=True)[1:3] == (2, 2)
     assert write_in_transaction(cluster, 1, "t", pid, epoch + 1) == 0
     assert commit(cluster, new, pid, epoch + 1) == 0
-    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # the epoch of the leader of the coordinator's log
+    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # the leader epoch of the coordinator's log
 
 
 def test_d3_a_new_coordinator_does_not_know_the_epoch_before_the_last(start: Start) -> None:
@@ -622,9 +622,9 @@ def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> 
     assert cluster.wire(1).request(plain("DescribeCluster"), 2).controller_id == 1
     cluster.kafka.kill_broker(1)
     with pytest.raises(ConnectionClosed):
-        cluster.wire(1).request(plain("DescribeCluster"), 2)  # the connection of before
+        cluster.wire(1).request(plain("DescribeCluster"), 2)  # on the old connection
     with pytest.raises(ConnectionClosed):
-        cluster.wire(1).request(plain("DescribeCluster"), 2)  # and a new one
+        cluster.wire(1).request(plain("DescribeCluster"), 2)  # and on a new one
     shown = cluster.wire(2).request(plain("DescribeCluster"), 2)
     assert ([broker.broker_id for broker in shown.brokers], shown.controller_id) == ([2, 3], 2)
     fenced = cluster.wire(2).request(plain("DescribeCluster", include_fenced_brokers=True), 2)
@@ -839,14 +839,14 @@ REASSIGNMENTS = Path(__file__).parent / "data" / "reassignments-4.3.1.json"
 
 
 class Ours:
-    """The interface of the brokers that `reassignment_steps.play` needs."""
+    """The three brokers of wirebroker, as `reassignment_steps.play` needs them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.wire = cluster.wire(1)
         self.stop, self.start = cluster.kafka.kill_broker, cluster.kafka.start_broker
 
     def settle(self) -> None:
-        """Nothing to wait for."""
+        """Returns at once: followers do not lag here."""
 
 
 def test_replicas_move_as_in_a_recorded_kafka(start: Start) -> None:
@@ -864,8 +864,7 @@ def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
 
 
 def test_a_reassignment_can_take_time(start: Start) -> None:
-    """As the tests of kafkajs expect of brokers that copy records, a reassignment is listed, can be cancelled, and completes
-    later."""
+    """While a reassignment is in progress, it is listed and can be cancelled. The tests of kafkajs expect this."""
     cluster = start()
     brokers, kafka = Ours(cluster), cluster.kafka
     slow = kafka.faults.add(faults.slow_reassignment(ms=2000, api="AlterPartitionReassignments"))
@@ -885,7 +884,7 @@ def test_a_reassignment_can_take_time(start: Start) -> None:
         kafka.clock.advance(seconds=2)
     assert seen() == ({}, [3, 2], [2, 3])
     assert slow.fired == 3
-    assert cluster.end(3, "w")[:2] == ("NONE", 1), "the broker leads, because the first leader is dead"
+    assert cluster.end(3, "w")[:2] == ("NONE", 1), "broker 3 leads, because the first leader is dead"
 
 
 def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None:
@@ -901,7 +900,7 @@ def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None
     assert cluster.describe("w")[:3] == (3, 2, [3])
     assert cluster.produce(3, "w").offset == 0
     cluster.kafka.start_broker(2)
-    assert cluster.describe("w")[:3] == (3, 3, [3]), "which completes the reassignment"
+    assert cluster.describe("w")[:3] == (3, 3, [3]), "the new leader completes the reassignment"
 
 
 def leader_of(cluster: Cluster, topic: str) -> int:

@@ -150,7 +150,7 @@ def test_b5_the_acknowledgement_is_lost(producing: Producing, cluster: MockKafka
 def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(producing: Producing, cluster: MockKafka) -> None:
     with producing(cluster.bootstrap_servers) as send:
         assert send(b"first").result(SOON) == 0
-        cluster.freeze_replica("orders", 0, 3)  # in sync, but slow: broker 2 has the record, but the leader does not know it
+        cluster.freeze_replica("orders", 0, 3)  # broker 3 lags, so the record that broker 2 gets is not acknowledged
         told = send(b"second")
         stored(cluster, 2)
         cluster.kill_broker(1)
@@ -215,7 +215,7 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
     with producing(cluster.bootstrap_servers) as send:
         assert send(b"first").result(SOON) == 0
         cluster.kill_broker(2)
-        refused = cluster.faults.add(faults.delay(1, api="Produce"))  # it counts the attempts
+        refused = cluster.faults.add(faults.delay(1, api="Produce"))  # this rule counts the attempts
         told = send(b"second")
         cluster.wait_until(lambda: refused.fired >= 2, SOON)
         assert not told.done()
@@ -228,15 +228,13 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
-    """kafka-python 3.0.12 forgets a rebalance for new metadata if its SyncGroup fails or outlasts the poll, so the test causes
-    none.
-    """
+    """The test avoids rebalances for new metadata: kafka-python 3.0.12 forgets them if SyncGroup fails or outlasts the poll."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
         heartbeat_interval_ms=200, retry_backoff_ms=20, reconnect_backoff_ms=20,
     )  # fmt: skip
     consumer.subscribe(["orders"])
-    consumer.partitions_for_topic("orders")  # learnt before the join: it joins again for a topic learnt later
+    consumer.partitions_for_topic("orders")  # before the join: a topic found later causes a second join
     while not stop.is_set():
         found = [record.value for records in consumer.poll(timeout_ms=1_000).values() for record in records]
         got += found
@@ -244,9 +242,9 @@ def consume_kafka_python(address: str, group: str, stop: threading.Event, got: l
             try:
                 consumer.commit()
                 break
-            except kafka.errors.KafkaConnectionError:  # while it looks for the coordinator; an application asks again
+            except kafka.errors.KafkaConnectionError:  # the client still looks for the coordinator
                 continue
-            except kafka.errors.RebalanceInProgressError:  # the next polls deliver them again
+            except kafka.errors.RebalanceInProgressError:  # the next polls deliver the records again
                 break
     consumer.close()
 
@@ -269,7 +267,7 @@ def consume_confluent(address: str, group: str, stop: threading.Event, got: list
 
 
 def commit_until_done(consumer: confluent_kafka.Consumer) -> None:
-    """librdkafka's commit fails while it looks for the coordinator; an application asks again."""
+    """Commits until it succeeds: in librdkafka a commit fails while the client looks for the coordinator."""
     end = time.monotonic() + SOON
     while time.monotonic() < end:
         try:
@@ -290,7 +288,7 @@ def consume_aiokafka(address: str, group: str, stop: threading.Event, got: list[
             found = [r.value for records in (await consumer.getmany(timeout_ms=50)).values() for r in records]
             got.extend(found)
             if found:
-                with suppress(aiokafka.errors.CommitFailedError):  # a rebalance came between: delivered again
+                with suppress(aiokafka.errors.CommitFailedError):  # after a rebalance, the records come again
                     await consumer.commit()
         await consumer.stop()
 

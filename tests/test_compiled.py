@@ -29,7 +29,7 @@ def compiled() -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value of either kind of module in a comparable form."""
+    """Returns a value in a form in which compiled and pure modules can be compared."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     if isinstance(value, list | tuple):
@@ -166,7 +166,7 @@ def transcript(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes],
 
 @pytest.mark.parametrize(
     "seed", [seed for seed in range(2000, 2020) if seed % 5 != 2]
-)  # such cases have directories with different names
+)  # cases with seed % 5 == 2 have directories with random names
 def test_whole_sessions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = transcript(seed, monkeypatch)
     with pure():

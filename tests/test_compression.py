@@ -56,7 +56,7 @@ CLIENTS_WRITE = {
 
 
 def lz4_frame(data: bytes, *, linked: bool = False, checksum: bool = True) -> bytes:
-    """A frame of another writer, with checksums on its blocks."""
+    """A frame as cramjam writes it, with checksums of its blocks."""
     machine = cramjam.lz4.Compressor(block_linked=linked, content_checksum=checksum)
     machine.compress(data)
     return bytes(machine.finish())
@@ -100,7 +100,7 @@ def test_a_level_makes_a_difference_where_a_codec_has_levels(codec: int) -> None
 
 
 def bomb_of(codec: int) -> bytes:
-    """Data that decompresses into 200 MB, built from parts so that the test does not hold all of it."""
+    """Data that decompresses into 200 MB. It is built from compressed parts, so that the test never holds 200 MB."""
     part = bytes(1 << 20)
     if codec in (GZIP, ZSTD):
         return compress(codec, part) * 200
@@ -222,7 +222,7 @@ def test_it_is_said_what_is_wrong_with_an_lz4_frame(frame: bytes, words: str) ->
 
 
 def test_lz4_blocks_are_written_independent_of_each_other() -> None:
-    """Java clients read no other blocks. Version 1, with checksums of the blocks but not of the content; 64 KiB."""
+    """Java clients read only such blocks. The bytes say: version 1, block checksums, no content checksum, blocks of 64 KiB."""
     assert FOLDED[LZ4].startswith(b"\x04\x22\x4d\x18\x70\x40")
 
 
@@ -247,7 +247,7 @@ def test_gzip_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_zstd_of_the_standard_library_serves_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From Python 3.14 on; the backport, if installed, has the same code."""
+    """The module exists from Python 3.14 on; before, the test uses the backport if it is installed."""
     pytest.importorskip("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
     if sys.version_info < (3, 14):
         monkeypatch.setitem(sys.modules, "compression.zstd", import_module("backports.zstd"))

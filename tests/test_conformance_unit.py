@@ -84,7 +84,7 @@ def _recorded(scenario: Scenario) -> list[Any]:
 
 
 def _doctor(holder: Any, key: Any, path: tuple[Any, ...]) -> bool:
-    """Change the value in place, unless it consists of other values."""
+    """Changes the value in place unless it is a list or a dict. Returns whether it did."""
     if changed := not isinstance(holder[key], dict | list):
         holder[key] = _doctored(holder[key], _named(path))
     return changed
@@ -174,7 +174,7 @@ def test_what_does_not_vary_is_another(what: str, one: list[Any], two: list[Any]
 
 
 class _Clock:
-    """A broker with only a clock."""
+    """A stub of a broker that has only a clock."""
 
     address = ("127.0.0.1", 1)
 
@@ -434,7 +434,7 @@ class _Coordinator:
         (["PrepareCommit"], 48, ["PrepareCommit"]),
         ([], 0, []),
     ],
-    ids=["markers are awaited", "nothing to await", "a refusal awaits nothing", "a broker that cannot tell"],
+    ids=["markers are awaited", "nothing to await", "after a refusal, nothing is awaited", "a broker that tells no state"],
 )
 def test_an_ended_transaction_is_awaited(
     states: list[str], error_code: int, left: list[str], run: Run, monkeypatch: pytest.MonkeyPatch

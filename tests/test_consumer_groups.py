@@ -78,9 +78,9 @@ def test_partitions_move_once_they_are_given_up(broker: InProcess) -> None:
     before = dict(one.owned)
     kept = one.beat()
     assert kept is not None
-    assert one.epoch == 2, "it keeps its epoch until it has given up the rest"
+    assert one.epoch == 2, "the member keeps its epoch until it has revoked the rest"
     assert len(kept["orders"]) == 2
-    assert one.told(one.send(2, before)) is None, "it still owns partitions that are not in its target"
+    assert one.told(one.send(2, before)) is None, "the member still owns partitions outside its target"
     assert one.beat() is None
     assert one.epoch == 3
     taken = two.beat()
@@ -97,7 +97,7 @@ def test_a_member_that_leaves_frees_its_partitions(broker: InProcess) -> None:
     assert state(broker) == ("Assigning", 4, 3)
     assert two.beat() == {"orders": [0, 1, 2, 3]}
     assert two.leave() == 0
-    assert state(broker)[:2] == ("Empty", 5)  # recordings hold the epoch of the assignment, which depends on the release
+    assert state(broker)[:2] == ("Empty", 5)  # the assignment epoch depends on the release; recordings have it
     assert two.leave() == UNKNOWN_MEMBER
 
 
@@ -172,7 +172,7 @@ def test_members_and_epochs_are_recorded_as_in_kafka(broker: InProcess) -> None:
     two.join()
     one.beat()
     given_up = written(broker)[-1]
-    assert (given_up[:2], given_up[2].state) == (("CurrentMemberAssignment", "one"), 1), "it still has to revoke"
+    assert (given_up[:2], given_up[2].state) == (("CurrentMemberAssignment", "one"), 1), "the member has yet to revoke"
     assert [each.partitions for each in given_up[2].partitions_pending_revocation] == [[2, 3]]
     before = len(written(broker))
     one.beat()
@@ -239,7 +239,7 @@ def test_a_wrong_member_epoch_is_fenced(broker: InProcess) -> None:
     assert one.fault(1) == FENCED_EPOCH
     assert Member(broker, "stranger").fault(2) == UNKNOWN_MEMBER
     assert Member(broker, "one", group="none").fault(2) == GROUP_ID_NOT_FOUND
-    assert one.join() == {"orders": [0, 1, 2, 3]}, "it joins again under the same id"
+    assert one.join() == {"orders": [0, 1, 2, 3]}, "the member rejoins with the same id"
 
 
 def test_a_response_may_be_lost_once(broker: InProcess) -> None:
@@ -250,7 +250,7 @@ def test_a_response_may_be_lost_once(broker: InProcess) -> None:
     one.beat()
     assert one.epoch == 3
     assert one.fault(2, one.owned) == 0, "the member does not know epoch 3 yet"
-    assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "but not for partitions that it no longer owns"
+    assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "but it claims partitions that it has revoked"
     assert one.fault(2) == FENCED_EPOCH
 
 
@@ -346,7 +346,7 @@ def test_a_static_member_comes_back_to_its_partitions(broker: InProcess) -> None
     response = one.send(-2)
     assert (response.error_code, response.member_epoch) == (0, -2)
     two.beat()
-    assert state(broker)[1] == 3, "its absence causes no rebalance"
+    assert state(broker)[1] == 3, "the absence of a static member causes no rebalance"
     again = Member(broker, "one again", "first")
     assert again.join() == kept
     assert again.epoch == 3
@@ -414,7 +414,7 @@ def test_new_partitions_and_topics_are_noticed(broker: InProcess) -> None:
 def test_topics_by_regular_expression(broker: InProcess) -> None:
     one = Member(broker, "one")
     assert one.join(subscribed_topic_regex="order.*") == {}
-    assert one.beat() == {"orders": [0, 1, 2, 3]}, "it was matched after the first heartbeat"
+    assert one.beat() == {"orders": [0, 1, 2, 3]}, "the regex was matched after the first heartbeat"
     broker.create_topic("orders.eu")
     assert one.beat() is None, "not again within 10 s"
     broker.clock.advance(seconds=11)
@@ -423,7 +423,7 @@ def test_topics_by_regular_expression(broker: InProcess) -> None:
     told = describe(broker).members[0]
     assert (told.subscribed_topic_regex, told.subscribed_topic_names) == ("order.*", [])
     two = Member(broker, "two")
-    assert two.join(subscribed_topic_regex="order.*") == {}, "the expression is known, but all is held"
+    assert two.join(subscribed_topic_regex="order.*") == {}, "the regex is known, but member one owns all partitions"
     one.beat()
     assert one.beat(subscribed_topic_regex="") == {}
 
@@ -476,7 +476,7 @@ def test_the_order_of_javas_tables() -> None:
     assert set_of_names(["uniform", "range"]) == ["uniform", "range"]
     assert set_of_names(["zz-member-5", "m4"]) == ["zz-member-5", "m4"]
     assert set_of_numbers([17, 1, 16, 0]) == (16, 0, 17, 1)
-    assert set_of_numbers([65_536, 65_537]) == (65_537, 65_536), "the upper half of the hash is mixed in"
+    assert set_of_numbers([65_536, 65_537]) == (65_537, 65_536), "Java mixes in the upper half of the hash"
     assert (buckets_of_copy(11), buckets_of_copy(12), buckets_for(12), buckets_for(13)) == (16, 32, 16, 32)
     assert hash_order([A, B], uuid_hash, 16) == [A, B]
     assert java_hash("uniform") == 4008040884
@@ -559,7 +559,7 @@ def test_describe_shows_assignments_and_targets(broker: InProcess) -> None:
     first = next(member for member in told.members if member.member_id == "one")
     assert (first.instance_id, first.rack_id, first.member_epoch, first.member_type) == ("first", "r1", 2, 1)
     assert [each.partitions for each in first.assignment.topic_partitions] == [[0, 1, 2, 3]], (
-        "with the partitions that it must give up"
+        "the assignment includes the partitions to revoke"
     )
     assert [len(each.partitions) for each in first.target_assignment.topic_partitions] == [2]
     assert describe(broker, "", 0).error_code == 24
@@ -579,7 +579,7 @@ def test_consumer_groups_survive_a_restart(broker: InProcess) -> None:
     one.beat()
     assert two.beat() is not None
     broker.clock.advance(seconds=46)
-    assert one.fault(3) == UNKNOWN_MEMBER, "its session has run since the start"
+    assert one.fault(3) == UNKNOWN_MEMBER, "the member's session began when the broker started"
 
 
 def test_offsets_of_a_consumer_group_expire(broker: InProcess) -> None:
@@ -590,7 +590,7 @@ def test_offsets_of_a_consumer_group_expire(broker: InProcess) -> None:
     broker.clock.advance(days=6)
     assert one.fetch() == (0, 3)
     broker.clock.advance(days=2)
-    assert describe(broker).error_code == GROUP_ID_NOT_FOUND, "the empty group went with its last offset"
+    assert describe(broker).error_code == GROUP_ID_NOT_FOUND, "the empty group was deleted with its last offset"
 
 
 # Between the protocols
@@ -640,7 +640,7 @@ def test_a_member_that_is_refused_leaves_a_classic_group_as_it_is(broker: InProc
     assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_regex="(") == 128
     for _ in range(2):
         broker.clock.advance(seconds=30)
-        assert old.heartbeat() == 0, "no session of the abandoned classic group has ended"
+        assert old.heartbeat() == 0, "the unfinished conversion leaves no session timeout behind"
 
 
 def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: InProcess) -> None:
@@ -653,7 +653,7 @@ def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: I
     assert new.fault(new.epoch) == 0, "it is still a member"
     broker.clock.advance(minutes=2)
     assert new.fault(new.epoch) == UNKNOWN_MEMBER
-    assert describe(broker).group_state == "Empty", "the group could be deleted once the classic members had expired"
+    assert describe(broker).group_state == "Empty", "the classic members have expired"
 
 
 def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: InProcess) -> None:

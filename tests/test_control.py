@@ -81,7 +81,7 @@ def test_the_page_for_people_shows_every_endpoint(control: ControlClient) -> Non
     assert (response.status, response.media) == (200, "text/html")
     for endpoint in ENDPOINTS:
         assert endpoint.shown_path in response.body
-    assert "http" not in response.body.replace("over HTTP", ""), "it needs nothing from elsewhere"
+    assert "http" not in response.body.replace("over HTTP", ""), "the page loads nothing from other hosts"
 
 
 def test_health_says_where_clients_connect(kafka: MockKafka, control: ControlClient) -> None:
@@ -145,7 +145,7 @@ def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
         client(kafka, 1).request(MetadataRequest(topics=None), 9)
     assert "broker 2 cannot lead" in control.refused("POST", f"{first}/move-leader", {"to": 2})["detail"]
     assert control.refused("POST", "/brokers/2/kill")["status"] == 409
-    for _ in range(2):  # the second time it is already running
+    for _ in range(2):  # the second time, the broker is already running
         control.ask("POST", "/brokers/2/start")
     assert kafka.partition("orders").in_sync == [1, 2]
     elected = control.ask("POST", f"{first}/elect-leader")
@@ -500,7 +500,7 @@ def test_the_stream_goes_on_across_a_reset(kafka: MockKafka, control: ControlCli
     row = json.loads(stream.readline())
     assert (row["event"], row["verdict"], row["base_offset"]) == ("produce", "accepted", 0)
     stream.close()
-    RawProducer(kafka).send(0)  # enough to notice that the client does not read
+    RawProducer(kafka).send(0)  # enough to notice that the client is gone
     kafka.wait_until(lambda: control.ask("GET", "/health")["status"] == "ok")
 
 
@@ -577,7 +577,7 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
 
 
 def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient) -> None:
-    """Clients' libraries send a body even if the user gave none. So a missing broker gets 404, and not 400."""
+    """HTTP libraries may send `{}` if the user gives no body. So with `{}`, too, an unknown broker gets 404, and not 400."""
     for endpoint in ENDPOINTS:
         if endpoint.takes == JSON and endpoint.media != EVENTS:
             path = re.sub(r"{\w+}", "9", endpoint.shown_path)
@@ -613,7 +613,7 @@ def test_a_kafka_client_at_the_control_is_logged_once(
 def test_changes_over_http_are_traced_with_their_time(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(clock="frozen", trace="changes", control=True)
     control = ControlClient(kafka.control_url)
-    kafka._clock.advance(5000)  # as time passes, without a timer or a request that informs the engine
+    kafka._clock.advance(5000)  # time passes without a timer or a request: the engine does not notice
     control.ask("POST", "/topics", {"name": "later"})
     (row,) = (json.loads(line) for line in control.send("GET", "/trace.jsonl").body.splitlines())
     assert (row["event"], row["topic"], row["time"]) == ("topic", "later", kafka.clock.now())
@@ -865,7 +865,7 @@ def test_a_body_or_query_that_takes_long_to_read_is_refused_at_once(control: Con
     assert control.send("POST", "/faults/file", b"#" * 70_000).status == 413
     assert control.send("GET", "/verdicts?" + "&".join(f"a{i}" for i in range(8000))).status == 422
     assert control.send("POST", "/topics", {"a" * 1_000_000: 1}).status == 422
-    assert time.process_time() - began < 2, "the first alone once took 3.3 s"
+    assert time.process_time() - began < 2, "before the limit, the first request took 3.3 s"
 
 
 NO_HTTP = [b"\x00\x00\x00\x14\x00\x12\x00\x03", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n" + b"a" * 99_999]
@@ -966,7 +966,7 @@ def test_the_control_runs_in_the_callers_loop() -> None:
     ids=["many keys", "deep", "surrogate", "long"],
 )
 def test_others_are_answered_while_a_large_body_is_read(kafka: MockKafka, body: bytes, words: str) -> None:
-    """The C decoder of Python's json blocks all threads: 1.3 s for 500,000 keys."""
+    """Python's json decoder (in C) would block all threads for 1.3 s if the body has 500,000 keys."""
     with ThreadPoolExecutor(1) as pool:
         large = pool.submit(ControlClient(kafka.control_url, 60).raw, "POST", "/topics", body)
         began = time.monotonic()
@@ -976,7 +976,7 @@ def test_others_are_answered_while_a_large_body_is_read(kafka: MockKafka, body: 
             waits.append(time.monotonic())
     assert words in large.result().json["detail"]
     longest = max((after - before for before, after in pairwise(waits)), default=0.0)
-    assert len(body) < 1_000_000 or longest < (waits[-1] - began) / 2, "others waited until it was read"
+    assert len(body) < 1_000_000 or longest < (waits[-1] - began) / 2, "other requests waited until the large body was read"
 
 
 def test_the_control_is_imported_only_if_wanted() -> None:

@@ -27,7 +27,7 @@ LOG = f"{0:020d}.log"
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> Path:
-    """A cleanly stopped directory with six batches in orders-0."""
+    """The directory of a cleanly stopped broker with six batches in orders-0."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"]) as kafka:
         for number in range(6):
@@ -94,7 +94,7 @@ def test_the_rest_of_a_log_is_served_once_the_checkpoint_is_removed_as_advised(s
 
 @pytest.fixture
 def indexed(tmp_path: Path) -> Path:
-    """A cleanly stopped directory whose index has an entry for every batch except the first batches."""
+    """The directory of a cleanly stopped broker whose index has an entry for every batch except the first batches."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"], configs={"log.index.interval.bytes": 0}) as kafka:
         for number in range(3):
@@ -138,7 +138,7 @@ def test_a_changed_digit_is_refused(stopped: Path, name: str, line: str, changed
 def test_a_folder_that_is_gone_is_refused_until_an_empty_one_is_made(stopped: Path) -> None:
     shutil.rmtree(stopped / "orders-0")
     assert "it is not there, and the metadata knows of the partition" in str(refusal(stopped))
-    (stopped / "orders-0").mkdir()  # as the sentence advises
+    (stopped / "orders-0").mkdir()  # as the message advises
     assert values(stopped) == []
 
 
@@ -151,7 +151,7 @@ def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys:
 
 
 def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """The log of orders-0 after a start that compared only the ends of its files."""
+    """Returns the log of orders-0 after a start that checked only the ends of its files."""
     monkeypatch.setattr(Inspection, "takes", lambda *_: False)
     store = FolderStore(data, bytes)
     try:

@@ -29,7 +29,7 @@ def taken(group: Shared) -> Ranges:
 
 
 def letters(kafka: MockKafka) -> list[tuple[bytes | None, bytes | None]]:
-    """The offset that each dead letter names, and the value that it copies."""
+    """Returns the original offset that each dead letter names, and its copy of the value."""
     return [(dict(record.headers)["__dlq.errors.offset"], record.value) for record in kafka.records(LETTERS)]
 
 
@@ -43,7 +43,7 @@ def two_brokers() -> MockKafka:
 
 
 def without_leader(kafka: MockKafka) -> Shared:
-    """A group whose dead letter topic is on a stopped broker."""
+    """Returns a group whose dead letter topic is only on a stopped broker."""
     with closing(client(kafka)) as wire:
         for name, node in (("t", 1), (LETTERS, 2)):
             configs = [{"name": ENABLED, "value": "true"}] if name == LETTERS else []
@@ -90,7 +90,7 @@ def test_a_dead_letter_that_waited_is_written_after_a_restart(mode: str, tmp_pat
         assert kafka.records(LETTERS) == []
         group.close()
         group.begin_again()
-        group.fetch("a")  # which makes the broker read the state
+        group.fetch("a")  # this makes the broker read the share state
         assert letters(kafka) == [(b"0", None)]
         assert group.acquired(group.fetch("a")) == []
         kafka.restart("clean")

@@ -40,7 +40,7 @@ PRODUCE = encode_request(5, "billing", produce_request("orders", batch(3, 2, pid
 
 
 def through_json(raw: bytes, api: str | None = None, version: int | None = None) -> bytes:
-    """Decode, write as JSON, read the JSON, and encode."""
+    """Decodes the bytes, passes the result through JSON, and encodes it again."""
     frames = [json.loads(json.dumps(each.plain)) for each in decode_all(raw, api, version)]
     return b"".join(encode_plain(plain) for plain in frames)
 

@@ -50,7 +50,7 @@ def broker(**options: Any) -> MockKafka:
 
 
 def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> tuple[Connection, Any]:
-    """Tries to log in by a token. Returns the connection and the last response."""
+    """Tries to log in with a token. Returns the connection and the last response."""
     connection = Connection(address_of(kafka.bootstrap_servers), 10)
     connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     dialogue = tokens(mechanism, token.token_id, b64encode(bytes(token.hmac)).decode(), ",tokenauth=true")
@@ -92,7 +92,7 @@ def test_a_session_ends_with_its_token_and_an_expired_token_is_removed() -> None
         with pytest.raises(ConnectionClosed):
             connection.request(produce_request("orders", batch()), 9)
         _, response = log_in_by(kafka, token)
-        assert (response.error_code, response.session_lifetime_ms) == (0, 0), "as in Kafka until the token is removed"
+        assert (response.error_code, response.session_lifetime_ms) == (0, 0), "Kafka accepts the token until its removal"
         kafka.clock.advance(milliseconds=300_000)
         assert described(kafka) == []
         assert log_in_by(kafka, token)[1].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -27,7 +27,7 @@ from wirebroker.scenarios.show import reason
 
 
 def flow(name: str, **broker: Any) -> tuple[Scenario, Part]:
-    """The first part of a flow, with the given broker settings."""
+    """Returns a flow's scenario, and its first part with the given broker settings."""
     scenario = find(name)
     part = scenario.parts[0]
     return scenario, replace(part, broker=replace(part.broker, **broker))
@@ -48,7 +48,7 @@ def printed() -> str:
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert time.monotonic() - started < 20, "nobody watches a long demo"
+    assert time.monotonic() - started < 20, "the demo takes too long"
     return done.stdout
 
 

@@ -67,4 +67,4 @@ def test_no_test_counts_its_way_into_a_response() -> None:
         for line in path.read_text(encoding="utf-8").splitlines()
         if INDEXED.search(line) and "engine" not in line
     ]
-    assert found == [], "use answers.only, answers.parts or a dialogue"
+    assert found == [], "use responses.only, responses.parts or a dialogue"

@@ -37,21 +37,21 @@ REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + MIXED + (TRANSACT
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[OwnBroker]:
-    """One broker for all dialogues, which have names of their own."""
+    """One broker for all dialogues: each dialogue has its own names."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def another_broker() -> Iterator[OwnBroker]:
-    """For the dialogues about quotas of IP addresses, which other dialogues name, too."""
+    """Another broker, for dialogues about quotas of IP addresses: several dialogues use the same addresses."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def third_broker() -> Iterator[OwnBroker]:
-    """For the dialogues that change the levels of features on which other dialogues depend."""
+    """A third broker, for dialogues that change feature levels: other dialogues depend on these levels."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 

@@ -43,13 +43,13 @@ RETRIABLE = {
 CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
-"""Whether the slow tests let every call fail, which takes ten minutes, or only a third of the calls."""
+"""Whether the slow tests let every call fail (ten minutes), or only a third of the calls."""
 
 
 class Client:
     """Makes every change that the broker writes to disk, and remembers the responses.
 
-    `told` has the possible values of each thing: the acknowledged value, and the values of requests without a response.
+    `told` has the values that each part of the state may have: the acknowledged value, and values that got no response.
     """
 
     def __init__(self, place: Path, sync: str, disk: Disk) -> None:
@@ -57,14 +57,14 @@ class Client:
         self.broker: Broker | None = None
         self.now = START
         self.gives_up = False
-        """Whether a refusal counts as a response."""
+        """Whether the client stops trying after a refusal."""
         self.values: list[str] = []
         self.unsure: set[str] = set()
         self.told: dict[str, list[Any]] = {}
         self.refused = False
-        """Whether the last request was refused: then no state has changed."""
+        """Whether the broker refused the last request: then the state must be unchanged."""
         self._seen: tuple[object, tuple[dict[str, Any], list[str]]] | None = None
-        """The directory and the time at the last check, and the state that a new broker finds."""
+        """The directory and the time at the last check, and the state that a new broker found in it."""
 
     # Asking
 
@@ -76,8 +76,8 @@ class Client:
             self.broker = Broker(self.place, self.sync, self.now)
 
     def ask(self, request: Any, version: int, code_of: Callable[[Any], int], *, also: tuple[int, ...] = ()) -> Any:
-        """Send the request until it succeeds. Returns the response, or None if the client gave up. An error code in `also`
-        means that an earlier attempt took effect.
+        """Sends the request until it succeeds. An error code in `also` counts as success: an earlier attempt took effect.
+        Returns the response, or None if the client gave up.
         """
         assert self.broker is not None
         for _ in range(8):
@@ -97,7 +97,7 @@ class Client:
         raise AssertionError(f"{type(request).__name__} is never done")
 
     def change(self, what: str, value: Any, request: Any, version: int, code_of: Callable[[Any], int], *also: int) -> None:
-        """Requests a change after which the state is `value`."""
+        """Sends a request that changes the state of `what` to `value`."""
         before = self.told.get(what, [None])
         self.told[what] = [*before, value]
         if self.ask(request, version, code_of, also=also):
@@ -215,7 +215,7 @@ class Client:
         request = delete_records(2, timeout_ms=1)
         if self.ask(request, 2, lambda response: only(response).error_code):
             gone, self.values = self.values[:2], self.values[2:]
-            self.unsure |= set(gone)  # a crash may bring them back, as in Kafka
+            self.unsure |= set(gone)  # as in Kafka, a crash may bring these records back
 
     # All of it
 
@@ -256,7 +256,7 @@ class Client:
         self.now = self.broker.now
 
     def check(self) -> None:
-        """A broker that starts in this killed broker's directory finds everything acknowledged."""
+        """Checks that a broker that starts on a copy of the directory finds everything that was acknowledged."""
         assert self.broker is not None
         files = {path: path.read_bytes() if path.is_file() else None for path in self.place.rglob("*")}
         if self._seen is None or self._seen[0] != (files, self.broker.now):
@@ -271,7 +271,7 @@ class Client:
         self.compare(*self._seen[1])
 
     def look(self, place: Path) -> tuple[dict[str, Any], list[str]]:
-        """The state and the values that a broker has that starts in this directory."""
+        """Starts a broker on this directory. Returns its state, and the values in orders-0."""
         assert self.broker is not None
         found: tuple[dict[str, Any], list[str]]
         found = opened_again(place, self.broker.now, lambda engine: (kept(engine), committed(engine.cluster)))
@@ -283,7 +283,7 @@ class Client:
         assert [each for each in values if each in self.values or each not in self.unsure] == self.values
 
     def stop(self) -> None:
-        """Stop cleanly, or as cleanly as can be, and start again."""
+        """Stops the broker, cleanly if the disk permits, and starts it again."""
         assert self.broker is not None
         try:
             self.broker.store.close(self.broker.now)
@@ -295,7 +295,7 @@ class Client:
 
 
 def committed(cluster: Cluster) -> list[str]:
-    """The values in orders-0 that a read_committed consumer gets, except values that no response acknowledged."""
+    """Returns the acknowledged values in orders-0 that a read_committed consumer gets."""
     if "orders" not in cluster.topics:
         return []
     partition = cluster.topics["orders"].partitions[0]
@@ -318,7 +318,7 @@ def committed(cluster: Cluster) -> list[str]:
 
 @pytest.fixture(scope="module", params=["never", "always"])
 def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """How the directory is synced, and the calls of a run without failures."""
+    """Returns the sync mode, and the calls that a run without failures makes."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         place = tmp_path_factory.mktemp("whole") / "data"
         disk = Disk(place, monkeypatch)
@@ -332,7 +332,7 @@ def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
 
 
 def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatch, *, gives_up: bool = False) -> Client:
-    """Runs all operations with one failing call. A client that keeps trying ends as if no call had failed."""
+    """Runs all operations while one call fails. A client that keeps trying must end as if no call had failed."""
     disk = Disk(place, monkeypatch)
     client = Client(place, sync, disk)
     disk.failure = failure
@@ -346,13 +346,13 @@ def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatc
     if not client.there("orders"):
         client.create("orders")
     client.coordinator(0, "readers")
-    client.commit(99)  # and everything works again
+    client.commit(99)  # after the failure, everything works again
     client.broker.store.abandon()
     return client
 
 
 def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
-    """One run for each of these calls, which fails in one of several ways."""
+    """Plays one run for each of these calls, in which the call fails in one of several ways."""
     sync, calls = count
     chance = random.Random(seed)
     for number in numbers:
@@ -370,7 +370,7 @@ def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, t
 
 
 def some(count: tuple[str, list[str]], seed: int, many: int) -> list[int]:
-    """Some of the calls, half of them writes of records."""
+    """Returns the numbers of some of the calls, half of them writes of records."""
     chance, calls = random.Random(seed), count[1]
     records = [number for number, kind in enumerate(calls) if kind == "writev"]
     return sorted({*chance.sample(range(len(calls)), many // 2), *chance.sample(records, many // 2)})

@@ -29,7 +29,7 @@ NOT_COORDINATOR, STORAGE_ERROR = 16, 56
 
 
 class Address(NamedTuple):
-    """A broker as the helpers of other tests need it."""
+    """A broker in the form in which `wirekit.client` takes it."""
 
     bootstrap_servers: str
 
@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def at(served: Served) -> Any:
-    """Returns the broker as soon as its coordinators have loaded."""
+    """Waits until the broker's coordinators have loaded. Returns its address."""
     broker = Address("{}:{}".format(*served.address))
     for _ in range(2):
         for kind, key in ((0, "team"), (1, "till")):
@@ -51,13 +51,13 @@ def at(served: Served) -> Any:
 
 
 def full(served: Served, now: bool = True) -> None:
-    """No file can grow any more, as on a full disk; only the system's message differs."""
+    """Makes all files unable to grow, as on a full disk; only the system's message differs. `now=False` ends this."""
     size = 1 if now else resource.RLIM_INFINITY
     resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def said(served: Served, code: int) -> list[str]:
-    """Returns its output after SIGTERM, without the lines about connections."""
+    """Stops the broker with SIGTERM. Returns its log without the lines about connections."""
     served.process.send_signal(signal.SIGTERM)
     lines = without_times(served.process.communicate(timeout=10)[1])
     assert served.process.returncode == code
@@ -84,7 +84,7 @@ def test_on_a_full_disk_nothing_is_acknowledged_that_a_crash_would_lose(data: Pa
         assert [one.commit(101) for _ in range(100)] == [NOT_COORDINATOR] * 100
         assert (till.end(), till.send("b").error_code, produce(wire)) == (NOT_COORDINATOR, STORAGE_ERROR, STORAGE_ERROR)
         assert create(wire, "new") == STORAGE_ERROR
-        assert one.committed() == 13, "others are served on the same connections"
+        assert one.committed() == 13, "the same connections still serve other requests"
         full(served, False)
         assert (one.commit(14), produce(wire), create(wire, "new")) == (0, 0, 0)
         full(served)
@@ -156,10 +156,10 @@ def test_too_many_connections_are_one_sentence_and_it_recovers(data: Path, crowd
         assert (produce(wire), create(wire, "old")) == (0, 0)
         resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (48, 48))
         crowd += [socket.create_connection(served.address) for _ in range(60)]
-        made = (create(wire, f"t{i}") for i in range(500))  # until they are accepted
-        assert STORAGE_ERROR in made, "nor can a file be opened"
-        assert produce(wire) == 0, "the file of its log is open"
-        time.sleep(1.2)  # asyncio retries by the system's own clock
+        made = (create(wire, f"t{i}") for i in range(500))  # many, until the connections are accepted
+        assert STORAGE_ERROR in made, "no file can be opened"
+        assert produce(wire) == 0, "the log's file is already open"
+        time.sleep(1.2)  # asyncio accepts again after 1 s
         for each in crowd:
             each.close()
         assert produce(client(broker)) == 0

@@ -38,7 +38,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tshark(script: Path, capture: Path, *arguments: str) -> list[str]:
-    """The lines that tshark prints with the dissector."""
+    """Runs tshark with the dissector. Returns the lines that it prints."""
     command = ["tshark", "-X", f"lua_script:{script}", "-r", str(capture), *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=55)
     complaints = [line for line in run.stderr.splitlines() if "could be dangerous" not in line]
@@ -153,7 +153,7 @@ def test_a_log_of_keys_decrypts_a_connection_on_a_port_of_kafka(script: Path, tm
     server = served.wrap_bio(*ends[1], server_side=True)
 
     def pass_on() -> None:
-        """Everything that one side writes goes to the other side, in packets of 700 bytes."""
+        """Passes all bytes that each side has written to the other side, in packets of 700 bytes."""
         for by_server, (sent, to) in enumerate(((ends[0][1], ends[1][0]), (ends[1][1], ends[0][0]))):
             while data := sent.read(700):
                 passed.append((bool(by_server), data))

@@ -34,7 +34,7 @@ Instruction = tuple[str, str]
 
 
 def stages() -> dict[str, list[Instruction]]:
-    """The Dockerfile's stages by name: instruction and arguments, continued lines joined."""
+    """Returns the Dockerfile's stages by name: each instruction with its arguments. Continued lines are joined."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines()]
     found: dict[str, list[Instruction]] = {}
@@ -59,7 +59,7 @@ def instruction(name: str, target: str = "broker") -> str:
 
 
 def health_command() -> list[str]:
-    """The command of the image's health check."""
+    """Returns the command of the image's health check."""
     found: list[str] = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
     return found
 
@@ -76,12 +76,12 @@ def service(name: str = "wirebroker") -> dict[str, Any]:
 
 
 def flags(command: list[str]) -> dict[str, str]:
-    """`--flag=value` arguments by their flag."""
+    """Returns the values of `--flag=value` arguments by their flags."""
     return {flag: value for flag, _, value in (argument.partition("=") for argument in command)}
 
 
 def build_context(target: Path) -> None:
-    """Copies what .dockerignore includes: it excludes everything, then includes single names again."""
+    """Copies the files that .dockerignore lets through: it excludes everything, then includes single names again."""
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert rules[0] == "*"
     ignored = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
@@ -118,8 +118,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def container(image: Path) -> Iterator[tuple[Path, list[tuple[str, int]], str]]:
-    """The image's entry point with the compose file's command, on loopback and any free ports; Returns the addresses of its
-    listener and of its control.
+    """Starts the image's entry point with the compose file's command, on loopback and free ports. The fixture has the
+    addresses of the listeners and of the control.
     """
     command = [*json.loads(instruction("ENTRYPOINT")), *service()["command"]]
     assert command[0] == "wirebroker"
@@ -161,7 +161,7 @@ def test_each_network_gets_an_advertised_address_that_it_can_reach(name: str, br
 
     first = int(told.get("--port", instruction("EXPOSE")))
     control = told["--control"].removeprefix("0.0.0.0:")
-    assert told["--control-allow-host"] == name, "the name by which containers address it"
+    assert told["--control-allow-host"] == name, "containers use this name"
     assert told["--advertise"] == f"localhost:{first}"
     only_this_machine = [f"127.0.0.1:{ports(first)}:{ports(first)}", f"127.0.0.1:{control}:{control}"]
     assert described["ports"] == only_this_machine
@@ -175,7 +175,7 @@ def test_each_network_gets_an_advertised_address_that_it_can_reach(name: str, br
 def test_only_the_broker_starts_without_a_profile() -> None:
     assert [name for name, described in compose()["services"].items() if "profiles" not in described] == ["wirebroker"]
     both = [port for name in ("wirebroker", "three") for port in service(name)["ports"]]
-    assert len(set(both)) == len(both), "they can run side by side"
+    assert len(set(both)) == len(both), "both services can run at the same time"
 
 
 @pytest.mark.parametrize("target", ["broker", "audit"])
@@ -252,7 +252,9 @@ def test_publishing_prints_its_commands() -> None:
 def test_the_health_checks_run_the_same_command() -> None:
     assert service()["healthcheck"]["test"] == ["CMD", *health_command()]
     three = " ".join(service("three")["healthcheck"]["test"])
-    assert three == " ".join(["CMD", *health_command(), "--bootstrap 127.0.0.1:9192"]), "flags are not in the environment"
+    assert three == " ".join(["CMD", *health_command(), "--bootstrap 127.0.0.1:9192"]), (
+        "a flag sets the port, not the environment"
+    )
 
 
 @pytest.mark.timeout(300)

@@ -94,7 +94,7 @@ def blocks(language: str) -> list[Block]:
     found = []
     for path in TEXTS:
         if path.name == "quickstarts.md":
-            continue  # it shows files of projects, which tests/test_quickstarts.py runs
+            continue  # tests/test_quickstarts.py runs the projects on this page
         if path.name == "explore.md" and language in ("java", "go"):
             continue  # tests/test_explore_clients.py explores these programs
         text = path.read_text(encoding="utf-8").partition("\n## Stories")[0]  # tests/test_stories.py plays those
@@ -109,7 +109,7 @@ def named(block: Block) -> str:
 
 
 def table(text: str, heading: str) -> list[list[str]]:
-    """The rows of the table whose first line begins so, without its rule; code marks are taken away."""
+    """Returns the rows of the table whose first line begins with `heading`, without the line of dashes and code marks."""
     lines = text[text.index(f"\n{heading}") + 1 :].splitlines()
     rows = []
     for line in lines:
@@ -173,7 +173,7 @@ def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
 
 
 class Shown(NamedTuple):
-    """A command that a text shows after `$ `, and its output there."""
+    """A command that a text shows after `$ `, and the output that the text shows."""
 
     where: str
     command: str
@@ -197,11 +197,11 @@ ELSEWHERE = {
     "tshark": "test_a_capture_is_shown_as_shown",
     "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
 }  # fmt: skip
-"""The tests of the other commands in the texts."""
+"""For each command that is not ours: the test that runs it."""
 
 
 def of_ours(*names: str) -> list[Any]:
-    """The arguments of these commands of ours that the texts show, and the output there."""
+    """Returns every use of these commands of ours in the texts: the arguments, and the output that the text shows."""
     found = [(shown, OURS.match(shown.command)) for shown in shown_commands()]
     return [
         pytest.param([match[1], *shlex.split(match[2])], shown.output, id=f"{shown.where} {match[1]}")
@@ -341,7 +341,7 @@ def test_a_scenario_runs_as_shown(arguments: list[str], output: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("audit", "demo", "conformance", "explore"))
 def test_a_command_that_takes_long_is_understood(arguments: list[str], output: str) -> None:
-    """Tests of their own run these commands. Here their flags are read, and the size of the conformance run is compared."""
+    """Other tests run these commands. This test parses their flags, and compares the size of the conformance run."""
     assert build_parser().parse_args(arguments).command == arguments[0]
     if arguments == ["conformance"]:
         scenarios = load()
@@ -367,7 +367,7 @@ def test_readme_shows_the_output_of_the_demo(mock_kafka: MockKafka) -> None:
 
 
 def shown_after(text: str, remark: str) -> str:
-    """The block after a remark; clock times in it are made equal."""
+    """Returns the block after a remark, with all clock times replaced by the same time."""
     return without_times(text.partition(f"<!-- {remark} -->\n```text\n")[2].partition("```")[0])
 
 
@@ -468,7 +468,7 @@ def test_the_page_on_bad_input_shows_the_messages_of_the_command(capsys: pytest.
 
 
 def exit_code(arguments: list[str]) -> object:
-    """The exit code of a command, also where argparse ends it."""
+    """Returns the exit code of a command, even if argparse exits."""
     try:
         return main(arguments)
     except SystemExit as ended:
@@ -633,7 +633,7 @@ def test_javascript_runs_with_kafkajs(controlled: MockKafka, tmp_path: Path) -> 
 
     assert outcome(client, test) == "passed"
     assert [row.verdict for row in controlled.trace.produce("orders")] == ["accepted", "duplicate"]
-    assert outcome(client.replace("key: id, ", ""), test) != "passed", "as the page says of records without a key"
+    assert outcome(client.replace("key: id, ", ""), test) != "passed", "the page says that a record without a key fails"
     (doubled,) = controlled.audit().findings
     assert doubled.kind == "partition_duplicate"
 
@@ -677,7 +677,7 @@ def test_the_page_on_behaviours_names_every_id_and_its_tests() -> None:
     finally:
         sys.path.pop(0)
     text = page("behaviours.md")
-    assert set(promises(text)) == set(tests_by_id()), "ids on the page, and in the names of tests"
+    assert set(promises(text)) == set(tests_by_id()), "the ids on the page differ from those in the names of tests"
     assert text == with_tests(text), "run scripts/behaviours"
 
 

@@ -150,7 +150,7 @@ def test_a_difference_names_what_is_missing_unexpected_and_different(mock_kafka:
 
 
 def test_any_order_gives_a_record_to_the_one_that_needs_it(mock_kafka: MockKafka) -> None:
-    """`...` matches the first record, and must leave it to the only other pattern that matches."""
+    """`...` matches every record, so it must leave a record to a pattern that matches no other."""
     for value in ("one", "two", "three"):
         mock_kafka.produce("orders", value=value)
     mock_kafka.assert_records("orders", [..., re.compile("^t"), "one"], in_order=False)

@@ -41,7 +41,7 @@ USERS = {"alice": "secret", "bob": "hidden"}
 
 @dataclass
 class Stage:
-    """A broker, and a proxy before it."""
+    """A broker, and a proxy in front of it."""
 
     kafka: MockKafka
     proxy: ProxyKafka
@@ -57,7 +57,7 @@ class Stage:
         self.kafka.clock.advance(seconds=seconds)
 
     def in_both(self, kind: str, *words: str, now: int | None = None) -> None:
-        """The first finding of this kind in each trace has these words."""
+        """Checks that the first finding in each trace is of this kind and has these words."""
         for name, trace in self.traces.items():
             first = found(trace, now)[0]
             assert first.kind == kind, (name, first.sentence)
@@ -89,7 +89,7 @@ def staged() -> Iterator[Callable[..., Stage]]:
 
 
 def log_in(proxy: ProxyKafka, user: str, password: str, mechanism: str = "PLAIN") -> Connection:
-    """Returns a connection that has sent its login, which may have failed."""
+    """Sends a login, which may fail. Returns the connection."""
     connection = Connection(address_of(proxy.bootstrap_servers), 5)
     connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     dialogue = tokens(mechanism, user, password)

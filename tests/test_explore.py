@@ -34,7 +34,7 @@ Explore = Callable[..., tuple[int, dict[str, Any]]]
 
 @pytest.fixture
 def explore(tmp_path: Path) -> Explore:
-    """Explore an application of tests/explored: the exit code and explore.json."""
+    """Explores an application of tests/explored. Returns the exit code and the content of explore.json."""
 
     def run(application: str, *flags: str) -> tuple[int, dict[str, Any]]:
         name, *arguments = application.split()
@@ -131,7 +131,7 @@ def test_an_idempotent_producer_gives_no_alarm(explore: Explore) -> None:
 
 
 def test_leaders_and_coordinators_move_where_there_are_two_brokers(explore: Explore, tmp_path: Path) -> None:
-    one_address = 'case "$BOOTSTRAP_SERVERS" in *,*) exit 1;; esac'  # some applications take no list
+    one_address = 'case "$BOOTSTRAP_SERVERS" in *,*) exit 1;; esac'  # accepts no list of addresses
     move = ("--api", "Produce", "--faults", "move_leader", "--check", one_address)
     code, found = explore("fire_and_forget.py once", *move)
     assert code == 0
@@ -200,7 +200,7 @@ def test_what_goes_on_inside_a_broker_is_not_tried_before_a_cluster(
 
 
 def test_errors_that_the_application_cannot_get_are_not_tried(plain_rows: list[Any]) -> None:
-    """A dynamic member of a classic group has no instance id and no epoch, and its producer no transactional id."""
+    """The application is a dynamic member of a classic group, without instance id and epoch, and without transactions."""
     wanted = {**places(plain_rows), Place("InitProducerId", None, None): [Asked(6)]}
     table = cases(wanted, Choice(impossible=OF_STATIC_MEMBERS))
     errors = {(case["api"], case["fault"].get("code")) for case in table}
@@ -280,7 +280,7 @@ def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKa
     code, found = explore("fire_and_forget.py once", *flags, "--depth", "2")
     assert code == 1
     lost = [run for run in found["runs"] if run["outcomes"] == ["lost"]]
-    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2)]  # after the others the same follows
+    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2)]  # other faults lead to no new requests
     assert len(mock_kafka.faults.load(tmp_path / "report" / lost[0]["file"])) == 2
 
 
@@ -290,9 +290,9 @@ def test_a_second_fault_strikes_where_the_first_one_led(explore: Explore) -> Non
     assert code == 1
     single, double = ([run for run in found["runs"] if ("second" in run) is two] for two in (False, True))
     assert [run["outcomes"] for run in single] == [["as_before"]] * 3
-    assert len({run["dialogue"] for run in single}) == 2  # after both errors the same follows, and one of them goes on
+    assert len({run["dialogue"] for run in single}) == 2  # both errors have the same effect, so only one gets a second fault
     assert {run["fault"]["code"] for run in double} == {"MESSAGE_TOO_LARGE"}
-    assert {run["second"]["client_id"] for run in double} == {"spare"}  # a client that sends nothing in the plain run
+    assert {run["second"]["client_id"] for run in double} == {"spare"}  # this client appears only after a fault
     assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE", "INVALID_RECORD"]
     assert not any("later" in run for run in found["runs"])
 
@@ -396,7 +396,7 @@ def test_faults_that_no_application_can_help_are_tried_only_by_name(plain_rows: 
 
 @pytest.fixture
 def plain_rows(mock_kafka: Any) -> list[Any]:
-    """The trace of a consumer that reads one record."""
+    """Returns the trace of a consumer that reads one record."""
     from confluent_kafka import Consumer
 
     mock_kafka.trace.level = "all"
@@ -422,7 +422,7 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
         half = list(play_all(table, play, first, players, go_on=lambda: len(played) < 3))
     first.close()
     with (tmp_path / "runs.jsonl").open("a") as file:
-        file.write('{"id": "3", "squ')  # the machine went down at this point
+        file.write('{"id": "3", "squ')  # as if the machine had crashed during this write
     second = Results(tmp_path / "runs.jsonl", resume=True)
     with workers(jobs=2) as players:
         whole = list(play_all(table, play, second, players, go_on=lambda: True))

@@ -20,11 +20,11 @@ from wirebroker.commands.cli import main
 from wirekit import kafka_jars, lacking
 
 # isort: split
-from _kafka_server import KafkaServer  # in scripts/, where wirekit looks
+from _kafka_server import KafkaServer  # from scripts/, which wirekit adds to the path
 from interop_parts.clients import PROGRAMS, fetched, node_folder
 
 pytestmark = [
-    pytest.mark.slow,  # virtual machines start, and Go compiles
+    pytest.mark.slow,  # starts Java and Node, and compiles Go
     pytest.mark.timeout(240),
 ]
 

@@ -3,8 +3,8 @@
 No flag names a fault or an API. The applications run in this process, so a run takes a tenth of a second. Silent
 connections are left out, because a client waits for its own timeout there.
 
-B4 needs more than five batches in flight, which none of the three allows with idempotence: no run stores a duplicate. B9 and
-B12 are in test_explore.py.
+In no run is B4 found: it needs more than five batches in flight, and no idempotent client allows that. B9 and B12 are in
+test_explore.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ACKS: dict[Way, Any] = {"exactly once": "all", "at least once": 1, "at most once
 
 @dataclass(frozen=True, slots=True)
 class InProcess(Application):
-    """An application that is a function in this process."""
+    """An application that is only a function, called in this process."""
 
     function: Callable[[str], None] = print
 
@@ -51,7 +51,7 @@ class InProcess(Application):
         except Exception:
             code = 1
         seconds = time.monotonic() - began
-        with suppress(TimeoutError):  # with acks=0 records may still be on their way
+        with suppress(TimeoutError):  # with acks=0, records may not have arrived yet
             kafka.wait_until(lambda: not kafka.connection_count(), 1)
         return Run(code, seconds, rows=list(watch.rows), requests=watch.requests)
 
@@ -98,7 +98,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 @cache
 def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
-    """The plain run, and the results of all quick faults."""
+    """Returns the exploration after its run without faults, and the results of all quick faults."""
     application = InProcess([], {"topics": ["orders"]}, function=lambda servers: CLIENTS[client](servers, way))
     try:
         exploration = Exploration(application)
@@ -111,7 +111,7 @@ def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
 
 
 def results(client: str, way: Way, *faults: str) -> list[dict[str, Any]]:
-    """The results at Produce, of these fault kinds or errors if given."""
+    """Returns the results of faults at Produce; with `faults`, only of these kinds or error codes."""
     return [
         each for each in explored(client, way)[1] if each["api"] == "Produce" and each["fired"]
         and (not faults or {each["fault"]["kind"], (each.get("second") or each["fault"]).get("code")} & {*faults})
@@ -141,7 +141,7 @@ def test_b3_b10_batches_behind_a_refused_one_are_out_of_order(client: str) -> No
     refused = [each for each in results(client, "exactly once", "NOT_LEADER_OR_FOLLOWER") if each["nth"] == 2]
     assert outcomes(refused) == {"as_before"}
     in_flight = any("rejected" in each["verdicts"] for each in refused)
-    assert in_flight == (client == "confluent")  # the other faults hold back later requests
+    assert in_flight == (client == "confluent")  # the other clients hold back later requests
     assert outcomes(results(client, "exactly once", "OUT_OF_ORDER_SEQUENCE_NUMBER")) == {"failed"}
 
 
@@ -167,4 +167,4 @@ def test_b7_b8_without_idempotence_a_retry_is_stored_again(client: str) -> None:
 @each_client
 def test_b11_without_idempotence_a_retry_reorders(client: str) -> None:
     reordered = "reordered" in outcomes(results(client, "at least once", "NOT_LEADER_OR_FOLLOWER"))
-    assert reordered == (client != "aiokafka")  # with one batch in flight
+    assert reordered == (client != "aiokafka")  # aiokafka has only one batch per partition in flight

@@ -17,7 +17,7 @@ WHEEL = "file:///dist/wirebroker-0.1.0-py3-none-any.whl"
 
 
 class Installed:
-    """A distribution with this direct_url.json (PEP 610)."""
+    """A stub of an installed distribution with this direct_url.json (PEP 610)."""
 
     requires = ("msgspec>=0.20", 'starlette>=0.46; extra == "control"', "uvicorn; os_name != 'nt' and extra == 'control'")
 

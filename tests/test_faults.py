@@ -173,7 +173,7 @@ def test_later_rules_act_when_a_held_request_goes_on(mock_kafka: MockKafka) -> N
 
 
 def test_rules_after_one_that_ended_the_request_have_not_fired(mock_kafka: MockKafka) -> None:
-    """The rule counts the request all the same, so that `nth` means the same request for every rule."""
+    """Later rules still count the request, so that `nth` means the same request for every rule."""
     first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
     dialogue = Dialogue(mock_kafka) >> seq(0) << CLOSED
@@ -192,7 +192,7 @@ def test_the_response_that_a_rule_made_may_be_lost_too(mock_kafka: MockKafka) ->
     dialogue >> INIT_PRODUCER_ID << refused(TIMED_OUT) >> INIT_PRODUCER_ID << answered(error_code=0)
 
 
-# Answers and the rest
+# Responses from functions, and everything else
 
 
 def test_a_callable_may_respond(mock_kafka: MockKafka) -> None:
@@ -300,8 +300,7 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
 
 
 def test_a_rule_that_never_fired_lists_what_came_instead(mock_kafka: MockKafka) -> None:
-    """The message says what nearly matched and why it did not, names the most similar name, and lists the requests that
-    came."""
+    """The message tells which requests nearly matched and why they did not, suggests a similar name, and lists all requests."""
     wrong = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders", partition=0))
     later = mock_kafka.faults.add(faults.lose_ack(api="Fetch", topic="orders"))
     with pytest.raises(NotFired, match="no request has arrived since the rule was loaded"):

@@ -73,7 +73,7 @@ def transactional() -> None:
 
 
 def commit(producer: Producer) -> None:
-    """Commit, and try again while that helps."""
+    """Commits the transaction, and repeats this after each retriable error."""
     while True:
         try:
             producer.commit_transaction(10)

@@ -31,7 +31,7 @@ class Log(NamedTuple):
 TopicId = Callable[[Any], bytes | None]
 """The id of a topic that a request names by name or id; None for an unknown topic."""
 AS_SENT = ("producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
-"""Batches that a broker stores unchanged. The response to a producer's repeated batch has the offset of the first copy."""
+"""Header fields that a broker stores unchanged. A retry has them in common with the first copy, whose offset it gets."""
 
 
 class Acknowledged:
@@ -68,7 +68,7 @@ class Acknowledged:
     def check(self, topic_id: bytes, index: int, log: Log) -> None:
         """Check that every acknowledged batch of this partition is at its offset. Raises Finding."""
         for offset, batch in self._batches.get((topic_id, index), {}).items():
-            if offset >= max(log.start, log.cleaned_to):  # otherwise it may have been deleted or compacted
+            if offset >= max(log.start, log.cleaned_to):  # below, it may be deleted or compacted
                 self._compare(f"{log.name} at {offset}", batch, log.batches.get(offset))
 
     @staticmethod
@@ -92,5 +92,5 @@ def read_log(name: str, start: int, end: int, raw: Iterable[Buffer], *, compacte
         expected = header.last_offset + 1
         batches[header.base_offset] = Batch(header, bytes(memoryview(each)[HEADER_SIZE:]))
     if expected not in (-1, end):
-        raise Finding("the log does not end where it says", f"{name}: {expected}, and it says {end}")
+        raise Finding("the last batch does not end at the log's end", f"{name}: at {expected}, not {end}")
     return Log(name, start, end, end if compacted else cleaned_to, batches)

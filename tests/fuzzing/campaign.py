@@ -32,7 +32,7 @@ class Found:
 
 @dataclass(slots=True)
 class Report:
-    """The result of a campaign. CPU is this process's own, in seconds."""
+    """The result of a campaign. `cpu` is the CPU time in seconds, of this process or of the servers that it started."""
 
     cases: int = 0
     requests: int = 0
@@ -84,7 +84,7 @@ Show = Callable[[Found], None]
 
 
 def play(chosen: Iterator[int], folder: Path, tell: Told, show: Show, apis: tuple[str, ...] = ()) -> Report:
-    """Play the seeds to engines in this process. Each finding is made smaller, and its script saved in `folder`."""
+    """Plays each seed's case to an engine in this process. Reduces the script of each finding, and saves it in `folder`."""
     report, begun = Report(), time.process_time()
     for seed in chosen:
         outcome = Case(seed, apis).run()
@@ -100,14 +100,14 @@ def play(chosen: Iterator[int], folder: Path, tell: Told, show: Show, apis: tupl
 
 
 def _only_slow_once(outcome: Outcome) -> bool:
-    """Tells whether a slow case is fast when it is repeated, because the machine was busy before."""
+    """Tells whether the finding is a slow case that is fast when repeated: then the machine was busy."""
     finding = outcome.finding
     slow = finding is not None and finding.kind.startswith("slow")
     return finding is not None and slow and not still_fails(outcome.script.setting, finding.kind)(outcome.script.steps)
 
 
 def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, ...] = ()) -> Report:
-    """Play the seeds to servers over TCP. CPU is the servers'."""
+    """Plays each seed's case to a server over TCP. `cpu` in the report is the servers'."""
     report = Report()
     for seed in chosen:
         outcome = ServedCase(seed, apis).run()
@@ -126,11 +126,11 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
 
 
 CASES: dict[str, type[RelayCase | HostileCase]] = {"relay": RelayCase, "hostile": HostileCase}
-"""The cases that a seed makes, by their names in `scripts/fuzz`: relays of a proxy, or data directories."""
+"""The classes of cases by their names in `scripts/fuzz`: relays of a proxy, or data directories of a stranger."""
 
 
 def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Report:
-    """Play the seeds in this process."""
+    """Plays each seed's case of this kind in this process."""
     report, begun = Report(), time.process_time()
     for seed in chosen:
         outcome = CASES[what](seed).run()
@@ -171,7 +171,7 @@ def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
 
 
 def _smaller(seed: int, script: Script, finding: Finding, folder: Path) -> tuple[Finding, str]:
-    """Save the finding's script with as few steps as it takes. Returns the finding and the script that repeats it."""
+    """Reduces the finding's script and saves it. Returns the finding, and the command that repeats it."""
     end = time.monotonic() + MINIMISING
     fails = still_fails(script.setting, finding.kind)
     steps = minimise(script.steps, fails, lambda: time.monotonic() < end) if fails(script.steps) else script.steps

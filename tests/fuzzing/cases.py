@@ -23,13 +23,13 @@ OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup"
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
            "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
-"""The last requests, of a good client, after all other clients' requests."""
+"""APIs that a good client calls in the end, after all other clients' requests."""
 CONNECTIONS = 4
 GOOD = 99
-"""The number of the connection that sends these last requests."""
+"""The number of the good client's connection."""
 FEWEST, MOST = 20, 200
 LARGEST = 4 << 20
-"""The most bytes of a request's body; a larger body is made again."""
+"""The most bytes of a request's body; a larger body is replaced by another."""
 
 
 def setting_of(seed: int) -> Setting:
@@ -69,7 +69,7 @@ class Case:
         self._mutated = self.random.choice((0.2, 0.5, 0.8))
 
     def run(self) -> Outcome:
-        """Play it to its end."""
+        """Plays the case to its end."""
         world, finding = self.world, None
         try:
             if self.random.random() < 0.9:
@@ -90,7 +90,7 @@ class Case:
         return self.world.do(step)
 
     def _find_coordinators(self) -> None:
-        """Creates the internal topics, without which there is no group and no transaction."""
+        """Looks for coordinators: this creates the internal topics, which groups and transactions need."""
         for key_type, keys in enumerate((["group-0", "group-1"], ["transaction-0", "transaction-1"])):
             self._correlation += 1
             raw = encode_request(self._correlation, "fuzz", FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys), 4)
@@ -137,7 +137,7 @@ class Case:
 
     @staticmethod
     def _count_sequences(made: Made, response: Response) -> None:
-        """The next batch of a producer follows its acknowledged batch."""
+        """Notes the sequence that follows each acknowledged batch."""
         producer = made.producer
         if producer is None or response.asked.request is None:
             return
@@ -183,7 +183,7 @@ def replay(script: Script, in_the_end: bool = True) -> Finding | None:
 
 
 def still_fails(setting: Setting, kind: str) -> Callable[[Sequence[Step]], bool]:
-    """Whether steps lead to a finding of this kind."""
+    """Returns a function that tells whether steps lead to a finding of this kind."""
 
     def fails(steps: Sequence[Step]) -> bool:
         found = replay(Script(setting, tuple(steps)))

@@ -46,7 +46,7 @@ class Unfit(AssertionError):
 
 
 class _Errors(logging.Handler):
-    """The errors in the log."""
+    """Collects the errors that are logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -79,7 +79,7 @@ class ControlFuzz:
         return [each for each in found if each.path != "/events"]
 
     def run(self, operation: Any, number: int, examples: int) -> None:
-        """The number of calls of one operation. Raises Unfit, or the error of schemathesis."""
+        """Calls one operation with `examples` sets of values, chosen by the seed. Raises Unfit, or an error of schemathesis."""
         modes = st.one_of(
             [operation.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)]
         )
@@ -114,7 +114,7 @@ class ControlFuzz:
             response = case.call(base_url=self.url, timeout=LONGEST)
         except requests.Timeout:
             raise Unfit(f"{case.method} {case.formatted_path}: no response in {LONGEST} s") from None
-        except (requests.RequestException, ValueError):  # HTTP cannot carry it
+        except (requests.RequestException, ValueError):  # HTTP cannot carry this call
             return
         self._look(case, time.monotonic() - begun)
         case.validate_response(response, checks=list(CHECKS))
@@ -136,7 +136,7 @@ def _is_long(timeout: Any) -> bool:
 
 
 def each_operation(number: int, examples: int, tell: Callable[[str, BaseException | None], None]) -> int:
-    """Call every operation this often, and report the findings. The number of calls."""
+    """Calls every operation with this many examples, and reports the findings. Returns the number of calls."""
     fuzz = ControlFuzz()
     try:
         for operation in fuzz.operations():

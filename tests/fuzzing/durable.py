@@ -22,7 +22,7 @@ TOPIC, DYNAMIC_TOPIC = 2, 1
 
 
 def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
-    """Topics with ids, partitions and settings; committed offsets; and transactions; all by name."""
+    """Returns each topic's id, partitions and settings, the committed offsets, and the transactions, all by name."""
     known: dict[str, Any] = {}
     for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
         known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))
@@ -36,7 +36,7 @@ def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
     for each in ask(ListTransactionsRequest(duration_filter=-1), 1).transaction_states:
         found = ask(DescribeTransactionsRequest(transactional_ids=[each.transactional_id]), 0).transaction_states[0]
         state, topics = found.transaction_state, {topic.topic: sorted(topic.partitions) for topic in found.topics}
-        if state.startswith("Prepare"):  # a start carries out the decision: its coordinator has a higher epoch
+        if state.startswith("Prepare"):  # after a start, the coordinator carries out the decision
             state, topics = state.replace("Prepare", "Complete"), {}
         who = (state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms, topics)
         known[f"transaction {each.transactional_id}"] = who

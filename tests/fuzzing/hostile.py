@@ -102,7 +102,7 @@ class HostileCase:
         (self.outside / "folder-0").mkdir()
         shutil.copytree(self.data / "orders-0", self.outside / "orders-0")
         for _ in range(self.random.randint(1, 3)):
-            with suppress(OSError, WireError):  # these two strange entries exclude each other
+            with suppress(OSError, WireError):  # an earlier strange entry may prevent this one
                 self.random.choice(self.kinds)(self)
         before, touched = _seen(place), set[str]()
         try:
@@ -217,7 +217,7 @@ def _plain(path: Path) -> Path:
 
 
 def _socket(path: Path, target: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound, suppress(OSError):  # too long a path
+    with socket.socket(socket.AF_UNIX) as bound, suppress(OSError):  # the path may be too long
         bound.bind(str(path))
 
 
@@ -233,15 +233,17 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 
 @cache
 def _template() -> tempfile.TemporaryDirectory[str]:
-    """Returns the directories of a broker that has used every feature, stopped cleanly and killed. It is removed when Python
-    exits."""
+    """Returns a folder with two directories of a broker that has used every feature: stopped cleanly, and killed.
+
+    Python removes the folder when it exits.
+    """
     made = tempfile.TemporaryDirectory(dir=scratch_folder())
     make(Path(made.name), 1)
     return made
 
 
 def _seen(place: Path) -> dict[str, tuple[int, ...] | bytes | str]:
-    """Everything next to the directory, and next to the place itself."""
+    """Returns the names in `place`, and the state of everything outside the data directory."""
     seen: dict[str, tuple[int, ...] | bytes | str] = dict.fromkeys(os.listdir(place), "")
     for path in (place / "outside", *(place / "outside").rglob("*")):
         found = path.lstat()

@@ -101,7 +101,7 @@ class Known:
                     self.add("topic", topic.name)
 
     def _is_member(self, member: Member) -> None:
-        """Remember a member as it is now."""
+        """Replaces what is known about this member."""
         for known in [each for each in self.members if each.member_id == member.member_id]:
             self.members.remove(known)
         self.members.append(member)

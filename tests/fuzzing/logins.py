@@ -72,7 +72,7 @@ def _token(header: Any, claims: Any, end: str) -> str:
 
 
 def log_in(made: tuple[Any, ...]) -> None:
-    """Gives these values to all their readers. A key set and a login module raise ValueError."""
+    """Gives these values to all code that reads them. Invalid key sets and login modules raise ValueError."""
     if made[0] == "token":
         _, header, claims, keys, end = made
         _check(_token(header, claims, end), json.dumps({"keys": [*keys, OCTETS]}))

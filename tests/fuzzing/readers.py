@@ -104,7 +104,7 @@ def fault_files() -> tuple[str, ...]:
 
 @cache
 def scenario_files() -> tuple[str, ...]:
-    """The scenarios that come with wirebroker."""
+    """The texts of the scenarios that come with wirebroker."""
     return tuple(each.read_text(encoding="utf-8") for each in files("wirebroker.scenarios").joinpath("files").iterdir())
 
 
@@ -192,7 +192,7 @@ JOURNAL = st.lists(st.one_of(LINES, REPEATS, DEEP, st.text(max_size=30), VALUES.
 
 
 def _of_type(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of this type, rarely of others."""
+    """Makes values of this type, and rarely of another type."""
     if get_origin(hint) is Literal:
         fitting: st.SearchStrategy[Any] = st.sampled_from(get_args(hint))
     elif get_origin(hint) is tuple:
@@ -238,7 +238,7 @@ class Reader:
 
 
 def _in_file(read: Callable[[Path], object], name: str) -> Callable[[Given], object]:
-    """Reads text or bytes by way of a file."""
+    """Returns a function that writes text or bytes to a file of this name, and reads the file."""
 
     def reading(given_: Given) -> object:
         with tempfile.TemporaryDirectory() as folder:
@@ -368,15 +368,15 @@ READERS: dict[str, Reader] = {
         ADDRESSES)), _serve_flags, (),
     ),
 }  # fmt: skip
-"""Journals raise ValueError with a sentence as its message."""
+"""The readers by name. A wrong journal raises ValueError with a sentence as its message."""
 
 
 class Unfit(AssertionError):
-    """Raised if a reader raised a foreign error, gave no message, or took too long."""
+    """Raised if a reader raised an unexpected error, gave no message, or took too long."""
 
 
 def check(name: str, given_: Given) -> None:
-    """Have this read. Raises Unfit."""
+    """Gives this input to the reader. Raises Unfit."""
     reader = READERS[name]
     begun = time.process_time()
     try:
@@ -393,7 +393,7 @@ def check(name: str, given_: Given) -> None:
 
 
 def run(name: str, number: int, examples: int) -> None:
-    """Reads this many examples from this seed. Hypothesis makes a failing example as small as it can. Raises Unfit."""
+    """Gives the reader this many examples from this seed. Hypothesis reduces a failing example. Raises Unfit."""
 
     @seed(number)
     @settings(

@@ -1,8 +1,8 @@
-"""A proxy's relay between made-up clients and brokers: requests and responses of every API, some changed, in any pieces.
+"""A proxy's relay between made-up clients and brokers: requests and responses of every API, some damaged, in pieces.
 
-Nothing may be raised out of the relay. The broker gets the client's bytes, unchanged and in order. The client gets the
-broker's responses in order. Only responses with addresses differ, and these name no broker. A connection closes with a
-sentence. With loaded faults, only the order and the sentences are checked.
+The relay must not raise. The broker gets the client's bytes, unchanged and in order. The client gets the broker's responses in
+order. The proxy changes only responses with addresses, so that they name no broker. If a connection closes, a sentence says
+why. With loaded faults, only the order and the sentences are checked.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Link:
         self.read = 0
         """The number of forwarded bytes that the broker has read."""
         self.asked: deque[tuple[int, int]] = deque()
-        """API and version of each response, in order."""
+        """API and version of each response that the client awaits, in order."""
         self.closed: str | None = None
         self.shaped = self.wild = False
-        """Whether a fault changed bytes of a response, and whether a side sent bytes that the other side cannot read."""
+        """`shaped`: a fault changed bytes of a response. `wild`: one side sent bytes that the other side cannot read."""
 
 
 class RelayCase:
@@ -89,7 +89,7 @@ class RelayCase:
         self.slowest, self.slowest_request = 0.0, ""
 
     def run(self) -> Outcome:
-        """Play it. Returns the finding, or None."""
+        """Plays the case. Returns its outcome, with the finding if there is one."""
         finding = None
         try:
             for _ in range(self.steps):
@@ -213,7 +213,7 @@ class RelayCase:
         if getattr(request, "acks", -1) == 0:
             return
         made = self._made(key, version, correlation_id)
-        if made is None or request is None:  # a broker closes the connection; this broker no longer responds
+        if made is None or request is None:  # a broker would close the connection; this one is silent
             link.wild = True
             return
         self.responses += 1
@@ -321,7 +321,7 @@ class RelayCase:
 
 
 def _first(data: bytearray) -> bytes | None:
-    """The first whole frame, with its size."""
+    """Returns the first frame with its size, or None if it is not complete."""
     size = SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
     if size < 0:
         raise Finding("the client got a response of a negative size", bytes(data[:60]).hex())

@@ -19,7 +19,7 @@ from kafkawire.messages.sync_group import SyncGroupRequestAssignment
 from kafkawire.registry import api_name, request_class
 
 INVALID = "\U0010ffff"
-"""Stands in a string for bytes that UTF-8 does not have; `spoil_utf8` puts them there."""
+"""A placeholder in strings: `spoil_utf8` replaces it by bytes that are not UTF-8."""
 BITS = {"int8": 8, "int16": 16, "uint16": 17, "int32": 32, "uint32": 33, "int64": 64}
 WORDS = (
     "", " ", "a", ".", "..", "__consumer_offsets", "__transaction_state", "a" * 249, "a" * 250, "x" * 32767, "größe",
@@ -119,13 +119,13 @@ class Author:
             try:
                 return Made(message, spoil_utf8(self.random, encode(message, version)), self._producer)
             except EncodeError:
-                continue  # a value that this version cannot carry
+                continue  # this version cannot carry one of the values
         return Made(request_class(key)(), encode(request_class(key)(), version), None)
 
     # Well-formed
 
     def _somebody(self, api: str) -> tuple[Member | None, Producer | None]:
-        """A member and a producer that may send this request, mostly a recent member and producer."""
+        """Returns a member and a producer that may send this request, or None in place of either. Half the time, the latest."""
         members = [each for each in self.known.members if each.classic != api.startswith("ConsumerGroup")]
         producers = [each for each in self.known.producers if each.transactional_id is not None or "Txn" not in api]
         latest = self.random.random() < 0.5
@@ -186,7 +186,7 @@ class Author:
         return {"string": "fuzz", "bytes": b"", "uuid": self.known.pick("topic_id", bytes(16)), "float64": 0.0}.get(spec, 0)
 
     def _who(self, name: str) -> Any:
-        """Returns the member or producer that sends the request, so that the parts of the request match."""
+        """Returns the sending member's or producer's value for this field, so that the fields of the request match."""
         member, producer = self._member, self._producer
         if member is not None and self.random.random() < 0.9:
             if name in ("group_id", "groups", "group_ids"):
@@ -243,7 +243,7 @@ class Author:
         )  # fmt: skip
 
     def _number(self, topic: Any) -> None:
-        """Mostly give the batches of a producer its next sequences."""
+        """Gives the batches in the request the producer's next sequences, nine times of ten."""
         producer = self._producer
         for partition in topic.partition_data:
             if producer is not None and partition.records and self.random.random() < 0.9:

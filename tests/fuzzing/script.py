@@ -12,7 +12,7 @@ from typing import NamedTuple
 class Step(NamedTuple):
     """`open`, `send` and `close` name a connection; `wait` has milliseconds, `restart` a mode.
 
-    `kill broker` and `start broker` take the broker with this number, where there are several.
+    In a cluster, `kill broker` and `start broker` choose the broker by the number in `connection`.
 
     `turns` completes all requests that are handled in slices.
     """
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The broker that a case is played to."""
+    """The settings of the broker that a case is played to."""
 
     seed: int
     brokers: int = 1
@@ -46,20 +46,20 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A setting and the steps in it."""
+    """The broker's settings, and the steps to play."""
 
     setting: Setting
     steps: tuple[Step, ...]
 
     def save(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Writes the script as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         steps = [[each.what, each.connection, each.frame.hex(), each.ms, each.mode] for each in self.steps]
         path.write_text(json.dumps({"setting": asdict(self.setting), "steps": steps}) + "\n")
 
 
 def load(path: Path) -> Script:
-    """Read what `save` wrote. Raises OSError, ValueError."""
+    """Reads a script that `Script.save` wrote. Raises OSError, ValueError."""
     said = json.loads(path.read_text())
     steps = tuple(Step(what, connection, bytes.fromhex(frame), ms, mode) for what, connection, frame, ms, mode in said["steps"])
     return Script(Setting(**said["setting"]), steps)

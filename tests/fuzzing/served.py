@@ -1,4 +1,4 @@
-"""The same requests over TCP, to a `serve` process, while a good connection measures how long it waits.
+"""The fuzzer's requests over TCP to a `serve` process, while a good connection measures how long its responses take.
 
 The seed determines the requests of the clients. The responses, and so the values that later requests name, also depend on time.
 """
@@ -43,7 +43,7 @@ from wirebroker.client.wire import WireClient
 TOO_LONG = 0.1
 """Seconds that the good connection may wait."""
 SHARE = 0.6
-"""A wait counts only if the server used the processor for most of that time, because on a busy machine everything waits."""
+"""A wait counts only if the server used the processor for this share of it: on a busy machine everything waits."""
 MOST_GROWTH = 400 << 20
 """The number of bytes by which the server may grow in one case, which sends a few MB."""
 RESPONSE_WITHIN = 5.0
@@ -64,7 +64,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Start it. Raises Finding if it does not."""
+        """Starts the server. Raises Finding if the server does not start."""
         topics = [f"--topic={name}:{count}" for name, (count, _) in TOPICS.items()] + [f"--topic={SHARED}:1"]
         where = ["--data", str(self._place / "data")] if self._data else []
         command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", *topics, *where]
@@ -90,7 +90,7 @@ class Server:
         return float(times.user + times.system)
 
     def stop(self, *, kill: bool) -> None:
-        """Stop it. Raises Finding if it does not stop on request."""
+        """Stops the server. Raises Finding if the server does not stop on request."""
         (self.process.kill if kill else self.process.terminate)()
         try:
             code = self.process.wait(20)
@@ -132,7 +132,7 @@ class GoodConnection(threading.Thread):
             wire.close()
 
     def end(self) -> None:
-        """Stop asking. Raises Finding if it waited too long, or got no response."""
+        """Ends the requests. Raises Finding if a response was missing or took too long."""
         self._over.set()
         self.join(70)
         if self.failed:
@@ -153,7 +153,7 @@ def whole_frames(received: bytearray) -> Iterator[bytes]:
 
 @dataclass(eq=False)
 class RudeConnection:
-    """A connection of the fuzzer's. A `deaf` connection never reads."""
+    """A connection of the fuzzer. A `deaf` connection never reads its responses."""
 
     socket: socket.socket
     deaf: bool
@@ -174,7 +174,7 @@ class ServedOutcome:
 
 
 class ServedCase:
-    """One server and its clients. Every third seed has a directory, and the broker is killed and started in between."""
+    """One server and its clients. For every third seed the server has a directory, and is killed and restarted halfway."""
 
     def __init__(self, seed: int, apis: tuple[str, ...] = (), requests: int = 300, patience: float = TOO_LONG) -> None:
         """The good connection may wait for `patience` seconds."""
@@ -191,7 +191,7 @@ class ServedCase:
         self._ids: dict[str, bytes] = {}
 
     def run(self) -> ServedOutcome:
-        """Play it to its end."""
+        """Plays the case to its end."""
         finding, worst, cpu = None, 0.0, 0.0
         try:
             server = Server(self._place, data=self._data)
@@ -213,7 +213,7 @@ class ServedCase:
         return ServedOutcome(finding, self._correlation, self.responses, worst, cpu)
 
     def _play(self, server: Server) -> float:
-        """Plays the clients' requests, kills a broker with a directory, and checks the conditions that must hold afterwards."""
+        """Plays the clients' requests, kills the broker if it has a directory, and checks the acknowledged records."""
         self._ids = self._ids or topic_ids(server)
         before = server.measured.memory_info().rss
         good = GoodConnection(server, self._last, self._patience)
@@ -292,7 +292,7 @@ class ServedCase:
         self._correlation += 1
         raw = frame(key, version, self._correlation, made.body)
         if self.random.random() < 0.05:
-            raw = damaged_frame(self.random, raw)  # the responses are read and not used
+            raw = damaged_frame(self.random, raw)  # its response is read, but not used
         elif getattr(made.message, "acks", 1) != 0:
             link.awaited.append((self._correlation, key, version, made.message))
         self._last.append(f"{name} v{version}, {len(raw)} bytes: {raw[:120].hex()}")

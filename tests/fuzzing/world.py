@@ -1,8 +1,8 @@
 """An engine without sockets that plays the steps of a script, and the rules that must always hold.
 
-Nothing may be raised out of the engine. A request gets exactly one response, in its version and with its correlation id, or the
-connection closes with a sentence. No request takes longer than `SLOW` seconds of CPU, and no slice longer than `SLICE`.
-The log has every batch that a Produce acknowledged.
+The engine must not raise. A request gets exactly one response, in its version and with its correlation id, or the connection
+closes and a sentence says why. No request takes longer than `SLOW` seconds of CPU, and no slice longer than `SLICE`.
+The log has every batch that a Produce response acknowledged.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from wirebroker.storage.store import FolderStore
 
 START = 1_800_000_000_000
 SLICE = 0.25
-"""Seconds of CPU for which a request may keep others waiting, where long requests are handled in slices."""
+"""Seconds of CPU that a request may take without a pause, if long requests are handled in slices."""
 SLOW = 5.0
-"""Seconds of CPU for one request that is handled at once."""
+"""Seconds of CPU that a request may take if it is not handled in slices."""
 SLICES, ALL_SLICES = 2, 1_000_000
-"""The number of slices between two steps: more than there are."""
+"""The number of slices that run between two steps, and a number large enough for all slices."""
 HANG = 20.0
-"""Seconds of CPU after which a request is cut off."""
+"""Seconds of CPU after which a request is interrupted."""
 MOST_MEMORY = 512 << 20
 """The number of bytes by which one request may raise the process's peak memory."""
 LARGEST_RESPONSE = 130 << 20
@@ -56,13 +56,13 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
 }  # fmt: skip
 """The topics from the beginning: partitions and settings."""
 WAITS = (1000, 60_000, 700_000)
-"""How long the end of a case waits for a response, in ms."""
+"""At its end, a case waits this long for missing responses, in ms."""
 JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares the state before and after a restart."""
 LONGEST_WAIT = 2**31
-"""The longest wait that a request may ask for, in ms. A case lets so long a time pass only for such a request, because many
-timers fall due.
+"""The longest wait that a request may ask for, in ms. At its end, a case waits so long only if a response is still missing,
+because many timers fall due.
 """
 
 
@@ -120,7 +120,7 @@ class World:
         self.requests = self.responses = 0
         self._random = random.Random(setting.seed)
         self._folder = folder() if setting.data else None
-        # A request with a failing or slow write is handled at once.
+        # A request whose write fails or is slow is not handled in slices.
         self._limit = SLICE if setting.sliced and setting.faults != "active" else SLOW
         self._by_connection: dict[Connection, Link] = {}
         self.engine = self._start()
@@ -249,10 +249,10 @@ class World:
         what = f"{asked or 'a frame without a header'} of {len(frame)} bytes"
         buffer = bytearray(frame)
         self._guarded(what, lambda: self.engine.receive(link.connection, memoryview(buffer), self.now))
-        buffer[:] = b"\xee" * len(buffer)  # the next read of a connection reuses the buffer
+        buffer[:] = b"\xee" * len(buffer)  # as when the next read of the connection reuses the buffer
 
     def _guarded(self, what: str, work: Callable[[], None], limit: float = 0.0) -> None:
-        """Calls the engine, and reports an error or a slow call. The default limit is that of a request."""
+        """Calls the engine, and reports an error or a slow call. Without a `limit`, the limit of a request applies."""
         limit, measured = limit or self._limit, not limit
         previous = signal.signal(signal.SIGVTALRM, _hangs)
         signal.setitimer(signal.ITIMER_VIRTUAL, max(HANG, limit))
@@ -287,7 +287,7 @@ class World:
             if link is None:
                 continue
             if isinstance(effect, Respond):
-                if effect.parts:  # otherwise it only lets the connection continue
+                if effect.parts:  # without parts, the effect only lets the connection continue
                     responses.append(self._answered(link, b"".join(effect.parts)))
             elif isinstance(effect, Close):
                 if not effect.reason.strip():
@@ -310,7 +310,7 @@ class World:
             version = 0
         try:
             _, response = decode_response(raw[4:], asked.key, version)
-        except TooManyElements:  # the frame is long, and its beginning is valid
+        except TooManyElements:  # the beginning of this long response is valid
             response = response_class(asked.key)()
         except ProtocolError as wrong:
             raise Finding(f"{asked}: a response that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
@@ -335,7 +335,7 @@ class World:
             raise Finding(f"no response: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
 
     def _kill(self) -> None:
-        """Check that acknowledged records are there after kill −9."""
+        """Kills and restarts the broker, and checks that everything acknowledged is still there."""
         before = self._durable()
         self.do(Step("restart", mode="kill"))
         self.check_log()
@@ -343,17 +343,17 @@ class World:
             raise Finding(f"lost in a kill: {told.partition(':')[0].rpartition(' ')[0]}", told)
 
     def _durable(self) -> dict[str, Any]:
-        self.engine.plan.clear()  # otherwise a fault would match these requests
+        self.engine.plan.clear()  # no fault must match the following requests
         self._open(ASKING)
         return durable(self._ask, [f"group-{number}" for number in range(2)])
 
     def _ask(self, request: Message, version: int) -> Any:
-        """A good client's request and its response. Raises Finding."""
+        """Sends a request of a good client. Returns the response. Raises Finding."""
         key = request.__schema__.key
         responses = self.do(Step("send", ASKING, encode_request(7, "fuzz", request, version)[4:]))
         responses += self.do(Step("turns"))
         for ms in (100, 1000):
-            if not responses:  # a fault may delay it
+            if not responses:  # a fault may delay the response
                 responses += self.do(Step("wait", ms=ms))
         for response in responses:
             if response.link == ASKING:
@@ -392,18 +392,18 @@ class World:
 
 
 def peak_memory() -> int:
-    """The most bytes of memory that this process has had."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def folder() -> Path:
-    """A new directory, in memory where there is such a thing."""
+    """Returns a new directory, in memory if the system has /dev/shm."""
     memory = Path("/dev/shm")
     return Path(tempfile.mkdtemp(prefix="wirebroker-fuzz-", dir=memory if memory.is_dir() else None))
 
 
 def served_by(engine: Engine) -> Mapping[int, tuple[int, int]]:
-    """Returns the versions that the brokers read, by API key."""
+    """Returns the versions that the brokers accept, by API key."""
     return next(iter(engine.cluster.brokers.values())).versions
 
 
@@ -437,7 +437,7 @@ def _no_rules() -> list[faults.Rule]:
 
 
 def _rules_that_fire() -> list[faults.Rule]:
-    """Rules that leave each request with one response."""
+    """Rules that fire, and leave each request with exactly one response."""
     return [
         faults.error(-1, every=9),
         faults.error(7, every=14, after=True, api="Fetch"),
@@ -458,7 +458,7 @@ def _rules_that_never_fire() -> list[faults.Rule]:
 
 
 RULES = {"": _no_rules, "idle": _rules_that_never_fire, "active": _rules_that_fire}
-"""The rules to load, by their name in a setting."""
+"""The fault rules to load, by their name in a setting."""
 
 
 def _hangs(_: int, __: FrameType | None) -> None:
@@ -469,7 +469,7 @@ def _place(error: Exception) -> str:
     """Returns the line that raised the error, and the error. Findings with the same line have the same cause."""
     if isinstance(error, Finding):
         return error.kind
-    if isinstance(error, EncodeError):  # the same line raises all these errors
+    if isinstance(error, EncodeError):  # one line raises all of them
         return f"EncodeError in {str(error).split(' ')[0]}"
     frames = traceback.extract_tb(error.__traceback__)
     last = next(

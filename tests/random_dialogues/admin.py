@@ -27,7 +27,7 @@ class Admin(Asking):
     """One dialogue. Each request depends on the first broker's earlier responses."""
 
     pause = 0.06
-    """Seconds until a change has reached every part of a Kafka."""
+    """Seconds until a change has reached every part of a Kafka broker."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}}))

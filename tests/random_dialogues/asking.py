@@ -9,7 +9,7 @@ from random_dialogues.replay import Ask, Head, Responses
 
 
 class Asking:
-    """One dialogue; each request depends on the first broker's earlier responses.
+    """One dialogue on several brokers; each request depends on the first broker's earlier responses.
 
     A subclass notes a response in its method `_heard_<Api>(ask, answer)`.
     """
@@ -17,14 +17,14 @@ class Asking:
     blocking: ClassVar[frozenset[str]] = frozenset()
     """APIs whose response may wait for other clients' requests."""
     pause: ClassVar[float] = 0.0
-    """Seconds after each request until it has reached every part of a Kafka."""
+    """Seconds to wait after each request until its change has reached every part of a Kafka broker."""
 
     def __init__(self, head: Head) -> None:
         self.head = head
         self._random = random.Random(f"{head.subject} {head.seed}")
 
     def fence(self, _: Ask) -> Ask | None:
-        """This is 0 if every request gets a response."""
+        """Returns None: no request of this subject needs a fence (see `playing.Subject`)."""
         return None
 
     def learn(self, ask: Ask, responses: Responses) -> None:

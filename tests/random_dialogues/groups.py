@@ -28,7 +28,7 @@ class Groups(Asking):
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
         self._invited: list[tuple[str, str]] = []
-        """Groups, and the member ids of clients that must rejoin with them."""
+        """Pairs of a group and the member id with which a client must join it again."""
         self._joining: dict[int, tuple[str, str | None]] = {}
         self._connection = 0
         self._group, self._member, self._generation = "", "", 0
@@ -37,7 +37,7 @@ class Groups(Asking):
     def ask(self, free: list[int]) -> Ask:
         """The next request, on one of these connections.
 
-        All dialogues share the group with the empty name, so no request changes its state.
+        All dialogues share the group with the empty name, so its requests are of kinds that do not change its state.
         """
         self._connection = self._random.choice(free)
         self._group = self._random.choices(["@a", "@b", "", "@c"], [8, 2, 0.3, 0.5])[0]
@@ -67,7 +67,7 @@ class Groups(Asking):
         self._generation = self._random.choices([generation, generation - 1, generation + 1, -1], [14, 1, 1, 1])[0]
 
     def _version(self, oldest: int, newest: int, mostly: int = 0) -> int:
-        """Returns any version, with a probability of two thirds at least `mostly`."""
+        """Returns a random version, which is at least `mostly` with a probability of two thirds or more."""
         return max(self._random.randint(oldest, newest), mostly if self._chance(0.65) else 0)
 
     def _request(self, api: str, version: int, body: Json) -> Ask:
@@ -133,12 +133,12 @@ class Groups(Asking):
     # Offsets
 
     def _topic(self, version: int, ids_since: int) -> Json:
-        """A topic by name, seldom a missing topic, in versions that name topics by id."""
+        """A topic, seldom a missing one: by its id from version `ids_since` on, by its name before."""
         name = "@" + self._random.choices(["t", "u", "nope"], [9, 9, 2])[0]
         return {"topic_id": name} if version >= ids_since else {"name": name}
 
     def _commit(self) -> Ask:
-        # If a group exists only because of a failed commit, Kafka's readers do not see the group at once.
+        # A failed commit creates the group, but Kafka does not show it to readers at once.
         long = 1 if self._generations[self._group] else 0
         version = self._version(2, 10)
         partitions = [
@@ -200,7 +200,7 @@ class Groups(Asking):
     # The responses
 
     def fence(self, ask: Ask) -> Ask | None:
-        """An unknown member leaves the group. This request changes nothing, and Kafka responds after all earlier writes."""
+        """Returns a LeaveGroup of an unknown member: it changes nothing, and Kafka responds after all earlier writes."""
         group = ask.body.get("group_id", "")
         return Ask(ask.connection, "LeaveGroup", 2, {"group_id": group, "member_id": "nobody"}) if group else None
 
@@ -222,7 +222,7 @@ class Groups(Asking):
                 self._invited.append((group, member))
 
     def _forget(self, ask: Ask, response: Json) -> None:
-        """Members that left or are unknown mostly send no more requests."""
+        """Mostly forgets a member that left or is unknown, so that it sends no more requests."""
         known = self._members[ask.body.get("group_id", "")]
         member = ask.body.get("member_id")
         gone = response.get("error_code") == UNKNOWN_MEMBER_ID or ask.api == "LeaveGroup"

@@ -71,7 +71,7 @@ class Logs(Asking):
         return self._random.choices([*PLACES, ("nope", 0), ("t", 7)], [8, 4, 3, 3, 3, 0.3, 0.3])[0]
 
     def _offset(self, place: Place) -> int:
-        """Returns an offset in the log, or just outside."""
+        """Returns an offset in the log, or one just outside it."""
         start, end = self._starts[place], self._ends[place]
         return self._random.choices(
             [start, self._random.randint(start, end), end, end + 1, start - 1, -1], [5, 6, 2, 0.5, 0.5, 0.2]
@@ -189,7 +189,7 @@ class Logs(Asking):
         return wanted
 
     def _say_session(self, version: int, body: Json, session: Session | None) -> None:
-        """Continues this session, perhaps in a wrong way, or perhaps begins a session."""
+        """Fills in the session: continues this one, perhaps wrongly, or perhaps begins a new one."""
         if version < 7:
             return
         if session is None:
@@ -222,7 +222,7 @@ class Logs(Asking):
         return Ask(0, "ListOffsets", version, body)
 
     def _timestamp(self, version: int, place: Place) -> int | str:
-        """The time of a batch, an unusual time, or a constant for an offset; the broker's own time is unknown."""
+        """Returns a batch's time, an unusual time, or a constant for an offset; batches of `z` have the broker's time."""
         if self._asked and place[0] != "z" and self._chance(0.5):
             return f"$t{self._random.randint(1, self._asked)}"
         newest = -5 if version >= 9 else -4 if version >= 8 else -3 if version >= 7 else -2

@@ -27,10 +27,10 @@ ANSWERED_WITHIN = 10.0
 GRACE = 0.04
 """Seconds after the fence during which other responses may arrive: Kafka has timers and several network threads."""
 LATER = 1.5
-"""Seconds until responses from only one broker count as a difference."""
+"""It is a difference if a response from one broker has no counterpart from the other after this many seconds."""
 CONNECTIONS = 5
 TRIES = 500
-"""The number of attempts to get a request that a release supports from a subject."""
+"""The number of requests that a subject may make up until the release supports one."""
 
 
 class Subject(Protocol):
@@ -40,7 +40,7 @@ class Subject(Protocol):
     blocking: frozenset[str]
     """APIs whose response may wait for other clients' requests."""
     pause: float
-    """Seconds after each request until it has reached every part of a Kafka."""
+    """Seconds to wait after each request until its change has reached every part of a Kafka broker."""
 
     def ask(self, free: list[int]) -> Ask:
         """The next request, on one of these connections."""
@@ -66,7 +66,7 @@ class OfRelease:
         self.head = replace(subject.head, configs=configs)
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request that the release has. Raises ProtocolError for a request without an API."""
+        """Returns the subject's next request that the release has. Raises ProtocolError if there seems to be none."""
         for _ in range(TRIES):
             if self._has(ask := self._subject.ask(free)):
                 return ask

@@ -34,7 +34,7 @@ class Quotas(Asking):
         return replace(self._pick(weights)(), connection=free[0])
 
     def _entity(self) -> Json:
-        """An entity with a name of its own."""
+        """Returns an entity, mostly with a name of this dialogue."""
         user, client = self._pick({"@u": 3, "@v": 2}), self._pick({"@c": 3, "@d": 1})
         options: dict[int, Json] = {
             0: {"user": user}, 1: {"client-id": client}, 2: {"user": user, "client-id": client},
@@ -76,7 +76,7 @@ class Quotas(Asking):
         return Ask(0, "DescribeClientQuotas", self._version(0, 1), body)
 
     def _pick_components(self) -> list[tuple[str, int, str | None]]:
-        """A filter with a name of this dialogue, because a wider filter would find quotas of other dialogues."""
+        """Returns a filter with a name of this dialogue; a wider filter would find quotas of other dialogues."""
         user, client = self._pick({"@u": 3, "@v": 2}), self._pick({"@c": 3, "@d": 1})
         named = ("client-id", EXACT, client)
         options: dict[int, list[tuple[str, int, str | None]]] = {

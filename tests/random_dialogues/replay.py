@@ -33,16 +33,16 @@ from wirebroker.conformance.versions import Announced
 from wirebroker.core.names import abs_hash
 
 Responses = dict[int, Json]
-"""The response by connection."""
+"""Responses by the number of their connection."""
 PARTITIONS = 2
-"""Partitions of every topic in a dialogue."""
+"""The number of partitions of every topic in a dialogue."""
 OFFSETS_PARTITIONS = 4
-"""Partitions of __consumer_offsets on the brokers of a dialogue."""
+"""The number of partitions of __consumer_offsets on the brokers of a dialogue."""
 CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
 """After these requests a coordinator may still be writing markers."""
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
-"""Responses that also show the traces of other dialogues on the broker."""
+"""APIs whose responses also list groups or transactions of other dialogues, and the field with the list."""
 _TIMESTAMP_STEP = 5
 _GREETING_VERSION = 3
 
@@ -134,7 +134,7 @@ class Player:
         created = self._admin.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics
         for topic in created:
             if topic.error_code:
-                raise ProtocolError(f"the topic {topic.name} cannot be made: {topic.error_message}")
+                raise ProtocolError(f"the topic {topic.name} cannot be created: {topic.error_message}")
             self._symbols.topic(topic.name.removeprefix(self._symbols.prefix), topic.topic_id)
         until(lambda: all(self._led(name) for name in names))
         self._transactional_ids = [self._symbols.prefix + name for name in head.transactional_ids]
@@ -143,7 +143,7 @@ class Player:
         until(self._gives_producer_ids)
 
     def _gives_producer_ids(self) -> bool:
-        """Tells whether the broker has a block of producer ids, which it fetches for the first request."""
+        """Tells whether the broker has a block of producer ids. The first request makes the broker fetch one."""
         request = init_producer_id(None, 1000)
         return self._admin.request(request, 0).error_code not in COORDINATOR_CODES
 
@@ -157,7 +157,7 @@ class Player:
         return {number for number, connection in self._connections.items() if connection.awaited}
 
     def send(self, ask: Ask) -> None:
-        """Send a request. Raises KeyError for a symbol without a meaning in this broker's responses."""
+        """Sends a request. Raises KeyError for a symbol of an id that this broker has not returned."""
         self._clock = max(self._clock + _TIMESTAMP_STEP, time.time_ns() // 1_000_000)
         self._count += 1
         self._symbols.date(self._count, self._clock)
@@ -165,13 +165,13 @@ class Player:
         connection = self._connections.get(ask.connection)
         if connection is None:
             connection = self._connections[ask.connection] = Connection(self._address)
-            # A broker may be slow to accept, and would then read later requests of other connections first.
+            # Without this, a broker that is slow to accept the connection reads later requests of others first.
             connection.request(_greeting(), _GREETING_VERSION)
         connection.send(message, ask.version)
 
     def responses(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Responses:
-        """Waits this many seconds for the expected responses. Returns these and all responses within `grace` seconds after the
-        fence.
+        """Waits at most `within` seconds for the expected responses. Returns these, and all that come within `grace` seconds
+        after the fence.
         """
         deadline = time.monotonic() + within
         got = {number: self._receive(number, deadline) for number in expected}
@@ -183,7 +183,7 @@ class Player:
         return {number: self._shown(*each) for number, each in sorted(got.items()) if each is not None}
 
     def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
-        """Returns the API and the response, no response for a closed connection, or None if nothing arrived."""
+        """Returns the API and the response, or (API, None) for a closed connection, or None if nothing arrived."""
         connection = self._connections.get(number)
         if connection is None or not connection.awaited:
             return None
@@ -212,8 +212,7 @@ class Player:
     def _pass(self, fence: Ask | None) -> None:
         """Wait for the response to a request on another connection: the broker has then handled the earlier requests.
 
-        Without a fence of the dialogue's own it waits twice, because an event loop may read simultaneous requests in any
-        order.
+        Without a `fence`, two requests are sent, because an event loop may read simultaneous requests in any order.
         """
         if fence is None:
             for _ in range(2):
@@ -222,7 +221,7 @@ class Player:
             self._admin.request(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
 
     def settle(self, ask: Ask) -> bool:
-        """After a request that may end a transaction, wait for its markers; False if they are never written."""
+        """After a request that may end a transaction, waits for the markers. Returns False if they are never written."""
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
         return transactions_complete(self._admin, self._transactional_ids, self.announced)
@@ -233,17 +232,18 @@ def _greeting() -> ApiVersionsRequest:
 
 
 def prefix_for(groups: list[str]) -> str:
-    """A new prefix with which the first of these groups is in partition 1 of __consumer_offsets, the next in 2 …
+    """Returns a new prefix with which the first group is in partition 1 of __consumer_offsets, the next in 2 …
 
-    The empty group is always in partition 0, and a transaction with one group may commit offsets for every other group in the
-    same partition. Raises ValueError if no prefix has this effect. Names of successive letters always work.
+    Each group needs its own partition, because a transaction with one group may commit offsets for all groups in its partition.
+    The group with the empty name is always in partition 0. Groups that are named by successive letters always have a prefix.
+    Raises ValueError if there is none.
     """
     wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
     for _ in range(1000):
         prefix = f"d{secrets.token_hex(5)}-"
         if [abs_hash(prefix + group) % OFFSETS_PARTITIONS for group in groups] == wanted:
             return prefix
-    raise ValueError(f"the groups {', '.join(groups)} have hashes that keep them from partitions of their own")
+    raise ValueError(f"the groups {', '.join(groups)} cannot each have a partition of their own, because of their hashes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class Replayed:
 def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
     """Replay a dialogue up to its first difference; `within` is the number of seconds to wait for an expected response.
 
-    Where Kafka chose a group's leader by the hash of random ids and this broker chose another, the replay ends, too.
+    It also ends where this broker chose another group leader than Kafka, which chooses by the hash of random ids.
     """
     with closing(Player(address)) as player:
         player.prepare(dialogue.head)
@@ -287,7 +287,7 @@ def chosen_by_hash(expected: Responses, got: Responses) -> bool:
 
 
 def describe(difference: Difference, before: int = 6) -> str:
-    """Returns the difference, with the steps that led to it, for a reader."""
+    """Returns a text with the difference and the steps that led to it."""
     head = difference.head
     lines = [f"{head.subject}, seed {head.seed}, step {difference.index}"]
     for index, step in list(enumerate(difference.steps))[-before - 1 :]:

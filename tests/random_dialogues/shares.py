@@ -70,7 +70,7 @@ class Shares(Asking):
         self._ends[place] += count
 
     def _load(self, group: str, place: Place) -> Ask:
-        """Have the broker read the state, which it does in the background."""
+        """A ShareFetch that makes the broker read the group's share state in the background."""
         body: Json = {
             "group_id": group, "member_id": "loader", "share_session_epoch": 0, "max_wait_ms": LOAD_MS, "min_bytes": 0,
             "max_records": 1, "batch_size": 1, "topics": self._topics([place], {}), "forgotten_topics_data": [],
@@ -97,8 +97,8 @@ class Shares(Asking):
         return str(self._pick({"@a": 6, "@b": 4, "@c": 1.5, "": 0.3, "@nope": 0.3}))
 
     def _other_group(self) -> str:
-        """A group whose state is not read by a fetch: Kafka reads state in the background, and a fetch may come earlier or
-        later.
+        """A group whose share state no fetch reads meanwhile: Kafka reads it in the background, so the result would depend on
+        the order.
         """
         busy = {"@a": 2} if self._epochs.get(("@a", "m1"), 0) else {}
         return str(self._pick({"@c": 8, "": 0.3, "@nope": 0.5, **busy}))
@@ -277,7 +277,7 @@ class Shares(Asking):
         topics = self._pick({None: 4, ("t",): 3, ("t", "u"): 3, ("u",): 1, ("nope",): 0.4, (): 0.2})
         if epoch == 0 and topics is None and self._chance(0.9):
             topics = ("t",)
-        if member != "m1" and topics is not None:  # who gets which partition depends on the ids of the topics
+        if member != "m1" and topics is not None:  # the assignment depends on the topics' ids
             topics = ("nope",)
             epoch = epoch if group == "@c" else max(epoch, 1)
         body = {

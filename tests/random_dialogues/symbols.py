@@ -40,7 +40,7 @@ UNORDERED = frozenset(
         "entries", "api_keys", "supported_features", "finalized_features", "feature_updates",
     }
 )  # fmt: skip
-"""Arrays in the order of a Java hash table."""
+"""Arrays that Kafka sends in the order of a Java hash table."""
 _NOT_COMPARED = frozenset(
     {"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id", "finalized_features_epoch"}
 )
@@ -67,7 +67,7 @@ class Symbols:
         self._symbols[topic_id] = NAME + name
 
     def real(self, text: str) -> Any:
-        """This broker's name or id for a symbol; KeyError for an id that it did not hand out."""
+        """Returns this broker's name or id for a symbol. Raises KeyError for an id that the broker has not returned."""
         if text.startswith(NAME):
             return self.prefix + text[1:]
         if text.startswith(f"{ID}t"):
@@ -103,7 +103,7 @@ class Symbols:
             self._symbols[real], self._ids[symbol] = symbol, real
 
     def symbol(self, real: Any) -> Any:
-        """The symbol of an id or name; any other value unchanged, without random parts."""
+        """Returns the symbol of an id or name; of any other value, the value itself, without random parts."""
         if real in self._symbols:
             return self._symbols[real]
         if isinstance(real, str):
@@ -124,7 +124,7 @@ def to_json(value: Struct, symbols: Symbols) -> Json:
 
 def _default(declared: Field, owner: Struct) -> Any:
     if declared.name == "producer_id" and not getattr(owner, "error_code", 0):
-        return _NOBODY  # 0 is an id like any other
+        return _NOBODY  # 0 is a valid producer id
     return declared.default() if callable(declared.default) else declared.default
 
 
@@ -179,7 +179,7 @@ def _batch_line(header: BatchHeader, batch: memoryview, symbols: Symbols) -> str
 
 
 def from_json(cls: Callable[..., Any], body: Json, symbols: Symbols, now: int) -> Any:
-    """A request from its symbolic form. `now` in ms dates the batches in it. KeyError for a symbol without meaning."""
+    """Returns a request from its symbolic form. Its batches have the time `now` (ms). Raises KeyError for an unknown symbol."""
     wired: tuple[Field, ...] = cls.__wire__  # type: ignore[attr-defined]
     fields = {declared.name: declared for declared in wired}
     return cls(**{name: _meant(item, fields[name].spec, symbols, now) for name, item in body.items()})
@@ -202,7 +202,7 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
-    """A batch of `n` records (default 1) whose values are the tag and a number. Its faults are named as in `batches`."""
+    """A batch of `n` records (default 1) whose values are the tag and a number. `altered` adds the errors that `told` names."""
     producer = told.get("pid", _NOBODY)
     key = told.get("key")
     sound = build_batch(

@@ -36,7 +36,7 @@ class Producer:
     groups: set[str] = field(default_factory=set)
 
     def ended(self) -> None:
-        """Its transaction is over."""
+        """The producer's transaction is over."""
         self.open = False
         self.added.clear()
         self.groups.clear()
@@ -71,7 +71,7 @@ class Transactions(Asking):
         if ask is None:
             last = self._last if self._chance(0.03) else None
             ask = last or self._anything()
-        self._last = None if ask.api == "JoinGroup" else ask  # a second member would wait for the first
+        self._last = None if ask.api == "JoinGroup" else ask  # a repeated JoinGroup would wait for the member
         return replace(ask, connection=free[0])
 
     def _anything(self) -> Ask:
@@ -102,10 +102,10 @@ class Transactions(Asking):
         return known[-1] if self._chance(0.9) else self._random.choice(known)
 
     def _identity(self, producer: Producer, *, right: float = 0.9, nameless: bool = True) -> tuple[str, str | int, int]:
-        """Transactional id, producer id and epoch: mostly the producer's own, else one of them is wrong.
+        """Returns transactional id, producer id and epoch: mostly the producer's own, otherwise with one of them wrong.
 
-        `nameless` allows the empty transactional id. All dialogues share this id. Kafka's transaction verification
-        treats simultaneous requests of two producers with one id as an error.
+        `nameless` allows the empty transactional id, which all dialogues share: Kafka's transaction verification refuses
+        simultaneous requests of two producers with one id.
         """
         named, pid, epoch = f"@{producer.transactional_id}", producer.pid, producer.epoch
         if self._chance(right):
@@ -157,7 +157,7 @@ class Transactions(Asking):
         several = [producer]
         if self._chance(0.4):
             several += [p for p in self._producers if p.transactional_id not in (None, producer.transactional_id)][-1:]
-        transactions: dict[str, Json] = {}  # each id once: of a repeated id, Kafka uses the partitions of either for both
+        transactions: dict[str, Json] = {}  # each id once, because Kafka mixes up the partitions of a repeated id
         for each in several:
             named, pid, epoch = self._identity(each)
             transactions[named] = {
@@ -458,7 +458,7 @@ class Transactions(Asking):
         self._look(0.6, [self._fetch, self._describe_producers, self._describe, self._list_offsets])
 
     def _look(self, share: float, readers: list[Callable[[], Ask]]) -> None:
-        """Perhaps let a reader look at the result."""
+        """With the probability `share`, the next request is a reader's, so that it sees the result."""
         if self._chance(share):
             self._then = self._random.choice(readers)()
 

@@ -32,7 +32,7 @@ class ModelClient:
         return 1
 
     def connect(self) -> None:
-        """Make a connection and go on."""
+        """Opens a connection if none is open, and then continues."""
         if self.link is None or not self.link.open:
             node = self.where()
             if node is None or not self.world.engine.cluster.alive(node):
@@ -42,7 +42,7 @@ class ModelClient:
             self.connected()
 
     def look_elsewhere(self) -> None:
-        """Finds the right broker after a wrong broker's response."""
+        """Leaves a broker that is not the right one, and looks for the right one later."""
         if self.link is not None:
             self.link.leave()
         self.broken()
@@ -104,7 +104,7 @@ class ModelProducer(ModelClient):
 
     @property
     def begun(self) -> bool:
-        """Returns whether the broker knows the producer, because it acknowledged a batch."""
+        """Returns whether the broker has acknowledged a batch, and therefore knows the producer."""
         return self._unacknowledged > 0
 
     def connected(self) -> None:
@@ -151,7 +151,7 @@ class ModelProducer(ModelClient):
         first = self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged] is sent
         if part.error_code == 0:
             if sent.offset not in (-1, part.base_offset):
-                raise Violation(f"{self.name}: sequence {sent.sequence} has offset {sent.offset} and {part.base_offset}")
+                raise Violation(f"{self.name}: sequence {sent.sequence} has the offsets {sent.offset} and {part.base_offset}")
             sent.offset = part.base_offset
             while self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged].offset >= 0:
                 self._unacknowledged += 1
@@ -360,7 +360,7 @@ class ModelConsumer(ModelClient):
             if header.base_offset > self.offset:
                 raise Violation(f"{self.name}: a hole in the log, from {self.offset} to {header.base_offset}")
             if header.last_offset >= part.last_stable_offset:
-                raise Violation(f"{self.name}: {header.last_offset} was shown, and {part.last_stable_offset} is stable")
+                raise Violation(f"{self.name}: read {header.last_offset}, but the LSO is {part.last_stable_offset}")
             while waiting and waiting[0].first_offset <= header.last_offset:
                 self._aborting.add(waiting.pop(0).producer_id)
             if header.is_control:

@@ -14,7 +14,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
 
 EVENTS = 30_000
-"""A schedule with more events than this hangs."""
+"""A schedule with more events than this counts as hanging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Schedule:
         """Run it to its end. Raises Violation with the seed and the earlier events."""
         try:
             if not self.world.run(self._step, EVENTS):
-                raise Violation("it does not end")
+                raise Violation("the schedule does not end")
             self._in_the_end()
         except Exception as found:
             lines = "\n".join(self.world.log[-40:])
@@ -197,10 +197,10 @@ class Schedule:
         """Offsets are dense, every sequence of a producer's epoch is stored once, and visible records stay visible."""
         index = partition.index
         if partition.high_watermark < self._visible[index] or partition.high_watermark > partition.log_end_offset:
-            visible = f"{self._visible[index]} of partition {index} were visible"
-            raise Violation(f"{visible}, and {partition.high_watermark} of {partition.log_end_offset} are")
+            visible = f"{self._visible[index]} records of partition {index} were visible"
+            raise Violation(f"{visible}, and now {partition.high_watermark} of {partition.log_end_offset} are")
         self._visible[index] = partition.high_watermark
-        if partition.leader_epoch != self._epochs[index]:  # unreplicated records may be cut off
+        if partition.leader_epoch != self._epochs[index]:  # a new leader may lack unreplicated records
             self._epochs[index], self._seen[index] = partition.leader_epoch, 0
             self._stored = {key for key in self._stored if key[0] != index}
         if partition.log_end_offset == self._seen[partition.index]:
@@ -237,11 +237,11 @@ class Schedule:
                 if any(shown) != all(shown):
                     raise Violation(f"a transaction of {producer.name} was read in part: {outcome.values}")
                 if outcome.said != "unknown" and shown[0] != (outcome.said == "committed"):
-                    raise Violation(f"a transaction of {producer.name} was {outcome.said}, and reading says otherwise")
+                    raise Violation(f"a transaction of {producer.name} was {outcome.said}, but consumers saw the opposite")
 
 
 def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Run some schedules as a case of a campaign: their steps, and a failure with its smallest schedule."""
+    """Runs some schedules as a case of a campaign. Returns the number of steps, and a failure with its smallest schedule."""
     steps = 0
     for seed in range(case["first"], case["first"] + case["schedules"]):
         schedule = Schedule(seed)

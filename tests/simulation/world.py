@@ -36,7 +36,7 @@ OnCut = Callable[[], None]
 
 
 class Link:
-    """A client's connection. Requests and responses keep their order; `on_cut` is called when it breaks."""
+    """A client's connection. Requests and responses keep their order. If the connection breaks, it calls `on_cut`."""
 
     def __init__(self, world: World, on_cut: OnCut, node: int = 1) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class Link:
         world.links[self.connection] = self
 
     def send(self, request: Message, version: int, on_response: OnResponse) -> None:
-        """Send; the response comes later, or never."""
+        """Sends the request. `on_response` is called later, or never."""
         self._correlation += 1
         frame = encode_request(self._correlation, "simulated", request, version)[4:]
         self._awaited.append((self._correlation, request.__schema__.key, version, on_response))
@@ -62,7 +62,7 @@ class Link:
 
     def _arrive(self, frame: bytes) -> None:
         if self._under_way <= 0:
-            return  # it was lost with the connection
+            return  # the frame was lost with the connection
         self._under_way -= 1
         if self.connection.state is not CLOSED:
             self._arrived.append(frame)
@@ -86,7 +86,7 @@ class Link:
         correlation, key, version, on_response = self._awaited.popleft()
         found, message = decode_response(raw[4:], key, version)
         if found != correlation:
-            raise Violation(f"answer {found} came where {correlation} was awaited")
+            raise Violation(f"response {found} came instead of {correlation}")
         on_response(message)
 
     def cut(self) -> None:
@@ -163,7 +163,7 @@ class World:
                 link.closed_by_broker()
 
     def run(self, until: Callable[[], bool], most: int) -> bool:
-        """Let at most `most` events happen, until the condition holds. Returns whether it holds."""
+        """Runs events, at most `most` of them, until the condition holds. Returns whether it holds."""
         for _ in range(most):
             if until():
                 return True
