@@ -360,7 +360,7 @@ def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, 
 
 
 def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
-    """Requests that another rule still delays do not count, either."""
+    """It does not fire for requests that another rule still delays, either."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
     dialogue = Dialogue(mock_kafka) >> tagged("held")
@@ -386,7 +386,7 @@ def test_a_held_request_is_handled_although_its_client_has_gone(mock_kafka: Mock
     mock_kafka.clock.advance(minutes=1)
     Dialogue(mock_kafka) >> MetadataRequest(topics=[]) << overall(topics=[])
     assert values(mock_kafka) == [b"late0"]
-    assert (rule.fired, lost.fired) == (1, 0), "no client was left to miss the acknowledgement"
+    assert (rule.fired, lost.fired) == (1, 0), "the client was gone, so no acknowledgement was lost"
     assert [row.kind for row in mock_kafka.trace.faults()] == [rule.kind]
 
 
@@ -610,7 +610,7 @@ def test_the_session_of_a_classic_member_ends(mock_kafka: MockKafka) -> None:
     first.join()
     assert first.sync({first.member: b"all"})[0] == 0
     assert [first.heartbeat(), first.heartbeat()] == [0, UNKNOWN_MEMBER_ID]
-    assert second.join().leader == second.member  # nobody waits for the first one
+    assert second.join().leader == second.member  # the group does not wait for the first member
     ended.assert_fired(1)
 
 

@@ -70,7 +70,7 @@ def test_a_data_directory_keeps_the_levels(tmp_path: Path) -> None:
         assert ask(kafka, "IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code == 0
     with MockKafka(data=tmp_path, features={"transaction.version": 1}) as kafka:
         share = release(DEFAULT).features["share.version"].level
-        assert levels(kafka) == {METADATA: NEWEST, "share.version": share}, "the option is for a new cluster"
+        assert levels(kafka) == {METADATA: NEWEST, "share.version": share}, "the option applies only to a new cluster"
         assert least_in_sync(kafka) == []
         assert update(kafka, UPGRADE, **{"eligible.leader.replicas": 1}) == 0
         assert least_in_sync(kafka) == ["1"]

@@ -88,7 +88,7 @@ def test_a_fetch_that_waits_looks_only_at_what_has_changed(
 
 
 def waiting(broker: InProcess) -> int:
-    """The number of partitions for which a request waits."""
+    """Returns how many waiting requests all partitions have together."""
     return broker._call(lambda e: sum(len(each.waiting) for each in e.cluster.partitions()))
 
 
@@ -107,7 +107,7 @@ def test_a_session_is_evicted_only_after_two_minutes_without_use() -> None:
     wire = client(broker)
     first = wire.request(fetch({0: 0}, epoch=0), 11).session_id
     assert wire.request(fetch({0: 0, 1: 0}, epoch=0), 11).session_id == 0
-    assert client(broker, 1).request(fetch({0: 0}, epoch=0), 11).session_id > 0, "each broker has its own"
+    assert client(broker, 1).request(fetch({0: 0}, epoch=0), 11).session_id > 0, "each broker has its own session slots"
     broker.clock.advance(seconds=121)
     second = wire.request(fetch({0: 0}, epoch=0), 11).session_id
     assert second > 0
@@ -121,7 +121,7 @@ def test_an_old_session_is_evicted_by_a_larger_one() -> None:
     for epoch in (1, 2):
         broker.clock.advance(seconds=70)
         assert wire.request(fetch({}, session=first, epoch=epoch), 11).error_code == 0
-    assert wire.request(fetch({1: 0}, epoch=0), 11).session_id == 0, "it is not larger"
+    assert wire.request(fetch({1: 0}, epoch=0), 11).session_id == 0, "the new session is not larger than the old one"
     assert wire.request(fetch({0: 0, 1: 0}, epoch=0), 11).session_id > 0
     assert wire.request(fetch({}, session=first, epoch=3), 11).error_code == 70
 

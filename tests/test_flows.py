@@ -22,7 +22,7 @@ every_library = pytest.mark.parametrize("client", LIBRARIES)
 
 
 def runs(name: str, client: ClientName) -> dict[str, Result]:
-    """The results of a flow's parts, by their names. They are played at the same time: most of it is waiting."""
+    """Returns the results of a flow's parts by their names. The parts run at the same time, because they mostly wait."""
     scenario = find(name)
     with ThreadPoolExecutor() as pool:
         return dict(
@@ -75,7 +75,7 @@ def test_b2_lost_acknowledgements_store_nothing_twice(client: ClientName) -> Non
     assert result.met, result.differences
     assert acknowledged(result) == list(range(len(result.log))), "the callbacks see the original offsets"
     again = [letter for letter, verdict in batches(result) if verdict == "duplicate"]
-    assert again == (["D"] if client in ("kafka-python", "aiokafka") else ["D", "E"]), "who has several in flight"
+    assert again == (["D"] if client in ("kafka-python", "aiokafka") else ["D", "E"]), "others have D and E in flight"
     duplicate = next(row for row in result.rows if row.verdict == "duplicate")
     assert duplicate.base_offset == next(
         row.base_offset for row in result.rows if row.first_sequence == duplicate.first_sequence
@@ -88,10 +88,10 @@ def test_b3_a_batch_that_is_not_stored_leaves_a_gap_and_heals(client: ClientName
     assert refused.met, refused.differences
     gap = [("D", "rejected"), ("E", "rejected")]
     if client in ("confluent", "wire"):
-        assert (batches(refused)[2:4], batches(swallowed)[2:4]) == (gap, gap), "they have several in flight"
+        assert (batches(refused)[2:4], batches(swallowed)[2:4]) == (gap, gap), "these clients have several batches in flight"
     else:
         assert batches(refused) == [(letter, "accepted") for letter in "ABCDE"], "C is awaited before D is sent"
-    if client == "aiokafka":  # E has waited for as long as C's request
+    if client == "aiokafka":  # E has waited as long as C's request took
         assert swallowed.outcome.name in ("recovers", "fails cleanly")
         assert log(swallowed).startswith("ABCD")
     else:
@@ -174,10 +174,10 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
         assert result.met, result.differences
     assert log(restarted) == log(twice) == "ABCDEE"
     ids = [record.producer_id for record in restarted.log if record.value == b"E"]
-    assert len(set(ids)) == 2, "the same record by another producer id"
+    assert len(set(ids)) == 2, "the same record from another producer id"
     assert (log(elsewhere), log(elsewhere, partition=1)) == ("ABCDE", "E")
     one, other = (record for record in twice.log if record.value == b"E")
-    assert (one.producer_id, one.sequence + 1) == (other.producer_id, other.sequence), "the same producer, a new sequence"
+    assert (one.producer_id, one.sequence + 1) == (other.producer_id, other.sequence), "the same producer, but a new sequence"
     assert six.outcome.name == ("duplicates" if client == "wire" else "refuses")
     told_apart = [found.kind for result in (restarted, elsewhere, twice, six) for found in result.audit.findings]
     kinds = ["session_duplicate", "partition_duplicate", "application_duplicate", "epoch_duplicate"]
@@ -186,7 +186,7 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
 
 @every_client
 def test_b10_what_a_client_does_on_out_of_order(client: ClientName) -> None:
-    """docs/how-to/scenarios.md tells it in words. F is sent after all earlier records have an outcome."""
+    """docs/how-to/scenarios.md describes the results. F is sent after all earlier records have an outcome."""
     result = run("B10", client)
     assert result.met, result.differences
     failed = "".join(each.value for each in result.journal.told if each.error)
@@ -226,11 +226,11 @@ def test_b12_the_consumers_half(client: ClientName) -> None:
     ]
     assert [r.value for r in output.log if r.topic == "results"] == [b"A@0", b"B@1", b"C@2", b"D@3", b"E@4", b"F@5"]
     aborted = [r.value for r in transaction.log if r.topic == "results" and not r.control]
-    assert aborted.count(b"C@2") == 2, "what the crashed worker wrote is there"
+    assert aborted.count(b"C@2") == 2, "the crashed worker's record is stored"
     assert transaction.outcome.counts.stored == 6, "and not seen"
 
 
-# A flow that cannot fail would prove nothing.
+# Flows fail if a rule of the broker is changed. Otherwise they would prove nothing.
 
 
 def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:
@@ -242,7 +242,7 @@ def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:
 @pytest.mark.parametrize(
     ("name", "rules", "outcome"),
     [
-        ("B2", {"window": 1}, "duplicates"),  # D is not among the last one any more
+        ("B2", {"window": 1}, "duplicates"),  # a window of one batch no longer has D
         ("B4", {"window": 6}, "recovers"),
         ("B11", {"gap": "accept"}, "reorders"),
     ],

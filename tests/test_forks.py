@@ -30,13 +30,13 @@ ELSEWHERE = (
 
 
 class Child:
-    """A forked process that runs a function and then waits for its end."""
+    """A forked process that runs a function. Afterwards it only waits until it is ended."""
 
     def __init__(self, act: Callable[[], str]) -> None:
         said, say = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            signal.alarm(20)  # a child that hangs is ended, too, without output
+            signal.alarm(20)  # ends a child that hangs
             os.close(said)
             try:
                 response = act()

@@ -46,7 +46,7 @@ def garbage_of_other_tests() -> None:
 
 
 def run(seed: int) -> None:
-    """One case, which must find nothing."""
+    """Runs one case, which must find nothing."""
     outcome = Case(seed).run()
     assert outcome.finding is None, f"scripts/fuzz requests --replay {seed}\n{outcome.finding}"
 
@@ -299,7 +299,7 @@ APIS: dict[Callable[[pytest.MonkeyPatch], None], list[str]] = {
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_broker_is_caught(broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)
-    for seed in (1, *range(60)):  # the first handles long requests in slices
+    for seed in (1, *range(60)):  # seed 1 handles long requests in slices
         found = Case(seed, APIS.get(broken, ["DescribeCluster"])).run()
         if found.finding is not None and BROKEN[broken] in found.finding.kind:
             return

@@ -39,13 +39,13 @@ def broker() -> InProcess:
 def test_on_a_cold_start_clients_must_retry() -> None:
     asker = client(InProcess(cold_start=True, clock="frozen"))
     codes = [sole(asker.request(find_coordinator(TEAM), 4).coordinators).error_code for _ in range(2)]
-    assert codes == [15, 0], "the first to ask creates the coordinators' topic"
+    assert codes == [15, 0], "the first request creates the coordinators' topic"
     fetch = plain("OffsetFetch", group_id=TEAM, topics=None)
     assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
 
 
 def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
-    """As on Kafka 4.3.1: franz-go asks again after 250 ms and meets no NOT_COORDINATOR, which it would not retry everywhere."""
+    """As on Kafka 4.3.1, franz-go asks again after 250 ms and gets no NOT_COORDINATOR, which it does not always retry."""
     broker = InProcess(cold_start=True)
     asker = client(broker)
     asker.request(find_coordinator(TEAM), 4)
@@ -160,7 +160,7 @@ def test_members_that_must_not_join(broker: InProcess, settings: dict[str, Any],
 
 
 def in_rebalance(broker: InProcess, **options: Any) -> tuple[ClassicMember, ClassicMember]:
-    """A member with these JoinGroup options that does not rejoin, and a new member that waits for it."""
+    """Returns a member with these JoinGroup options that has not rejoined yet, and a new member that waits for it."""
     one, two = ClassicMember(broker, options.pop("instance", None)), ClassicMember(broker)
     one.join(**options)
     one.sync({one.member: b"all"})
@@ -380,7 +380,7 @@ def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: In
 
 
 def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinator(mock_kafka: MockKafka) -> None:
-    """As seen on Kafka 4.3.1: NOT_COORDINATOR until the topic exists again, and then the group is unknown."""
+    """As on Kafka 4.3.1, requests get NOT_COORDINATOR until the topic exists again; then the group is unknown."""
     mock_kafka.create_topic("orders")
     commit = offset_commit("billing", 7)
     asks = Dialogue(mock_kafka)

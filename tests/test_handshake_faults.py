@@ -32,7 +32,7 @@ def secured() -> Iterator[MockKafka]:
 
 @contextmanager
 def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
-    """A connection that has sent the first message of its handshake and reads the broker's bytes."""
+    """A connection that has sent the first message of its TLS handshake and nothing else."""
     client = context(kafka).wrap_bio(ssl.MemoryBIO(), outgoing := ssl.MemoryBIO(), server_hostname="127.0.0.1")
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
@@ -42,7 +42,7 @@ def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
 
 
 def is_silent(connection: socket.socket) -> bool:
-    """Returns whether no byte arrives for a moment."""
+    """Returns whether the broker sends no byte for 0.2 s."""
     connection.settimeout(0.2)
     try:
         return connection.recv(1) is None
@@ -60,7 +60,7 @@ def test_a_handshake_stalls_until_its_time_has_come(secured: MockKafka) -> None:
         assert is_silent(connection)
         assert ask(secured, context(secured)), "another connection is served"
         secured.clock.advance(milliseconds=1)
-        assert connection.recv(1) == b"\x16", "a record of the handshake"
+        assert connection.recv(1) == b"\x16", "a TLS record of the handshake"
     (row,) = secured.trace.events("fault")
     assert (row.kind, row.connection, row.node) == ("stall_handshake", 0, 1)
 

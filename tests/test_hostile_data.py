@@ -86,7 +86,7 @@ def pipe(path: Path, target: Path) -> None:
 
 def listening(path: Path, target: Path) -> None:
     before = Path.cwd()
-    os.chdir(path.parent)  # the path of such an address must be short
+    os.chdir(path.parent)  # the path of a Unix socket must be short
     try:
         with socket.socket(socket.AF_UNIX) as bound:
             bound.bind(path.name)

@@ -48,7 +48,7 @@ NOT_LEADER = 6
 
 @pytest.fixture
 def shout() -> Iterator[type[Rule]]:
-    """A kind of fault that the product does not have: one class."""
+    """A new kind of fault: this one class is all that it needs."""
 
     class shout(Rule):  # noqa: N801
         """The client id is answered in capitals `times_louder`."""
@@ -102,7 +102,7 @@ def test_a_call_with_too_many_values_is_refused(make: Callable[[], Rule]) -> Non
 
 
 class Alarms:
-    """Calls at given times, for a test that moves them itself."""
+    """Calls functions at given times. The test moves the time."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, Callable[[int], None]]] = []
@@ -121,7 +121,7 @@ class Alarms:
 
 
 class Learned:
-    """A proxy's knowledge of the cluster: one topic."""
+    """A stub of a proxy's knowledge of the cluster: it knows one topic."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return None
@@ -140,7 +140,7 @@ class Learned:
 
 
 class Proxy:
-    """Sends requests to a cluster that answers when the test says so."""
+    """A stub of a proxy: it sends requests to a cluster that responds when the test says so."""
 
     fault_broker = None
     refuses_faults = ""

@@ -31,7 +31,7 @@ class FixedInterceptor:
 
 
 def lab_with_a_producer() -> Lab:
-    """An engine whose connection takes the fast path for the next Produce."""
+    """Returns an engine with a connection that takes the fast path for the next Produce."""
     lab = Lab()
     lab.send(produce_request("orders", batch(timestamp=NOW)))
     assert lab.connection.produce_shape is not None
@@ -52,7 +52,7 @@ def test_a_request_that_the_interceptor_lets_pass_takes_the_fast_path() -> None:
     shape = lab.connection.produce_shape
     (response,) = produce(lab)
     assert only(response).base_offset == 1
-    assert lab.connection.produce_shape is shape, "the ordinary path would have remembered it again"
+    assert lab.connection.produce_shape is shape, "the ordinary path would have made a new shape"
     assert interceptor.keys == [0]
 
 
@@ -97,7 +97,7 @@ def test_the_interceptor_delays_a_response(lab: Any) -> None:
     slow.connection.interceptor = FixedInterceptor(Delay(300))
     before = end(slow)
     assert produce(slow) == []
-    assert end(slow) == before + 1, "the request itself is not delayed"
+    assert end(slow) == before + 1, "the broker handles the request at once"
     assert slow.connection.parked is not None, "later requests of the connection wait"
     assert slow.engine.deadline() == NOW + 300
     slow.engine.tick(NOW + 300)

@@ -78,7 +78,7 @@ def test_a_store_of_certificates_has_no_key(settings: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("whole", [KEY, TRUST])
 def test_damage_is_said_in_a_sentence(whole: bytes, settings: dict[str, str]) -> None:
-    """Without a password Java does not check the digest, either."""
+    """Like Java, wirebroker does not check the digest of a store without a password."""
     path = Path(settings["ssl.truststore.location"])
     for size in range(4, len(whole)):
         for data in (whole[:size], whole[:size] + b"\xff" + whole[size + 1 :]):

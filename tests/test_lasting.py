@@ -20,7 +20,7 @@ from wirebroker.common.lasting import LastingFile, Rotation
 
 
 class Disk:
-    """A disk with room for this number of bytes. It takes a part of a write that does not fit, as disks do."""
+    """A disk with room for this number of bytes. Of a larger write, it stores the part that fits, as real disks do."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -145,7 +145,7 @@ def test_a_reader_that_follows_a_trace_misses_nothing_at_a_rotation(tmp_path: Pa
     writer.start()
     read += [next(lines) for _ in range(29)]
     writer.join()
-    for number in range(30, 60):  # at most one rotation between two looks, as it is with large files
+    for number in range(30, 60):  # at most one rotation between two reads, as with large files
         file.write(b"%d\n" % number, 0)
         read.append(next(lines))
     assert read == [b"%d\n" % number for number in range(60)]

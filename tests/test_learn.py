@@ -50,7 +50,7 @@ from wirekit import batch, client
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 SUPER_USERS = {"super.users": "User:admin"}
-"""DescribeConfigs hides their values, so `learn` cannot read them."""
+"""A setting of the broker. DescribeConfigs hides its value, so `learn` cannot read it."""
 SECURED: dict[str, Any] = {
     "security": "sasl_plaintext",
     "users": USERS,
@@ -82,7 +82,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def properties(folder: Path, kafka: MockKafka, user: str = "") -> Path:
-    """The client properties with which Java reaches a broker."""
+    """Writes the properties with which a Java client reaches a broker. Returns the file."""
     path = folder / f"{user or 'client'}.properties"
     settings = kafka.client_settings("java", user or None)
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -90,7 +90,7 @@ def properties(folder: Path, kafka: MockKafka, user: str = "") -> Path:
 
 
 def learn(kafka: MockKafka, out: Path, *flags: str, user: str = "") -> Learned:
-    """The file that the command writes about a broker."""
+    """Runs `learn` on a broker. Returns the content of the file that it writes."""
     if kafka._protocol.sasl:
         flags = (*flags, "--command-config", str(properties(out.parent, kafka, user)))
     assert main(["learn", "--bootstrap", kafka.bootstrap_servers, "--out", str(out), *flags]) == 0
@@ -154,7 +154,7 @@ def test_denials_and_limits_are_those_of_the_cluster(secured: MockKafka, file: P
 
 
 def _codes(kafka: MockKafka, access: Access) -> dict[str, int]:
-    """The results for alice's records: an allowed record, a refused record, and a record larger than message.max.bytes."""
+    """Returns the error codes of records that alice sends: one allowed, one refused, and one too large."""
     found: dict[str, int] = {}
     with closing(Brokers(access)) as brokers:
         for topic in ("orders", "payments-eu"):
@@ -445,7 +445,7 @@ def _silent(connection: socket.socket) -> None:
 
 
 def _drip(connection: socket.socket) -> None:
-    """Send a byte every now and then, so that the client never waits long for a byte."""
+    """Sends a response byte by byte, so that the client never waits long for a byte but does not get a whole response."""
     with suppress(OSError):
         for each in b"\0\0\1\0" + bytes(100):
             connection.sendall(bytes([each]))

@@ -31,14 +31,14 @@ def kafka() -> Iterator[MockKafka]:
 
 
 def ask_for_metadata(kafka: Reachable) -> None:
-    """One exchange about the topic `orders`."""
+    """Makes one exchange about the topic `orders`."""
     connection = Connection(address_of(kafka.bootstrap_servers))
     connection.request(plain("Metadata", topics=[{"name": "orders"}]), 8)
     connection.close()
 
 
 class Events:
-    """Reads server-sent events. Rows, which come as arrays, become objects with their numbers."""
+    """Reads server-sent events. Rows arrive as arrays; this class makes them objects that also have the row's number."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self._response = response
@@ -46,7 +46,7 @@ class Events:
         assert response.getheader("content-type") == "text/event-stream; charset=utf-8"
 
     def next(self) -> tuple[str, Any, int]:
-        """The next event: its name, its data, and its id or −1."""
+        """Returns the next event: its name, its data, and its id, or −1 without an id."""
         name, data, number = "rows", "", -1
         while (line := self._response.readline().decode().rstrip("\n")) or not data:
             field, _, value = line.partition(": ")
@@ -68,7 +68,7 @@ class Events:
         return dict(zip(self._columns[row[0]], row[1:], strict=True))
 
     def rows(self, count: int) -> list[dict[str, Any]]:
-        """The next rows, at least this many."""
+        """Reads events until it has at least this many rows."""
         found: list[dict[str, Any]] = []
         while len(found) < count:
             name, data, _ = self.next()

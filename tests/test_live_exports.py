@@ -93,7 +93,7 @@ def test_a_scenario_of_rows_is_played_by_the_mock(kafka: MockKafka, tmp_path: Pa
     ]
     result = play(scenario, part, "wire")
     assert result.met
-    assert "duplicate" in [row.verdict for row in result.rows], "the acknowledgement was lost again"
+    assert "duplicate" in [row.verdict for row in result.rows], "the fault occurred again"
     assert len(result.log) == 3
 
 

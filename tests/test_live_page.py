@@ -61,13 +61,13 @@ def browser() -> Iterator[Browser]:
 
 
 def is_wrong(said: ConsoleMessage) -> bool:
-    """Tells whether a console message is an error of the page. Browsers also report responses such as 422 there."""
+    """Tells whether a console message is an error of the page. Browsers also report HTTP responses such as 422."""
     return said.type == "error" and not said.text.startswith("Failed to load resource")
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page on which no script may fail, and whose content policy must refuse nothing."""
+    """A page. The test fails if a script on it fails or its content security policy refuses something."""
     page = browser.new_page(viewport={"width": 1300, "height": 750})
     page.set_default_timeout(WITHIN_MS)
     wrong: list[str] = []
@@ -89,7 +89,7 @@ def send(
     kafka: MockKafka, *sequences: int, producer_id: int = 7, client_id: str = "tests", partition: int = 0, acks: int = -1,
     count: int = 1,
 ) -> None:  # fmt: skip
-    """One batch of `count` records for each sequence."""
+    """Sends one batch of `count` records for each sequence."""
     connection = Connection(address_of(kafka.bootstrap_servers), client_id=client_id)
     for sequence in sequences:
         data = batch(sequence, count, pid=producer_id, epoch=-1 if producer_id < 0 else 0)
@@ -162,7 +162,7 @@ def test_the_page_reads_and_words_rows_as_python_does(page: Page, kafka: MockKaf
     send(kafka, 0, producer_id=8, acks=1)
     send(kafka, -1, -1, producer_id=-1)
     send(kafka, 2**31 - 1, 0, producer_id=9, partition=1, count=3)
-    # Reads both at one moment, because the end of a connection may follow at any time.
+    # Both are read in one call, because the row of a connection's end may come at any time.
     rows, sent = kafka._call(lambda engine: (kafka.trace.events(), engine.trace.after(0, 1000)[1]))
     made = [json.loads(row.as_json()) | {"parts": list(row.parts())} for row in (*rows, *ROWS.values())]
     page.goto(f"{kafka.control_url}/live/")
@@ -506,7 +506,7 @@ def test_clients_are_named_in_rows_and_what_is_chosen_can_be_copied(page: Page, 
     expect(page.locator(".captions")).to_contain_text("client")
     row.click()
     expect(row.locator(".n")).to_contain_text("ms 57 B")
-    assert row.locator(".n").evaluate("cell => cell.scrollWidth <= cell.clientWidth"), "the latency is cut"
+    assert row.locator(".n").evaluate("cell => cell.scrollWidth <= cell.clientWidth"), "the latency is cut off"
 
     def copied(name: str, which: int = 0) -> str:
         page.get_by_role("button", name=name).nth(which).click()
@@ -610,7 +610,7 @@ def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
 
 
 def large(path: Path, rows: int) -> Path:
-    """A trace in which the 70,001st row is an error."""
+    """Writes a trace of this many rows. Row 70,001 has an error."""
     with path.open("w") as file:
         for number in range(rows):
             errors = ("NOT_COORDINATOR",) if number == 70_000 else ()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the li
 
 
 class Serving:
-    """`wirebroker serve` in a process that can open nothing more, once it is `full`."""
+    """`wirebroker serve` in a process of its own. After `full`, the process cannot open another file or socket."""
 
     def __init__(self, *flags: str) -> None:
         command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--control", "127.0.0.1:0", *flags]
@@ -62,7 +62,7 @@ def asked(connection: Connection, api: str, version: int | None = None, **fields
 
 
 def fails(connection: Connection, api: str) -> bool:
-    """Tells whether the broker closes the connection at the simplest request of an API."""
+    """Sends the simplest request of an API. Tells whether the broker closes the connection."""
     try:
         asked(connection, api, **({"acks": -1, "topic_data": [], "timeout_ms": 1} if api == "Produce" else {}))
     except ConnectionClosed:

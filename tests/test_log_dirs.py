@@ -34,7 +34,7 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def two_volumes(tmp_path: Path) -> Iterator[list[Path]]:
-    """Two log directories whose folders cannot be renamed from one to the other."""
+    """Two log directories on different volumes, so that a folder cannot be moved by renaming."""
     first, shared = tmp_path / "a", Path("/dev/shm")
     if not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("there is no second volume here")
@@ -45,12 +45,12 @@ def two_volumes(tmp_path: Path) -> Iterator[list[Path]]:
 
 @pytest.fixture(params=["dirs", "two_volumes"])
 def places(request: pytest.FixtureRequest) -> list[Path]:
-    """Two log directories on one volume, and on two."""
+    """Two log directories: in one run of the test on the same volume, in another run on two volumes."""
     return list(request.getfixturevalue(request.param))
 
 
 def held(kafka: MockKafka) -> list[tuple[str, list[tuple[str, int, bool]]]]:
-    """Each log directory's name, and the partitions in it: their topics, indexes, and whether they are just moving there."""
+    """Returns each log directory's name, and its partitions: topic, index, and whether the partition is moving there."""
     results = client(kafka).request(plain("DescribeLogDirs", topics=None), 5).results
     return [
         (Path(each.log_dir).name, [(t.name, p.partition_index, p.is_future_key) for t in each.topics for p in t.partitions])
@@ -64,7 +64,7 @@ def ask_to_move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 
 
 
 def move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 0) -> None:
-    """Move the partition, and wait until it is there."""
+    """Moves the partition to this directory, and waits until the move is complete."""
     assert ask_to_move(kafka, to, topic, index) == 0
     kafka.wait_until(lambda: (to / f"{topic}-{index}").is_dir() and not moving(kafka))
 
@@ -122,7 +122,7 @@ def test_a_partition_moves_with_everything_in_it(places: list[Path], ends: str, 
         kafka.produce("orders", value=b"d")
         assert values(kafka) == [b"b", b"c", b"d"]
         if ends == "kill":
-            kafka.wait_until(lambda: not any(places[0].glob("*-delete")))  # else the copy loses a race with the removal
+            kafka.wait_until(lambda: not any(places[0].glob("*-delete")))  # files must not vanish during the copy
             places = [Path(shutil.copytree(each, tmp_path / f"copy-{each.name}")) for each in places]
     for _ in range(2):
         with MockKafka(data=places) as kafka:
@@ -160,7 +160,7 @@ def test_a_partition_is_served_while_it_is_copied(two_volumes: list[Path], monke
 
 
 def state_after_kill(dirs: list[Path], state: str) -> None:
-    """Records in `a`, and the files that a kill leaves of a move to `b`."""
+    """Makes a partition with a record in `a`, and the files that a kill during a move to `b` leaves."""
     with MockKafka(data=dirs, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     here, future = dirs[0] / ORDERS, dirs[1] / f"{ORDERS}.{bytes(16).hex()}-future"

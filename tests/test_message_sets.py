@@ -54,7 +54,7 @@ def test_sets_of_kafka_python_are_read_and_it_reads_ours(magic: int, codec: int)
     assert [(each.offset, each.timestamp, each.key, each.value) for each in theirs] == expected
 
     ours = write_set([message(5 + at, magic, value) for at, value in enumerate(VALUES)], codec)
-    if codec:  # kafka-python takes one entry at a time
+    if codec:  # kafka-python reads one wrapper at a time
         read = [(each.offset, each.timestamp, each.key, each.value) for each in LegacyRecordBatch(ours, magic)]
         assert read == [(5 + at, NOW if magic else None, b"k", value) for at, value in enumerate(VALUES)]
 

@@ -185,7 +185,7 @@ def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
 
 @pytest.mark.timeout(300)  # the first time mypy has no cache
 def test_mypy_finds_a_misspelled_word(tmp_path: Path) -> None:
-    """mypy knows each kind's options; at run time the options are checked as well."""
+    """mypy checks the options of each kind of fault. They are checked at run time as well."""
     (tmp_path / "typo.py").write_text(
         "from wirebroker import MockKafka, faults\n"
         "faults.error(1, ntn=1)\n"
@@ -317,12 +317,14 @@ def test_reset_closes_the_connections_and_empties_the_broker() -> None:
         assert kafka.bootstrap_servers == before
         assert kafka.records("orders") == []
         assert kafka.trace.produce() == []
-        assert abs(kafka.clock.now() - time.time() * 1000) < 60_000, "the clock is back"
+        assert abs(kafka.clock.now() - time.time() * 1000) < 60_000, "the clock is back at the real time"
         topics = client(kafka).request(plain("Metadata", topics=None), 9).topics
         assert [topic.name for topic in topics] == ["orders"]
         assert RawProducer(kafka).pid == 0
         first = kafka.trace.events("connection")[0]
-        assert (first.connection, getattr(first, "change", "")) == (1, "opened"), "the old connections ended in the old broker"
+        assert (first.connection, getattr(first, "change", "")) == (1, "opened"), (
+            "the new broker's trace begins with a new connection"
+        )
 
 
 def test_restart_keeps_the_address_and_the_records() -> None:
@@ -427,7 +429,7 @@ def test_async_in_the_callers_loop() -> None:
 
 
 def test_wait_until_notices_a_condition_outside_the_broker() -> None:
-    """Nothing happens in the broker between two checks of the condition."""
+    """The condition becomes true although nothing happens in the broker between two checks."""
     with MockKafka() as kafka:
         found = iter([False, True])
         kafka.wait_until(lambda: next(found), timeout=0.5)
@@ -441,7 +443,7 @@ def test_wait_until_notices_a_condition_outside_the_broker() -> None:
 
 
 def test_waiting_in_another_loop_than_the_brokers() -> None:
-    """The broker runs in a thread, and the client in the test's loop, which must not block and must wake at once."""
+    """The broker runs in a thread. The client runs in the test's loop, which must not block and must wake at once."""
 
     async def scenario(kafka: MockKafka) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
@@ -472,7 +474,7 @@ def test_a_waiter_is_woken_by_a_change_and_not_by_the_recheck(own_loop: bool, mo
         monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: (woken.append(call), wake(*call)))
         threading.Thread(target=kafka.produce, args=["orders"], kwargs={"value": "tea"}).start()
         assert len(await asyncio.wait_for(waiting, 10)) == 1
-        assert woken, "a loop that sleeps is woken from another thread by this call alone"
+        assert woken, "only this call wakes a sleeping loop from another thread"
 
     async def in_its_loop() -> None:
         async with MockKafka() as kafka:

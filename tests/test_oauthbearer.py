@@ -31,7 +31,7 @@ LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule req
 
 
 def taking_tokens(configs: dict[str, str], **options: Any) -> MockKafka:
-    """A broker with OAUTHBEARER."""
+    """Returns a broker that accepts OAUTHBEARER."""
     enabled = {"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}
     return MockKafka(security="sasl_plaintext", users={"alice": "secret"}, configs=enabled | configs, **options)
 
@@ -159,7 +159,7 @@ def test_a_changed_file_counts_from_the_next_login_on(tmp_path: Path) -> None:
 
 
 class Issuer:
-    """A server of a key set, on a port of its own."""
+    """An HTTP server that serves a key set."""
 
     def __init__(self) -> None:
         self.body, self.asked = b'{"keys": []}', 0

@@ -83,9 +83,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /warm": MockKafka.warm,
     "POST /snapshots": MockKafka.snapshot,
     "POST /snapshots/{snapshot}/restore": MockKafka.restore,
-    "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # Python deletes it when the last reference is gone
+    "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # a snapshot ends with the last reference to it
 }
-"""The method for each endpoint."""
+"""For each endpoint, the method that does the same."""
 ONLY_HTTP = {
     "limit",
     "offset",
@@ -100,9 +100,9 @@ ONLY_HTTP = {
     "last",
     "latest",
 }
-"""Parameters about pages, streams and lists, which Python does not need."""
+"""Parameters for paging, streaming and lists, which methods in Python do not need."""
 CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
-"""Their parameters choose rows, as a comprehension or a condition does."""
+"""Endpoints whose parameters choose rows. In Python, a comprehension or a condition does this."""
 
 
 def name(endpoint: Endpoint) -> str:

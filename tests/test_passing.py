@@ -50,7 +50,7 @@ def plain_response(api: str, **fields: Any) -> Any:
 
 
 def seen(states: dict[str, Any], *unknown: str) -> dict[str, Any]:
-    """The states as plain objects, without the parts that a broker and a proxy know differently."""
+    """Returns the states as plain objects, without the fields that a proxy cannot know as the broker knows them."""
     plain = {name: msgspec.to_builtins(state) for name, state in states.items()}
     for state in plain.values():
         for name in ("started", "updated", "client_id", "client_host", *unknown):
@@ -63,7 +63,7 @@ def seen(states: dict[str, Any], *unknown: str) -> dict[str, Any]:
 
 
 def same(kafka: MockKafka, proxy: ProxyKafka, *unknown: str) -> dict[str, Any]:
-    """The groups as both show them. They agree at once, or as soon as the last response has passed."""
+    """Checks that broker and proxy show the same groups, at the latest when the last response has passed. Returns them."""
     with suppress(TimeoutError):
         proxy.wait_until(lambda: seen(kafka.groups(), *unknown) == seen(proxy.groups(), *unknown), 2)
     assert seen(kafka.groups(), *unknown) == seen(proxy.groups(), *unknown)
@@ -131,7 +131,7 @@ def test_a_classic_group_has_members_generations_commits_and_a_lag(kafka: MockKa
     assert member.assignment is not None
     assert [(each.topic, each.partitions) for each in member.assignment] == [("orders", [0, 1])]
     first.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "note", -1)})
-    kafka.produce("orders", value=b"new", partition=0)  # a Fetch names the partitions in which something is new
+    kafka.produce("orders", value=b"new", partition=0)  # so that a response to Fetch names the partition
     while proxy.groups()["team"].offsets[0].lag != 7:  # the first poll may return records that were fetched before
         first.poll(100)
     (offset,) = proxy.groups()["team"].offsets
@@ -180,7 +180,7 @@ def test_consumer_groups_show_assignments_by_name(kafka: MockKafka, proxy: Proxy
     one.join("orders")
     two.join("orders")
     for _ in range(4):
-        kafka.clock.advance(seconds=2)  # the broker assigns not too often
+        kafka.clock.advance(seconds=2)  # the broker computes an assignment at most once a second
         one.beat()
         two.beat()
     found = same(kafka, proxy, "protocol")["team"]
@@ -251,7 +251,7 @@ def test_nothing_is_kept_of_refused_requests_and_little_of_invented_names(monkey
     assert sum(len(each.offsets) for each in held) <= 5_000 + groups_module.COUNTED_EACH
     assert max(len(each.group_id) for each in held) <= 1_001
     assert max(len(offset.metadata) for each in held for offset in each.offsets.values()) <= 1_001
-    assert held[-1].group_id.startswith("2999"), "the group that was quiet for longest makes way"
+    assert held[-1].group_id.startswith("2999"), "the group that was idle longest is dropped"
     assert max(len(each.partitions) for each in transactions) == 1_000
 
 

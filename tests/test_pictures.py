@@ -136,7 +136,7 @@ def test_what_went_wrong_is_drawn_even_if_everything_else_is_folded() -> None:
     folds = [mark for mark in marks_in(picture.marks) if "data-first" in mark.attributes]
     assert 4 <= len(folds) <= 40
     covered = [(int(mark.attributes["data-first"]), int(mark.attributes["data-last"])) for mark in folds]
-    assert covered[0][0] == 1, "a fold names the rows in it, so that the page can show them"
+    assert covered[0][0] == 1, "a fold has the numbers of its rows"
     assert covered[-1][1] == len(rows)
 
 
@@ -413,7 +413,7 @@ def test_a_window_has_batches_that_a_fault_stopped_as_the_timeline_has() -> None
 
 
 def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:
-    """Sequences of two partitions are not one span."""
+    """Sequences of two partitions are not joined in one span."""
     rows: list[Row] = []
     for at in range(400):
         place = {"partition": at % 2, "first_sequence": 5 * (at // 2), "last_sequence": 5 * (at // 2) + 4}
@@ -431,7 +431,7 @@ def test_names_of_many_lanes_are_whole() -> None:
 
 
 def test_a_stored_log_shows_what_an_audit_found_at_its_offsets() -> None:
-    """A finding has a bracket at its offsets and at its first copy. A finding elsewhere has none."""
+    """A finding has a bracket at its offsets and at its first copy. A finding in another partition has none."""
     batches = [
         Stored(0, 4, "producer 7 epoch 0", 0, 4), Stored(5, 9, "producer 8 epoch 0", 0, 4),
         Stored(10, 14, "producer 7 epoch 0", 0, 4), Stored(15, 15, "producer 7 epoch 0", marker=0),

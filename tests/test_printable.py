@@ -47,7 +47,7 @@ UNSEEN = {letter for letter in HOSTILE if letter < " " or not letter.isascii()}
 
 
 def assert_plain(text: str, among: str = "") -> None:
-    """No line has invisible characters, no line begins with the client's text, and the client's text is shown."""
+    """Checks that no line has invisible characters or begins with the client's text, and that the client's text is shown."""
     lines = text.split("\n")
     assert [line for line in lines if UNSEEN & set(line)] == []
     assert not any(line.lstrip().startswith(FORGED) for line in lines)
@@ -55,7 +55,7 @@ def assert_plain(text: str, among: str = "") -> None:
 
 
 def speak(kafka: MockKafka) -> None:
-    """Use the hostile name wherever a client may name something."""
+    """Sends requests with the hostile name in every field that a client may choose."""
     connection = Connection(address_of(kafka.bootstrap_servers), client_id=HOSTILE)
     connection.request(plain("ApiVersions", client_software_name="app", client_software_version="1"), 3)
     connection.request(plain("Metadata", topics=[{"name": HOSTILE}]), 9)

@@ -30,7 +30,7 @@ KAFKA = PROFILES["kafka-4.3"]
 
 
 def after(*batches: tuple[int, int] | tuple[int, int, int], rules: Rules = KAFKA) -> tuple[bytes | None, int]:
-    """Returns the state after these (first sequence, count[, epoch]) were stored, and the log end offset."""
+    """Stores these batches (first sequence, count[, epoch]). Returns the producer's state and the log end offset."""
     state, end = None, 0
     for first, count, *epoch in batches:
         state = advance(state, header(first, count, epoch=epoch[0] if epoch else 0), end, NOW + end, rules)
@@ -183,7 +183,7 @@ def test_explain_names_the_received_and_expected_sequences_and_the_window() -> N
 
 
 class SlowModel:
-    """Kafka's rules on plain lists: (epoch, [(sequences, offset)])."""
+    """Kafka's rules on plain lists. The state is (epoch, [(sequences, offset)])."""
 
     def __init__(self, window: int) -> None:
         self.window = window

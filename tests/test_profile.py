@@ -67,7 +67,7 @@ def test_an_old_release_caps_the_versions() -> None:
 
 
 class Dialogue:
-    """A partition with these rules, and its responses to each batch."""
+    """A partition with these rules. It notes the response to each batch."""
 
     def __init__(self, rules: Rules) -> None:
         self.partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), rules, NOW)
@@ -141,7 +141,7 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
 
 
 def outcome(rule: str, rules: Rules) -> Any:
-    """All responses that a producer gets in this rule's dialogue."""
+    """Plays this rule's dialogue. Returns all responses that the producer gets."""
     if rule == "release":
         engine = Engine(NOW, random.Random(5).randbytes, rules=rules)
         return engine.cluster.brokers[1].versions, engine.configs.release.features

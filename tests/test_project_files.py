@@ -52,12 +52,12 @@ def test_every_client_suite_runs_daily() -> None:
     ).stdout
     names = re.findall(r"^  ([\w-]+) +\d\S* +\d broker", told.partition("suites:\n")[2], re.MULTILINE)
     workflow = read(".github/workflows/suites.yml")
-    assert workflow[True]["schedule"] == [{"cron": "17 3 * * *"}], "YAML takes the word on for a boolean"
+    assert workflow[True]["schedule"] == [{"cron": "17 3 * * *"}], "YAML reads the key `on` as true"
     assert workflow["jobs"]["suite"]["strategy"]["matrix"]["suite"] == sorted(names)
 
 
 def test_actions_are_named_by_their_commits() -> None:
-    """A tag can be moved to other code."""
+    """A tag is not enough: it can be moved to other code."""
     for workflow in (ROOT / ".github" / "workflows").iterdir():
         for line in workflow.read_text(encoding="utf-8").splitlines():
             assert "uses:" not in line or re.search(r"uses: [\w./-]+@[0-9a-f]{40}  # v[\d.]+$", line), f"{workflow}: {line}"
@@ -75,7 +75,7 @@ def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> Non
 
 
 def test_every_mutant_is_a_rule_of_the_broker() -> None:
-    """A patch for a text that the broker no longer has would fail silently."""
+    """A mutant is a patch. Without this test, a patch for code that has changed would fail silently."""
     script = [sys.executable, ROOT / "scripts" / "mutants", "--check"]
     assert subprocess.run(script, capture_output=True, text=True, check=False).stdout == ""
 

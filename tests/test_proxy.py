@@ -459,7 +459,7 @@ def test_a_file_of_client_properties_says_how_to_reach_the_brokers(upstream: Moc
 
 @pytest.fixture
 def authority(tmp_path: Path) -> trustme.CA:
-    """Makes an authority, and a server's certificate that it signed."""
+    """Makes an authority, and a server certificate that the authority has signed."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
@@ -467,7 +467,7 @@ def authority(tmp_path: Path) -> trustme.CA:
 
 
 def towards_clients(folder: Path, *flags: str) -> ssl.SSLContext:
-    """Returns the TLS towards clients that these flags request."""
+    """Returns the TLS context towards clients that these flags make."""
     flags = ("--tls-cert", str(folder / "server.pem"), *flags)
     context = client_tls(build_parser().parse_args(["proxy", "--upstream", "127.0.0.1:1", *flags]))
     assert context is not None

@@ -26,7 +26,7 @@ SAMPLE = re.compile(r'(\w+)(?:{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)})? (\S+)')
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    """The value of each sample by its name and labels. Each line must have Prometheus' form."""
+    """Returns the value of each sample by its name and labels. Checks that each line has Prometheus' format."""
     found = {}
     for line in text.splitlines():
         if line.startswith("#"):
@@ -90,7 +90,7 @@ def test_nothing_more_is_decoded_once_nobody_reads_metrics() -> None:
     proxy.set_time(MEASURED_MS - 1)
     proxy.measure()
     proxy.tick(MEASURED_MS)
-    assert proxy.looks_at(FETCH, 12), "somebody has read them lately"
+    assert proxy.looks_at(FETCH, 12), "the metrics were read lately"
     proxy.tick(2 * MEASURED_MS)
     assert not proxy.looks_at(FETCH, 12)
     assert proxy.metrics is None

@@ -27,7 +27,7 @@ settings = stores_of_java
 
 @pytest.fixture
 def nobody() -> str:
-    """An address without a listener."""
+    """An address at which nobody listens."""
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         return "127.0.0.1:{}".format(*free.getsockname()[1:])
 
@@ -41,12 +41,12 @@ def test_clients_get_the_first_broker_that_can_be_reached(nobody: str, caplog: p
                 brokers = client(proxy).request(MetadataRequest(topics=None), 12).brokers
             addresses = {f"{each.host}:{each.port}" for each in brokers}
             assert len(addresses) == 2
-            assert proxy.bootstrap_servers not in addresses, "that one leads to any broker"
+            assert proxy.bootstrap_servers not in addresses, "this address leads to any broker"
             assert not addresses & {one, other}
             tried = [text for text in caplog.messages if "cannot be reached" in text]
             assert tried == [f"the broker at {nobody} cannot be reached: Connection refused; the proxy uses {one}"]
             kafka.kill_broker(1)
-            with suppress(ConnectionClosed):  # its port still accepts connections, as a container's port does
+            with suppress(ConnectionClosed):  # the proxy's port still accepts connections
                 client(proxy).request(MetadataRequest(topics=None), 12)
             assert [each.node_id for each in client(proxy).request(MetadataRequest(topics=None), 12).brokers] == [2]
             rows = proxy.trace.where("api=Metadata")
@@ -77,7 +77,7 @@ def test_a_list_of_brokers_with_a_gap_is_refused(capsys: pytest.CaptureFixture[s
 
 @contextmanager
 def proxy_before(kafka: MockKafka, config: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`wirebroker proxy` with this file: where it listens, and its process."""
+    """Runs `wirebroker proxy` with this --command-config. Yields its address and its process."""
     command = [sys.executable, "-m", "wirebroker", "proxy", "--upstream", kafka.bootstrap_servers]
     command += ["--listen", "127.0.0.1:0", "--command-config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -98,7 +98,7 @@ def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester)
 
 
 def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pytest.Pytester) -> None:
-    """The report includes stopped brokers, brokers of a fixture, and brokers of a test that fails in its fixture."""
+    """The report also has stopped brokers, brokers from fixtures, and brokers of a test whose fixture fails."""
     pytester.makepyfile(
         """
         import pytest
@@ -285,7 +285,7 @@ SAID = [
 
 
 def test_an_error_is_shown_at_the_line_of_the_caller(pytester: pytest.Pytester) -> None:
-    """The error is a sentence, and shows no line of wirebroker's own code."""
+    """The error is a sentence, and the traceback shows no line of wirebroker's code."""
     pytester.makepyfile(test_wrong=WRONG)
     result = pytester.runpytest_inprocess("--color=no")
     result.assert_outcomes(failed=9, errors=4)

@@ -46,7 +46,7 @@ def create(connection: Connection, name: str, partitions: int, version: int = 7,
 
 
 def muted(connection: Connection) -> bool:
-    """Whether the broker does not handle the connection's next request."""
+    """Returns whether the broker holds back the connection's next request."""
     connection.send(plain("ApiVersions"), 0)
     try:
         connection.response(AT_ONCE)
@@ -59,7 +59,7 @@ def muted(connection: Connection) -> bool:
 
 
 def produced(connection: Connection, count: int = 500, acks: int = -1) -> tuple[int, int]:
-    """The bytes of a Produce, and the throttle time of its response."""
+    """Sends a Produce. Returns its size in bytes, and the throttle time in the response."""
     request = produce_request("orders", batch(count=count), acks=acks)
     size = len(encode_request(1, connection.client_id, request, 9)) - 4
     response = connection.request(request, 9)
@@ -67,7 +67,7 @@ def produced(connection: Connection, count: int = 500, acks: int = -1) -> tuple[
 
 
 def expected_ms(size: int, limit: float) -> int:
-    """The response of Kafka 4.3.1 to the first request that a quota measures: the rate counts ten seconds."""
+    """Returns the throttle time of Kafka 4.3.1 for the first request under a quota: the rate is over ten seconds."""
     return round((size / 10 - limit) / limit * 10_000)
 
 
@@ -153,7 +153,7 @@ def test_a_request_takes_its_time(kafka: MockKafka) -> None:
     kafka.quotas.set(client_id="app", request_percentage=1)
     kafka.quotas.count_requests_as(milliseconds=200)
     response = ask(connect(kafka), "ListGroups", 4)
-    assert response.throttle_time_ms == 1000, "at most a window"
+    assert response.throttle_time_ms == 1000, "a throttle time is at most one window"
     kafka.clock.advance(minutes=1)
     kafka.quotas.count_requests_as(milliseconds=110)
     assert ask(connect(kafka), "DescribeCluster", 1).throttle_time_ms == 1000
@@ -184,7 +184,9 @@ def test_the_machines_time_is_measured(kafka: MockKafka) -> None:
 def test_changes_of_topics_are_refused_in_versions_that_know_it(kafka: MockKafka) -> None:
     kafka.quotas.set(client_id="app", controller_mutation_rate=1)
     connection = connect(kafka)
-    assert sole(create(connection, "a", 20).topics).error_code == 0, "eleven tokens, and a debt of nine"
+    assert sole(create(connection, "a", 20).topics).error_code == 0, (
+        "the bucket has 11 tokens, so 20 partitions leave a debt of 9"
+    )
     response = create(connection, "b", 1)
     assert (sole(response.topics).error_code, sole(response.topics).error_message, response.throttle_time_ms) == (
         89,
@@ -193,7 +195,7 @@ def test_changes_of_topics_are_refused_in_versions_that_know_it(kafka: MockKafka
     )
     kafka.clock.advance(milliseconds=9000)
     assert sole(create(connection, "b", 1).topics).error_code == 0
-    assert create(connect(kafka), "c", 3, version=5).throttle_time_ms == 4000, "older versions only wait"
+    assert create(connect(kafka), "c", 3, version=5).throttle_time_ms == 4000, "older versions are not refused, but throttled"
     response = ask(connect(kafka), "DeleteTopics", 6, topics=[{"name": "c"}], timeout_ms=1000)
     assert (sole(response.responses).error_code, response.throttle_time_ms) == (89, 4000)
     more = {"name": "a", "count": 21, "assignments": None}
@@ -236,7 +238,7 @@ def test_a_connection_that_is_one_too_many_is_closed_later(kafka: MockKafka) -> 
 
 
 def limits(*entities: dict[str, str | None]) -> KeyedQuotas:
-    """Limits of these entities: 1 for the first entity, 2 for the second …"""
+    """Returns quotas that limit these entities: the first entity to 1, the second to 2 …"""
     quotas = Quotas()
     quotas.alter([(entity_of(each), "producer_byte_rate", float(i)) for i, each in enumerate(entities, 1)])
     return KeyedQuotas(quotas, "producer_byte_rate")
@@ -246,7 +248,7 @@ NARROWER: list[dict[str, str | None]] = [
     {"user": "u", "client-id": "c"}, {"user": "u", "client-id": None}, {"user": "u"}, {"user": None, "client-id": "c"},
     {"user": None, "client-id": None}, {"user": None}, {"client-id": "c"}, {"client-id": None},
 ]  # fmt: skip
-"""Entities of the user u with the client id c, by precedence."""
+"""The entities whose quotas apply to user u with client id c, by precedence."""
 
 
 @pytest.mark.parametrize("first", range(len(NARROWER)))

@@ -40,7 +40,7 @@ def asked(offset: int = 0, rack: str = "b", **fields: Any) -> Message:
 
 
 def fetched(kafka: MockKafka, request: Message, node: int = 0, version: int = 12) -> tuple[int, int, bool]:
-    """The error, the preferred replica, and whether records came from the broker of this index."""
+    """Sends a Fetch to a broker. Returns the error code, the preferred replica, and whether the response has records."""
     partition = only(client(kafka, node).request(request, version))
     return partition.error_code, partition.preferred_read_replica, bool(partition.records)
 
@@ -75,12 +75,12 @@ def test_the_leader_responds_by_itself(
 def test_only_an_in_sync_replica_with_the_offset_is_named(kafka: MockKafka) -> None:
     kafka.freeze_replica("orders", 0, 3)
     kafka.produce("orders", value=b"a sixth")
-    assert fetched(kafka, asked(offset=5)) == (0, 2, False), "it has more records"
+    assert fetched(kafka, asked(offset=5)) == (0, 2, False), "broker 2 has all records"
     kafka.kill_broker(2)
-    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "this offset is exactly its next offset"
+    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "5 is the next offset of broker 3"
     assert fetched(kafka, asked(offset=6)) == (0, -1, False)
     kafka.clock.advance(minutes=1)
-    assert fetched(kafka, asked(offset=5)) == (0, -1, True), "it is not in sync any more"
+    assert fetched(kafka, asked(offset=5)) == (0, -1, True), "broker 3 is no longer in sync"
 
 
 def test_a_session_names_the_replica_each_time(kafka: MockKafka) -> None:

@@ -73,7 +73,7 @@ def batch(
 
 
 def altered(made: bytes, **changes: int) -> bytes:
-    """The batch with changed header fields, and a matching CRC unless the CRC is changed, too."""
+    """Returns the batch with changed header fields, and with a valid CRC unless `changes` has one."""
     raw = bytearray(made)
     HEADER.pack_into(raw, 0, *read_header(made)._replace(**changes))
     if "crc" not in changes:
@@ -82,7 +82,7 @@ def altered(made: bytes, **changes: int) -> bytes:
 
 
 def of_body(body: bytes, count: int = 1, codec: int = 0, folded: bytes | None = None, **fields: int) -> bytes:
-    """A batch around these arbitrary bytes."""
+    """Returns a batch with these bytes as its records."""
     header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, NOW, NOW, -1, -1, -1, count)._replace(**fields)
     if folded is None:
         folded = compress(codec, body) if codec else body
@@ -92,7 +92,7 @@ def of_body(body: bytes, count: int = 1, codec: int = 0, folded: bytes | None = 
 def record(
     *, size: int | None = None, attributes: int = 0, offset: int = 0, key: bytes = b"\2k", headers: bytes = b"\0"
 ) -> bytes:
-    """One record of arbitrary parts."""
+    """Returns one record with arbitrary fields."""
     body = bytearray([attributes, 0])
     write_varint(body, offset)
     body += key + b"\2v" + headers
@@ -102,7 +102,7 @@ def record(
 
 
 def whole_batch_of(size: int, base_offset: int = 0) -> bytes:
-    """A batch that announces this length, which is less than its header."""
+    """Returns a batch of this size, which is smaller than a header needs."""
     return base_offset.to_bytes(8, "big") + (size - 12).to_bytes(4, "big") + b"\0\0\0\0\2" + bytes(size - 17)
 
 
@@ -112,7 +112,7 @@ IN_ZSTD = batch((0, 0), compression=ZSTD)
 
 
 class Response(NamedTuple):
-    """Kafka's response: the code, whether it has the log start offset, and the listed records."""
+    """Kafka's response: the error code, whether it has the log start offset, and the records that it lists."""
 
     code: int
     log_start: bool = False
@@ -121,7 +121,7 @@ class Response(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The stored batch: the header's max timestamp, its attributes, and whether it differs from the sent batch."""
+    """The stored batch: max timestamp and attributes in its header, and whether it differs from the sent batch."""
 
     max_timestamp: int = NOW
     attributes: int = 0
@@ -138,7 +138,7 @@ FAILED_EARLY = Response(SERVER)
 
 
 def timed(*records: int) -> Response:
-    """The response to timestamps that are out of range."""
+    """Returns the response if these records have timestamps out of range."""
     return Response(BAD_TIME, True, records, True)
 
 
@@ -151,7 +151,7 @@ Row = tuple[str, bytes | None, RecordPolicy, Response | Stored]
 
 ONE_BATCH: list[Row] = [
     ("nothing", b"", DEFAULT, NO_BATCH),
-    ("null, where Kafka never answers", None, DEFAULT, NO_BATCH),
+    ("null, to which Kafka never responds", None, DEFAULT, NO_BATCH),
     ("a batch cut short", GOOD[:-1], DEFAULT, NO_BATCH),
     ("a header cut short", GOOD[:20], DEFAULT, NO_BATCH),
     ("two batches", GOOD + GOOD, DEFAULT, NO_BATCH),
@@ -198,10 +198,10 @@ HEADERS: list[Row] = [
     ("a producer id without a sequence", altered(GOOD, producer_id=5), DEFAULT, WRONG),
     ("a producer id with sequence -2", altered(GOOD, producer_id=5, base_sequence=-2), DEFAULT, WRONG),
     ("producer id -2 means no producer", altered(GOOD, producer_id=-2), DEFAULT, TAKEN),
-    ("attributes of no meaning stay", altered(GOOD, attributes=0x7F40), DEFAULT, Stored(attributes=0x7F40)),
-    ("attributes of no meaning go with the timestamp", altered(GOOD, attributes=0x7F40, max_timestamp=1), DEFAULT,
+    ("unknown attributes are kept", altered(GOOD, attributes=0x7F40), DEFAULT, Stored(attributes=0x7F40)),
+    ("unknown attributes are lost with the timestamp", altered(GOOD, attributes=0x7F40, max_timestamp=1), DEFAULT,
      Stored(attributes=0x40, rewritten=True)),
-    ("attributes of no meaning go with the timestamp type", altered(GOOD, attributes=-120), DEFAULT,
+    ("unknown attributes are lost with the timestamp type", altered(GOOD, attributes=-120), DEFAULT,
      Stored(rewritten=True)),
 ]  # fmt: skip
 
@@ -261,10 +261,10 @@ TIMES: list[Row] = [
     ("no timestamp", batch((0, 0, 0), base=-1), STRICT_TIME, Stored(-1)),
     ("no timestamp, and a negative one", batch((0, -4, 0), base=-1), STRICT_TIME, timed(1)),
     ("negative timestamps are stored as none", batch((0, 0, 0), base=-1000), DEFAULT, Stored(-1, 0, True)),
-    ("the last of all times", batch(base=FAR), DEFAULT, timed(0)),
-    ("beyond the last of all times", altered(batch((0, 5), base=0), base_timestamp=FAR), DEFAULT, timed(0, 1)),
-    ("the first of all times", batch(base=-FAR - 1), DEFAULT, timed(0)),
-    ("a max timestamp that is wrong is put right", altered(GOOD, max_timestamp=5), DEFAULT, Stored(rewritten=True)),
+    ("the largest timestamp", batch(base=FAR), DEFAULT, timed(0)),
+    ("beyond the largest timestamp", altered(batch((0, 5), base=0), base_timestamp=FAR), DEFAULT, timed(0, 1)),
+    ("the smallest timestamp", batch(base=-FAR - 1), DEFAULT, timed(0)),
+    ("a wrong max timestamp is corrected", altered(GOOD, max_timestamp=5), DEFAULT, Stored(rewritten=True)),
     ("the bad timestamp of a later record before its bad header", altered(batch((0, 2 * HOUR)), records_count=1), DEFAULT,
      WRONG),
     ("LogAppendTime's bit goes", altered(GOOD, attributes=LOG_APPEND_TIME), DEFAULT, Stored(rewritten=True)),
@@ -299,15 +299,15 @@ TOPICS: list[Row] = [
     ("no key, and a timestamp out of range", batch((0, 2 * HOUR, 0), keys=[None, b"k", b"k"]), COMPACTED, timed(0, 1)),
     ("both on the same record: the key is named", batch((2 * HOUR,), keys=None), COMPACTED, unkeyed(0)),
     ("too large", batch(size=600), SMALL_PLAIN, Response(TOO_LARGE)),
-    ("too large when unfolded", batch((0, 0), size=400, compression=GZIP), SMALL_PLAIN, Response(TOO_LARGE)),
-    ("timestamps before the unfolded size", batch((0, 2 * HOUR), size=400, compression=GZIP), SMALL_PLAIN, timed(1)),
+    ("too large when decompressed", batch((0, 0), size=400, compression=GZIP), SMALL_PLAIN, Response(TOO_LARGE)),
+    ("timestamps before the decompressed size", batch((0, 2 * HOUR), size=400, compression=GZIP), SMALL_PLAIN, timed(1)),
     ("larger than a segment", batch((0, 0), size=600_000), SEGMENTS, Response(LIST_TOO_LARGE)),
     ("the CRC before the segment's size", altered(batch((0, 0), size=600_000), crc=1), SEGMENTS, Response(CORRUPT)),
     ("timestamps before the segment's size", batch((0, 2 * HOUR), size=600_000), SEGMENTS, timed(1)),
     ("the count before the segment's size", altered(batch((0, 0), size=600_000), records_count=1, last_offset_delta=0),
      SEGMENTS, WRONG),
-    ("folded it fits a segment", batch((0, 0, 0), size=600_000, compression=GZIP), SEGMENTS, Stored(attributes=GZIP)),
-    ("unfolded it fits no segment", batch((0, 0), size=600_000, compression=GZIP), PLAIN_SEGMENTS, Response(LIST_TOO_LARGE)),
+    ("compressed, it fits a segment", batch((0, 0, 0), size=600_000, compression=GZIP), SEGMENTS, Stored(attributes=GZIP)),
+    ("uncompressed, it does not fit", batch((0, 0), size=600_000, compression=GZIP), PLAIN_SEGMENTS, Response(LIST_TOO_LARGE)),
     ("gzip on a topic of gzip stays", batch((0, 0, 0), compression=GZIP), GZIP_TOPIC, Stored(attributes=GZIP)),
     ("zstd on a topic of gzip", batch((5, 3, 1), compression=ZSTD), GZIP_TOPIC, Stored(NOW + 5, GZIP, True)),
     ("an idempotent batch is rewritten", batch((0, 0, 0), producer_id=9, producer_epoch=0, base_sequence=4), GZIP_TOPIC,
@@ -315,7 +315,7 @@ TOPICS: list[Row] = [
     ("a transactional batch is rewritten",
      batch((0, 0, 0), producer_id=9, producer_epoch=0, base_sequence=4, transactional=True), GZIP_TOPIC,
      Stored(attributes=GZIP | TRANSACTIONAL, rewritten=True)),
-    ("attributes of no meaning are not rewritten", altered(GOOD, attributes=0x5F40 & ~0x1000), GZIP_TOPIC,
+    ("unknown attributes are not rewritten", altered(GOOD, attributes=0x5F40 & ~0x1000), GZIP_TOPIC,
      Stored(attributes=GZIP, rewritten=True)),
     ("a producer id without an epoch, to be rewritten", batch(producer_id=9, producer_epoch=-1, base_sequence=0),
      GZIP_TOPIC, FAILED),
@@ -330,7 +330,7 @@ def checked(data: bytes | None, policy: RecordPolicy, version: int = 9, full: bo
 
 
 def is_sound(found: Checked, data: bytes, policy: RecordPolicy) -> None:
-    """The header of every accepted batch agrees with its bytes, and the batch is copied only if it must change."""
+    """Checks that an accepted batch's header agrees with its bytes, and that the batch was copied only if it had to change."""
     header = read_header(found.batch)
     assert found.header == header
     assert header.size == len(found.batch)
@@ -385,7 +385,7 @@ SCENARIOS = [s for s in load() if any(row["step"]["op"] == "produce" for row in 
 
 
 def resolved(step: dict[str, Any]) -> dict[str, Any]:
-    """The step with numbers for the producer ids and epochs of earlier steps."""
+    """Returns the step with numbers in the place of references to producer ids and epochs of earlier steps."""
     return {name: (7 if name == "pid" else 0) if str(v).startswith("$") else v for name, v in step.items()}
 
 
@@ -487,7 +487,7 @@ def test_a_topic_stores_its_own_compression(codec: int, topic: str) -> None:
     ]
     assert read == [(NOW + r.timestamp_delta, r.offset_delta, r.key, r.value, r.headers) for r in records]
     if found.rewritten:
-        assert header.base_timestamp == NOW + 10  # of the first record, as in Kafka's builder
+        assert header.base_timestamp == NOW + 10  # like Kafka's builder: the first record's
 
 
 TRUSTED = [
@@ -531,10 +531,10 @@ def test_append_time_is_set_without_reading_the_records() -> None:
 
 
 def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand times as large when decompressed. Kafka reads it in pieces; here a limit applies, which the message names."""
+    """The batch decompresses to a thousand times its size. Kafka reads it in pieces; wirebroker has a limit and reports it."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
-    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # the former is read where the latter is compiled
+    for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # if compiled, the second reads the first's value
         monkeypatch.setattr(f"{module}.DECOMPRESSED_LIMIT", limit)
     tracemalloc.start()
     found = checked(bomb, DEFAULT)
@@ -623,7 +623,7 @@ def test_a17_random_bytes_are_refused(raw: bytes, policy: RecordPolicy, full: bo
 @settings(max_examples=200)
 @given(st.integers(0, 8 * 200), st.sampled_from(range(5)))
 def test_a17_a_flipped_bit_is_noticed(bit: int, codec: int) -> None:
-    """Anywhere except in the leader epoch, which the broker writes and the CRC does not cover."""
+    """The leader epoch is an exception: the broker writes it, and the CRC does not cover it."""
     made = bytearray(batch((0, 0, 0), size=40, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
     bit %= 8 * len(made)
     made[bit // 8] ^= 1 << bit % 8

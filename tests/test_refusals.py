@@ -42,7 +42,7 @@ def engine_with(*rules: faults.Rule) -> Engine:
 
 
 def ask(engine: Engine, request: Any, version: int, connection: Connection | None = None) -> Any:
-    """The engine's response, which may come up to ten seconds later by the engine's clock."""
+    """Returns the engine's response, which may take up to ten seconds by the engine's clock."""
     key = type(request).__schema__.key
     connection = connection or engine.connect(1)
     engine.receive(connection, memoryview(bytearray(encode_request(7, "raw", request, version)[4:])), NOW)
@@ -53,7 +53,7 @@ def ask(engine: Engine, request: Any, version: int, connection: Connection | Non
 
 
 def filled(cls: type[Struct], version: int, topic_id: bytes) -> Any:
-    """A request with an element in each of its lists; every name is "orders"."""
+    """Returns a request with one element in each of its lists; every name in it is "orders"."""
     values = {field.name: _value(field.spec, version, topic_id) for field in cls.__wire__ if field.present(version)}
     return cls(**{name: value for name, value in values.items() if value is not None})
 
@@ -132,12 +132,12 @@ def test_a_fetch_concerns_every_partition_of_its_session(version: int) -> None:
         response = ask(engine, fetch_of(session, epoch, **form, **more), version)
         return [(part.partition_index, part.error_code) for topic in response.responses for part in topic.partitions]
 
-    assert go_on(1) == [(0, REFUSED)], "though nothing has changed in it"
+    assert go_on(1) == [(0, REFUSED)], "the partition is listed although it is unchanged"
     assert go_on(2) == []
     forgotten = [{"topic": "orders", "topic_id": form["topic_id"], "partitions": [0]}]
     assert go_on(3, forgotten_topics_data=forgotten) == []
     assert go_on(4) == []
-    assert (rule.seen, rule.fired) == (3, 1), "the last two are about partition 1 alone"
+    assert (rule.seen, rule.fired) == (3, 1), "the last two requests concern only partition 1"
     engine.plan.clear()
     engine.plan.add(faults.error(REFUSED, api="Fetch"))
     assert go_on(5) == [(1, REFUSED)]
@@ -185,7 +185,7 @@ def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
     def commit(*indexes: int) -> dict[int, int]:
         parts = [{"partition_index": index, "committed_offset": 7, "committed_metadata": ""} for index in indexes]
         response = ask(engine, plain("OffsetCommit", group_id="team", topics=named(["orders"], partitions=parts)), 5)
-        assert len(response.topics) == 1, "one topic is one part of the response"
+        assert len(response.topics) == 1, "the response has the topic only once"
         return {part.partition_index: part.error_code for part in sole(response.topics).partitions}
 
     assert commit(0, 1, 2) == {0: 0, 1: 30, 2: 0}
@@ -275,11 +275,11 @@ def test_acks_0_has_no_response_and_an_error_closes_the_connection(refused: list
     engine.receive(connection, memoryview(bytearray(frame)), NOW)
     assert [type(effect) for effect in engine.take_effects()] == [Close]
     ends = [partition.log_end_offset for partition in engine.cluster.topics["orders"].partitions]
-    assert ends == [0, 0 if 1 in refused else 1, 0], "the rest is stored"
+    assert ends == [0, 0 if 1 in refused else 1, 0], "partitions that are not refused are stored"
 
 
 def test_a_matched_request_is_not_remembered_for_the_fast_path() -> None:
-    """Its frame has two partitions, and the broker handled only one of them."""
+    """The request has two partitions, but the broker handled only one of them."""
     engine = engine_with(faults.error(6, api="Produce", partition=0))
     connection = engine.connect(1)
     ask(engine, produce(0, 1), 9, connection)

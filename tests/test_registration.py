@@ -89,7 +89,7 @@ def assign(kafka: MockKafka, name: str, *replicas: list[int]) -> None:
 
 
 def test_a_running_broker_that_is_unregistered_leads_nothing_until_it_starts_again() -> None:
-    """The responses are those of two real brokers, one of which was unregistered, killed and started."""
+    """The responses were recorded on two real brokers, one of which was unregistered, killed and restarted."""
     with MockKafka(brokers=2) as kafka:
         assign(kafka, "a", [1, 2], [2, 1])
         assign(kafka, "b", [2], [1])
@@ -141,7 +141,7 @@ def test_without_a_registered_broker_no_coordinator_is_found(stored: bool, tmp_p
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_without_a_registered_broker_no_partition_is_made(stored: bool, tmp_path: Path) -> None:
-    """The responses of a real broker that was the only one, and was unregistered."""
+    """The responses were recorded on a real cluster whose only broker was unregistered."""
     with MockKafka(topics=["a"], data=tmp_path if stored else None) as kafka:
         assert ask(kafka, "UnregisterBroker", {"broker_id": 1}) == (0, "")
         for only_checked in (True, False):
@@ -168,7 +168,7 @@ def created_by_asking(kafka: MockKafka) -> int:
 
 
 def test_a_topic_with_too_many_replicas_is_not_created_by_asking_for_it() -> None:
-    """A real broker responds so each time, with default.replication.factor=2 and no other broker."""
+    """A single real broker with default.replication.factor=2 also responds with error 3 each time."""
     with MockKafka(configs={"default.replication.factor": 2}) as kafka:
         assert [created_by_asking(kafka) for _ in range(3)] == [3, 3, 3]
         assert not kafka.topics()

@@ -56,7 +56,7 @@ def through_proxy(host: str, port: int, node_id: int) -> tuple[str, int]:
 
 
 class Line:
-    """A relay between a client and a broker, and the bytes that have reached them."""
+    """A relay between a client and a broker, and the bytes that each of the two has received."""
 
     def __init__(self, level: str = "off") -> None:
         self.proxy = Proxy(NOW, through_proxy)
@@ -91,7 +91,7 @@ class Line:
 
 
 def request_bytes(key: int, version: int, correlation_id: int = 7) -> bytes:
-    """Any request of this API; a Produce wants a response."""
+    """Returns a random request of this API; a Produce never has acks=0."""
     version = min(max(version, versions_of(request_class(key))[0]), versions_of(request_class(key))[-1])
     message = Maker((key, version)).message(request_class(key), version)
     if isinstance(message, ProduceRequest):
@@ -104,7 +104,7 @@ def response_bytes(response: Message, version: int, correlation_id: int = 7) -> 
 
 
 def random_response(key: int, version: int, seed: int = 0) -> Message:
-    """Any response; ApiVersions without its error response, which has another form."""
+    """Returns a random response. ApiVersions has no error, because its error response has another form."""
     made: Message = Maker((key, version, seed)).message(response_class(key), version)
     if isinstance(made, ApiVersionsResponse):
         made.error_code = 0
@@ -122,7 +122,7 @@ def hosts(response: Any) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(("key", "version"), ANSWERED, ids=lambda each: str(each))
 def test_every_response_passes_and_names_no_broker(key: int, version: int, level: str) -> None:
     if version not in versions_of(request_class(key)):
-        pytest.skip("only the frame has this version")
+        pytest.skip("this API does not have this version")
     line, response = Line(level), random_response(key, version)
     request, frame = request_bytes(key, version), response_bytes(response, version)
     line.client_sends(request).broker_sends(frame)
@@ -141,7 +141,7 @@ def test_every_response_with_a_host_belongs_to_a_carrier() -> None:
 
 
 def _full(cls: type[Message]) -> Any:
-    """A message with one element in every list of nodes."""
+    """Returns a message with one element in every list of brokers."""
     made: Any = cls.__new__(cls)
     for field in cls.__wire__:
         if isinstance(field.spec, list) and isinstance(field.spec[0], type):
@@ -465,7 +465,7 @@ def test_a_cut_acts_when_its_bytes_have_arrived() -> None:
 
 
 def asking(line: Line) -> Line:
-    """A line whose broker has offered DescribeProducers, and whose client has sent a batch of an unknown producer."""
+    """Lets the broker offer DescribeProducers, and the client send a batch of a producer that the proxy does not know."""
     line.proxy.asks = True
     offered = ApiVersionsResponse(api_keys=[ApiVersion(api_key=KEYS["DescribeProducers"], min_version=0, max_version=0)])
     line.client_sends(encode_request(1, "c", ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3))

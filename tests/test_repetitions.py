@@ -20,7 +20,7 @@ ANSWERED = [("a", [(0, 5), (1, 4), (0, 5)]), ("b", [(0, 3)]), ("a", [(1, 4)]), (
 def wire() -> Iterator[WireClient]:
     with MockKafka(topics={"a": 2, "b": 2}) as kafka:
         wire = client(kafka)
-        for key_type, key in enumerate(("g", "tx")):  # whose topics are created when a client looks for the coordinator
+        for key_type, key in enumerate(("g", "tx")):  # creates the coordinators' topics
             assert only(wire.request(find_coordinator(key, kind=key_type), 4)).error_code == 0
         yield wire
 

@@ -28,7 +28,7 @@ Out = pytest.CaptureFixture[str]
 
 
 def recorded(path: Path, play: Play, **settings: object) -> str:
-    """A captured session of this play."""
+    """Captures a session in which `play` acts on a broker. Returns the file's path."""
     with MockKafka(**{"topics": {"orders": 2}, "capture": path, **settings}) as kafka:  # type: ignore[arg-type]
         play(kafka)
     return str(path)
@@ -46,7 +46,7 @@ def sequences(*batches: tuple[int, int]) -> Play:
 
 
 def produce_and_consume(kafka: MockKafka) -> None:
-    """A producer, a member of a group that commits, and a transaction."""
+    """Plays a producer, a group member that commits, and a transaction."""
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, enable_idempotence=True, client_id="billing")
     for number in range(6):
         producer.send("orders", b"order %d" % number, partition=number % 2).get(timeout=20)
@@ -117,7 +117,7 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
 ) -> None:
     session = recorded(tmp_path / "a.pcapng", produce_and_consume, brokers=before)
     with MockKafka(brokers=now, random_seed=99, trace="all") as kafka:
-        producer = RawProducer(kafka)  # so that ids, offsets and topic ids differ from the recorded ones
+        producer = RawProducer(kafka)  # so that all ids and offsets differ from the recorded ones
         kafka.create_topic("other", 1)
         kafka.create_topic("orders", 2)
         for index in (0, 1):
@@ -131,12 +131,12 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
         assert {row.code for row in kafka.trace.produce()} == {0}
         consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="g")
         committed = [consumer.committed(TopicPartition("orders", index)) for index in (0, 1)]
-        assert committed in ([5, 4], [6, 4]), "the recorded ones and one: before or after the marker of the transaction"
+        assert committed in ([5, 4], [6, 4]), "one more than recorded; the marker may come later"
         consumer.close()
 
 
 def continue_a_session(kafka: MockKafka) -> None:
-    """A fetch session with broker 2, in whose second request nothing has changed."""
+    """Plays a fetch session with broker 2. Its second request lists no partition, because nothing has changed."""
     index = next(index for index in (0, 1) if kafka.partition("orders", index).leader == 2)
     wire = client(kafka, 1)
     topics = [{"topic": "orders", "partitions": [{"partition": index, "partition_max_bytes": 1000}]}]
@@ -219,7 +219,7 @@ def test_groups_are_asked_for_at_their_own_coordinators(tmp_path: Path, capsys: 
 
 
 def test_requests_are_split_by_the_leaders_of_their_partitions(tmp_path: Path, capsys: Out) -> None:
-    """One broker led all partitions of the session, and three do now. Each gets its part, in the same order."""
+    """One broker led all partitions when the session was recorded; now three do. Each gets its part, in the same order."""
 
     def wanted(offset: int) -> list[dict[str, int]]:
         return [{"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20} for at in range(3)]
@@ -298,7 +298,7 @@ def test_a_session_is_sent_over_tls(tmp_path: Path, capsys: Out) -> None:
 
 
 def test_a_login_is_renewed_before_its_session_ends(tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login, "RENEWED_AT", 0)  # at once, so that every request needs another login
+    monkeypatch.setattr(login, "RENEWED_AT", 0)  # now every request needs a new login
     session, settings = recorded(tmp_path / "a.pcapng", produce_and_consume), tmp_path / "client.properties"
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";'
     settings.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n")

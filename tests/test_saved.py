@@ -25,12 +25,12 @@ from wirekit import NOW, RawProducer
 
 
 def reply(number: int, *errors: str, api: str = "Fetch", connection: int = 1) -> ReplyRow:
-    """The row of a response."""
+    """Returns the trace row of a response."""
     return ReplyRow(NOW + number, 1, connection, "reader", "", api, 12, number, 57, number % 7, errors, ("orders-0",))
 
 
 def written(path: Path, lines: list[str]) -> SavedRows:
-    """An indexed file of these lines, and a line without an end."""
+    """Writes these lines, the last one without a line end. Returns the indexed file."""
     path.write_text("\n".join(lines), encoding="utf-8")
     saved = SavedRows(path)
     for _ in saved.index():

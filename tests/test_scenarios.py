@@ -52,11 +52,11 @@ FINDINGS = {
 }
 """Clients that deviate from a good client, and how; docs/reference/clients-table.md has the versions."""
 SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
-"""A client that hangs takes the whole time limit."""
+"""Not played here: a client that hangs takes the whole time limit."""
 
 
 def agree(result: Result) -> None:
-    """The audit, which reads batches and contents, must agree with the scenario's counts, which come from the values."""
+    """Checks that the audit, which reads batches, agrees with the scenario's counts, which come from the values."""
     counts, summary = result.outcome.counts, result.audit.summary()
     assert summary["doubled"] == counts.doubled, result.audit
     lost = [found for found in result.audit.of("lost") if "was acknowledged" in found.explanation]
@@ -65,7 +65,7 @@ def agree(result: Result) -> None:
 
 
 def turn(number: int) -> ClientName:
-    """The client that plays the nth scenario."""
+    """Returns the client that plays the scenario of this number."""
     name = NAMED[number]
     able = [client for client in find(name).clients if (name, client) not in SLOW]
     return able[number % len(able)]
@@ -95,7 +95,7 @@ def test_there_are_thirty_and_each_has_a_source() -> None:
 
 
 def test_what_the_good_client_does_is_what_the_one_spoken_by_hand_does() -> None:
-    """Except two, which show the effect of more requests in flight."""
+    """Two scenarios are exceptions: they show the effect of more requests in flight."""
     differing = {"sixth-in-flight", "new-partition-race"}
     for name in set(NAMED) - differing:
         scenario = find(name)
@@ -107,7 +107,7 @@ def test_a_client_that_hangs_ends_all_the_same() -> None:
     scenario = find("coordinator-dies")
     result = play(scenario, scenario.parts[0], "aiokafka", limit=1.0)
     assert result.outcome.name == "hangs"
-    assert "has not come back after 1 s" in [note.error for note in result.journal.notes], "and the note names the call"
+    assert "has not come back after 1 s" in [note.error for note in result.journal.notes], "the note should name the call"
     assert result.seconds < 4
 
 
@@ -335,7 +335,7 @@ def test_a_run_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_wire_client_reads_what_came_before_the_connection_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker has closed the connection at the third Produce before the client sends the fourth one."""
+    """The broker closes the connection at the third Produce, before the client sends the fourth one."""
     sent, send_bytes = itertools.count(1), Connection.send_bytes
 
     def late(self: Connection, raw: bytes) -> None:

@@ -27,11 +27,11 @@ from wirekit import client
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 Ranges = list[tuple[int, int, int]]
-"""First offset, last offset and number of deliveries of acquired records."""
+"""Ranges of acquired records: first offset, last offset and delivery count."""
 
 
 class Shared:
-    """The members of the group "g" of a broker with a topic "t", whose records they share from the start."""
+    """The members of the share group "g". They share the records of topic "t" from its start."""
 
     def __init__(self, kafka: MockKafka, **settings: object) -> None:
         self.kafka, self.wire = kafka, client(kafka)
@@ -57,11 +57,11 @@ class Shared:
         self.wire.close()
 
     def begin_again(self) -> None:
-        """The broker has forgotten all sessions."""
+        """Forgets all share sessions, as the broker does when it restarts."""
         self._epochs.clear()
 
     def fetch(self, who: str, acknowledged: list[tuple[int, int, int]] | None = None, **fields: Any) -> PartitionData | None:
-        """Returns a member's next fetch, or None if the response does not name the partition."""
+        """Sends a member's next ShareFetch. Returns its partition, or None if the response does not have it."""
         epoch = self._epochs.get(who, 0)
         batches = [{"first_offset": a, "last_offset": b, "acknowledge_types": [kind]} for a, b, kind in acknowledged or ()]
         partition = {"partition_index": 0, "acknowledgement_batches": batches}
@@ -76,7 +76,7 @@ class Shared:
         return only(response) if response.responses else None
 
     def acquire(self, who: str, **fields: Any) -> Ranges:
-        """The records that the member acquires with its next fetch."""
+        """Returns the records that the member acquires with its next fetch."""
         self.fetch(who)  # the very first fetch makes the broker read the state
         return self.acquired(self.fetch(who, **fields))
 
@@ -234,8 +234,8 @@ def test_a_fault_matches_share_fetch_as_any_api(kafka: MockKafka) -> None:
     ("given_out", "read"), [(None, [0, 10, 20, 30]), (9, [0, 10, 20, 30, 40]), (10, list(range(0, 500, 10)))]
 )
 def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read: list[int]) -> None:
-    """There is room for 25 records, so three batches and the next batch are read. Another member has the records up to
-    `given_out`.
+    """The fetch may acquire 25 records, so it reads three batches of ten and the next batch. Another member has acquired the
+    records up to `given_out`.
     """
     ten = [Record(number, 0, None, b"v") for number in range(10)]
     log = b"".join(build_batch(ten, base_offset=base) for base in range(0, 500, 10))
@@ -271,11 +271,11 @@ def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(mon
             forgotten_topics_data=[],
         )  # fmt: skip
     given = [part.partition_index for topic in response.responses for part in topic.partitions if part.acquired_records]
-    assert (given, tries) == ([63], 8), "before any state is loaded, after 1, 2, 4, 8, 16 and 32 states, and at the end"
+    assert (given, tries) == ([63], 8), "tries with 0, 1, 2, 4, 8, 16, 32 and all states loaded"
 
 
 def test_what_a_quota_does_not_allow_is_acquired_and_not_sent(tmp_path: Path) -> None:
-    """As on a real broker, whose window of ten seconds allows 20,000 bytes at once."""
+    """As on a real broker, the quota's window of ten seconds allows 20,000 bytes at once."""
     with MockKafka(topics={"t": 1}, clock="frozen", data=tmp_path) as kafka:
         for _ in range(50):
             kafka.produce("t", value=bytes(1000))
@@ -301,7 +301,7 @@ OFFSETS = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offs
 
 
 def places(**fields: Any) -> dict[str, Any]:
-    """The fields of a request about the state of a share partition."""
+    """Returns the fields of a request about the state of a share partition."""
     return {"group_id": "g", "topics": [{"topic_id": bytes(15) + b"\1", "partitions": [{"partition": 0, **fields}]}]}
 
 
@@ -327,7 +327,7 @@ COLD: dict[tuple[str, int], tuple[dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("api", "version"), COLD)
 def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: MockKafka, api: str, version: int) -> None:
-    """The responses of a real broker before any request for a coordinator."""
+    """The messages were recorded on a real broker before any FindCoordinator."""
     fields, message = COLD[api, version]
     with closing(WireClient.at(kafka.bootstrap_servers)) as client:
         response = client.request(plain(api, **fields), version)

@@ -20,7 +20,7 @@ CONFIGS = {
 
 
 class State:
-    """The state of share partitions, each named by a letter for its group and its index: `g0`."""
+    """Changes the state of share partitions. A name such as `g0` has the group's letter and the partition's index."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -46,7 +46,7 @@ class State:
         self._do("DeleteShareGroupState", where)
 
     def after(self, seconds: float) -> tuple[int, int]:
-        """The log start offset and the log end offset after this time."""
+        """Lets this time pass. Returns the log start offset and the log end offset."""
         self._kafka.clock.advance(seconds=seconds)
         partition = {"partition_index": 0, "current_leader_epoch": -1}
         first, end = (
@@ -74,7 +74,7 @@ def test_records_before_the_first_needed_snapshot_are_deleted() -> None:
         state.write("h0", 1)
         assert [*found[3:], state.after(1)] == [(8, 13), (11, 14), (11, 15)]
         state.delete("h0")
-        assert state.after(1) == (15, 16), "the record that deletes a state is needed until the next one"
+        assert state.after(1) == (15, 16), "the tombstone is needed until the next record"
 
 
 def test_a_state_that_begins_again_goes_on_counting_its_updates() -> None:
@@ -87,9 +87,9 @@ def test_a_state_that_begins_again_goes_on_counting_its_updates() -> None:
         assert state.after(1) == (1, 4)
         state.begin("g1", 2)
         state.write("g1", 1, 2)
-        assert state.after(1) == (4, 6), "this was an update"
+        assert state.after(1) == (4, 6), "an update record was written"
         state.write("g1", 3, 2)
-        assert state.after(1) == (7, 9), "and then a snapshot is written, because there were more than two updates"
+        assert state.after(1) == (7, 9), "a snapshot was written, because there were more than two updates"
 
 
 def test_idle_share_partitions_are_written_again_so_that_older_records_can_go() -> None:
@@ -99,8 +99,8 @@ def test_idle_share_partitions_are_written_again_so_that_older_records_can_go() 
             state.begin(each)
         assert state.after(9) == (0, 3)
         state.write("g0", 3)
-        assert state.after(1.5) == (5, 8), "g1 and h0 are written again"
-        assert state.after(30) == (8, 11), "and then all older records, because g0 was in use"
+        assert state.after(1.5) == (5, 8), "the states of g1 and h0 are written again"
+        assert state.after(30) == (8, 11), "later all states are written again, because g0 was in use"
 
 
 def test_a_broker_that_starts_knows_from_the_log_which_records_are_needed(tmp_path: Path) -> None:

@@ -36,15 +36,13 @@ def by_id(world: World, topics: list[str], *partitions: Plain) -> list[Plain]:
 
 
 def acknowledged(index: int, kind: int | None) -> Plain:
-    """A partition; with an acknowledgement of offset 0, of type `kind`, unless `kind` is None or 0."""
+    """A partition of a request. It acknowledges offset 0 with the type `kind`, unless `kind` is None or 0."""
     batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [kind]}] if kind else []
     return {"partition_index": index, "acknowledgement_batches": batches}
 
 
 def share_fetch(world: World, epoch: int, topics: list[str], wait_ms: int = 0, kind: int | None = None) -> Message:
-    """A ShareFetch of both partitions of these topics; with acknowledgements of offset 0, of type `kind`, unless `kind` is None
-    or 0.
-    """
+    """A ShareFetch of both partitions of these topics. It acknowledges offset 0 with type `kind`, unless that is None or 0."""
     asked = by_id(world, topics, *(acknowledged(index, kind) for index in (0, 1)))
     limits = {"min_bytes": 1, "max_bytes": 1 << 20, "max_records": 10_000, "batch_size": 500}
     return plain("ShareFetch", **member(epoch), **limits, max_wait_ms=wait_ms, topics=asked, forgotten_topics_data=[])
@@ -55,7 +53,7 @@ def member(epoch: int) -> Plain:
 
 
 def life(world: World) -> Iterator[tuple[str, bytes, int]]:
-    """The requests of a share group, from its start to its end: a name, the response, and the number of slices."""
+    """Sends a share group's requests, from first to last. Yields for each its name, the response, and the number of slices."""
 
     def step(name: str, request: Message, version: int) -> tuple[str, bytes, int]:
         response = world.ask(request, version)
@@ -147,7 +145,7 @@ def acquired(frame: bytes) -> list[tuple[bytes, int]]:
 
 
 def fetching(slices: int) -> World:
-    """A world in which a share fetch of many partitions has run this many slices."""
+    """Returns a world in which a ShareFetch of many partitions has run this many slices."""
     world = World().driven()
     world.ask(starts(ALL), 0)
     world.ask(share_fetch(world, 0, ALL), 1)
@@ -173,9 +171,9 @@ def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_misse
 
 @pytest.mark.parametrize("slices", [0, 2, 20, 100])
 def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
-    """This is also true if the time is up while the fetch is still looking for records."""
+    """The wait also ends in time if the fetch is still looking for records then."""
     world = fetching(slices)
-    for _ in range(2):  # the timer may be set only now
+    for _ in range(2):  # the first turn may only set the timer
         world.engine.tick(NOW + 500)
         world.go_on()
     (response,) = world.engine.take_effects()

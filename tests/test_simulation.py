@@ -86,8 +86,8 @@ def state_kept_when_the_write_failed(monkeypatch: pytest.MonkeyPatch) -> dict[st
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]] = {
     "window of four": window_of_four,
     "wraps one early": wraps_one_early,
-    "a rejected epoch still bumps": rejected_epoch_still_bumps,
-    "state is kept when the write failed": state_kept_when_the_write_failed,
+    "a rejected epoch raises the epoch": rejected_epoch_still_bumps,
+    "the state stays after a failed write": state_kept_when_the_write_failed,
 }
 
 
@@ -126,8 +126,8 @@ def anybody_may_lead(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 BROKEN |= {
     "acks=all is acknowledged at once": all_is_acknowledged_at_once,
-    "consumers see what is not replicated": consumers_see_what_is_not_replicated,
-    "a new leader has the records that it lacks": a_new_leader_knows_what_it_does_not_have,
+    "consumers see unreplicated records": consumers_see_what_is_not_replicated,
+    "a new leader knows records that it lacks": a_new_leader_knows_what_it_does_not_have,
     "anybody may lead": anybody_may_lead,
 }
 

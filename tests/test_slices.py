@@ -50,7 +50,7 @@ def names(length: int) -> list[str]:
 
 
 class World:
-    """An engine with topics, groups and transactions, the same in every run."""
+    """An engine with topics, groups and transactions. Its state is the same in every run."""
 
     def __init__(self) -> None:
         numbers = count()
@@ -68,7 +68,7 @@ class World:
             self.ask(init_producer_id(f"tx-{i}", 1000), 3)
 
     def ask(self, request: Message, version: int) -> bytes:
-        """Returns the response's frame. The request must get its response within its slices."""
+        """Sends a request and runs all its slices. Returns the response's frame."""
         self.send(request, version)
         self.slices = 1
         return self.response()
@@ -79,12 +79,12 @@ class World:
         self.engine.receive(connection or self.connection, memoryview(frame), NOW)
 
     def go_on(self) -> None:
-        """Run all slices of the begun work."""
+        """Runs all slices of all unfinished work."""
         while self.step():
             pass
 
     def step(self) -> bool:
-        """Run one slice, or other work. Returns False if there is no work."""
+        """Runs one slice of a request, or of other work. Returns False if there is no work."""
         turns = self.engine.turns
         if self.engine.timers.busy:
             self.engine.tick(NOW, lambda: True)
@@ -101,14 +101,14 @@ class World:
         return True
 
     def response(self) -> bytes:
-        """The only response to the begun request."""
+        """Finishes the request. Returns its response, which must be the only one."""
         self.go_on()
         (response,) = self.engine.take_effects()
         assert isinstance(response, Respond)
         return b"".join(response.parts)
 
     def driven(self) -> World:
-        """From now on long requests work in slices."""
+        """Makes the engine handle long requests in slices from now on."""
         self.engine.turns.wake = lambda: None
         self.engine.timers.in_slices = True
         return self
@@ -276,7 +276,7 @@ class Wide(World):
         self.slices = 0
 
     def after(self, request: Message, version: int) -> tuple[object, ...]:
-        """The whole state after the request."""
+        """Handles the request. Returns the whole state afterwards."""
         self.send(request, version)
         self.go_on()
         self.engine.tick(NOW + 10)
@@ -450,7 +450,7 @@ def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
     world.send(end, 3)
     transaction = world.engine.transactions.transactions["tx-1"]
     assert transaction.state is TransactionState.PREPARE_COMMIT
-    assert len(world.engine.take_effects()) == 1, "Kafka, too, responds once the decision to commit is written down"
+    assert len(world.engine.take_effects()) == 1, "as in Kafka, the response comes once the decision is stored"
     slices = 0
     while world.engine.timers.busy:
         world.engine.tick(NOW, lambda: True)
@@ -469,7 +469,7 @@ def test_the_expiration_of_many_offsets_is_done_in_slices() -> None:
     while held:
         world.engine.tick(NOW + 600_000, lambda: True)
         left.add(len(held))
-    assert len(left) > 2, "in more than one step"
+    assert len(left) > 2, "the offsets expire in more than one slice"
     world.engine.tick(NOW + 600_000)
     assert world.engine.groups.groups == {}
 
@@ -563,11 +563,11 @@ def test_a_broker_that_stops_during_a_long_fetch_leaves_no_client_waiting() -> N
 
 
 MANY = 3000
-"""Topics of a group whose heartbeats take several slices."""
+"""The number of topics of a group, large enough that its heartbeats take several slices."""
 
 
 class Groups(World):
-    """A world with many topics; a member sends its heartbeats on a connection of its own."""
+    """A world with many topics. Each member sends its heartbeats on its own connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -586,7 +586,7 @@ class Groups(World):
         self.engine.receive(self._connections[member], memoryview(frame), self.now)
 
     def responses(self) -> list[tuple[str, Any]]:
-        """The members with a response, and their responses."""
+        """Returns the responses that have come, each with the member that gets it."""
         responses = [each for each in self.engine.take_effects() if isinstance(each, Respond) and each.parts]
         of = {connection: member for member, connection in self._connections.items()}
         return [(of[each.connection], b"".join(each.parts)) for each in responses]
@@ -602,7 +602,7 @@ class Groups(World):
         self.begin(member, consumer_beat(member, **fields))
         self.go_on()
         ((_, response),) = self.responses()
-        self.engine.tick(self.now + 1000)  # which matches regular expressions
+        self.engine.tick(self.now + 1000)  # matches regular expressions
         return response
 
 
@@ -618,7 +618,7 @@ def share_beat(member: str, epoch: int = 0, **fields: Any) -> Message:
 
 
 def played(world: Groups, assignor: str) -> list[bytes]:
-    """Members join, one of them with half the topics, get the partitions that the others give up, and leave."""
+    """Plays members that join, one of them with half the topics, get partitions that others revoke, and leave."""
     names, wants = world.topics, {"server_assignor": assignor}
     return [
         world.beat("a", subscribed_topic_names=names, **wants),
@@ -678,7 +678,7 @@ def test_a_session_that_ends_during_a_change_of_its_group_ends_after_it() -> Non
     for _ in range(5):
         world.step()
     group = world.engine.groups.groups["large"]
-    assert list(group.members) == ["a"], "nobody sees half a change"
+    assert list(group.members) == ["a"], "an unfinished change is not visible"
     world.engine.tick(world.now + 2_000)
     assert list(group.members) == ["b"]
     world.go_on()

@@ -33,7 +33,7 @@ def kafka(mock_kafka_factory: Start) -> MockKafka:
 
 
 def everything(engine: Engine) -> dict[str, Any]:
-    """The state of a broker, with the producers' whole windows, and without leader epochs, which never go back."""
+    """Returns a broker's state with the producers' whole windows. It leaves out leader epochs, because they never go back."""
     found = state_of(engine)
     found["producers"] = {(p.topic, p.index): dict(p.producers) for p in engine.cluster.partitions()}
     found["logs"] = {where: offsets[:3] for where, offsets in found["logs"].items()}
@@ -152,7 +152,7 @@ def test_a_consumer_that_lives_on_notices_that_records_are_gone(kafka: MockKafka
         state = kafka.partition("orders")
         assert (state.leader_epoch, state.log_end_offset) == (epoch + later, 2)
     client(kafka).request(tagged("new", 3), 9)
-    assert read(3) == [b"new0", b"new1", b"new2"], "it continues where the log of the snapshot ends"
+    assert read(3) == [b"new0", b"new1", b"new2"], "the consumer continues at the end of the snapshot's log"
     consumer.close()
 
 
@@ -165,7 +165,7 @@ def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> Non
     assert producer.flush(20) == 0
 
     def read(count: int) -> list[bytes | None]:
-        """The records that the next members of the group read."""
+        """Returns the records that a new member of the group reads."""
         reader = Consumer(settings | {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False})
         reader.subscribe(["orders"])
         found = [message.value() for message in reader.consume(count, timeout=20)]
@@ -183,7 +183,7 @@ def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> Non
         stored = [[record.value for record in kafka.records("orders", partition=each)] for each in (0, 1)]
         assert stored == [values[each::2] for each in (0, 1)]
         assert sorted(filter(None, read(2000))) == rest
-    producer.produce("orders", b"after", partition=0)  # this producer lives on: it has sent nothing since the snapshot
+    producer.produce("orders", b"after", partition=0)  # this producer sent nothing between snapshot and restore
     assert producer.flush(20) == 0
     assert read(1) == [b"after"]
 

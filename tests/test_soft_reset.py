@@ -52,9 +52,9 @@ def test_clients_stay_and_their_next_requests_succeed(kafka: MockKafka) -> None:
     kafka.create_topic("more")
     before = topic_ids(kafka)
     kafka.reset(soft=True)
-    assert producer.send(1).base_offset == 1, "an offset is not used twice"
+    assert producer.send(1).base_offset == 1, "offset 0 is not used again"
     assert [record.offset for record in kafka.records("orders")] == [1]
-    assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace begins again, and the producer goes on"
+    assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace is empty, but the producer is still known"
     assert topic_ids(kafka) == before
     kafka.audit().assert_exactly_once(intended=[("orders", None, b"v1")])
 
@@ -76,8 +76,8 @@ def test_an_open_transaction_goes_on_without_its_first_records(kafka: MockKafka,
     reader.send(fetch(0, isolation_level=1, wait_ms=20_000), 12)
     kafka.reset(soft=True)
     kafka.produce("orders", value="of another")
-    assert values(only(reader.response())) == [b"of another"], "a read_committed consumer that waited does not wait for it"
-    assert Reader(kafka).committed_offset("g") == (0, -1), "nor does a consumer that asks for the offset of its group"
+    assert values(only(reader.response())) == [b"of another"], "the reset ended the open transaction"
+    assert Reader(kafka).committed_offset("g") == (0, -1), "no pending offset of the transaction is left"
     assert producer.send("new").error_code == 0
     assert kafka.partition("orders").last_stable_offset == 2
     assert producer.end(commit=True) == 0
@@ -101,7 +101,7 @@ def test_a_consumer_that_lags_continues_with_the_first_new_record(kafka: MockKaf
     wire.request(tagged("newer", 1), 9)
     deleted = {"name": "orders", "partitions": [{"partition_index": 0, "offset": 5}]}
     ask(kafka, "DeleteRecords", 1, topics=[deleted], timeout_ms=1000)
-    assert only(wire.request(fetch(offset), 12)).error_code == OFFSET_OUT_OF_RANGE, "as after every DeleteRecords"
+    assert only(wire.request(fetch(offset), 12)).error_code == OFFSET_OUT_OF_RANGE, "DeleteRecords has the usual effect"
 
 
 def test_faults_and_what_they_have_done_go_back(kafka: MockKafka) -> None:
@@ -114,7 +114,7 @@ def test_faults_and_what_they_have_done_go_back(kafka: MockKafka) -> None:
     kafka.wait_until(lambda: lost.fired == 1)
     kafka.reset(soft=True)
     assert kafka.faults.rules == []
-    assert only(delayed.wire.response()).base_offset == 1, "a request that was held back is handled before the logs are emptied"
+    assert only(delayed.wire.response()).base_offset == 1, "delayed requests are handled before the logs are emptied"
     assert kafka.records("orders") == []
     with pytest.raises(ConnectionClosed):
         silenced.wire.response()

@@ -28,7 +28,7 @@ esac
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A folder with a `uv` that installs nothing, and the Python of the environments that this `uv` makes."""
+    """A folder with a stand-in for `uv` that installs nothing, and a stand-in for the Python of the environments."""
     for name, text in (("uv", UV), ("stand-in", STAND_IN)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -36,7 +36,7 @@ def tools(tmp_path: Path) -> Path:
 
 
 def run(tools: Path, *arguments: str) -> tuple[int, list[str], list[str]]:
-    """Exit code, last line of output, and the calls."""
+    """Runs scripts/spark-versions. Returns the exit code, the last line of output, and the calls of the stand-ins."""
     environment = {
         **os.environ, "TOOLS": str(tools), "XDG_CACHE_HOME": str(tools / "cache"), "WIREBROKER_NO_UV": "",
         "WIREBROKER_PYTHON": sys.executable, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",

@@ -69,7 +69,7 @@ def fill(kafka: MockKafka, chance: random.Random, batches: int = 60) -> None:
 
 
 def compacted(kafka: MockKafka) -> None:
-    """Let the cleaner finish its work."""
+    """Waits until the cleaner has compacted the log."""
     before = partition_of(kafka).log.size
     kafka.clock.advance(seconds=2)
     kafka.wait_until(lambda: partition_of(kafka).log.size < before)
@@ -89,7 +89,7 @@ def test_the_last_record_of_each_key_stays_with_its_offset(where: Path | None, s
             assert last_values(after) == last_values(before)
             active = partition_of(kafka).log.active.base_offset
             keys = [record.key for record in after if record.offset < active]
-            assert len(keys) - len(set(keys)) < 15  # the dirty and the active segments may repeat keys
+            assert len(keys) - len(set(keys)) < 15  # keys may occur again in segments that are not yet cleaned
             assert partition_of(kafka).log_end_offset == end
         log = partition_of(kafka).log
         assert log.cleaned_to == log.active.base_offset
@@ -114,7 +114,7 @@ def test_a_tombstone_stays_for_a_while(where: Path | None) -> None:
         compacted(kafka)
         (tombstone,) = [record for record in kafka.records("orders") if record.key == b"gone"]
         assert (tombstone.offset, tombstone.value) == (2, None)
-        assert tombstone.timestamp == written  # although the batch was rewritten with another base
+        assert tombstone.timestamp == written  # although its batch was rewritten with another base timestamp
         kafka.clock.advance(seconds=70)
         fill(kafka, chance, 40)
         compacted(kafka)
@@ -150,7 +150,7 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.offset for record in kafka.records("orders") if record.control] == [1, 3]
-        kafka.clock.advance(seconds=70)  # the round before has found that the marker's transaction is gone
+        kafka.clock.advance(seconds=70)  # the last round found no record of the marker's transaction
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.value for record in kafka.records("orders") if record.key == b"a"] == [b"committed"]
@@ -170,7 +170,7 @@ def test_after_a_kill_gaps_are_not_damage_and_after_a_truncation_new_batches_are
         chance = random.Random(1)
         fill(kafka, chance)
         compacted(kafka)
-        copy = shutil.copytree(data, tmp_path / "copy")  # what kill −9 would leave
+        copy = shutil.copytree(data, tmp_path / "copy")  # as kill −9 would leave it
         kafka.truncate("orders", 0, 100)
         assert partition_of(kafka).log.cleaned_to == partition_of(kafka).log_end_offset
         fill(kafka, chance)
@@ -228,7 +228,7 @@ def test_a_commit_after_an_abort_is_compacted_and_stays(where: Path | None) -> N
             compacted(kafka)
             assert committed() == [value]
         transactions = partition_of(kafka).transactions
-        assert transactions.aborted_between(0, 10**6) == []  # or readers would skip the records after the removed marker
+        assert transactions.aborted_between(0, 10**6) == []  # otherwise readers would skip records after the removed marker
 
 
 def test_a_truncation_while_it_runs_wins(data: Path) -> None:
@@ -269,7 +269,7 @@ def test_an_open_transaction_stops_it(where: Path | None) -> None:
 
 
 def crash_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let renames and removals fail after this number of them."""
+    """Makes all renames and removals fail after this number of them."""
     left = steps
     replace, unlink = Path.replace, Path.unlink
 

@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def classic(group: Group) -> Any:
-    kept = group.snapshot  # the members of this group have gone on since then
+    kept = group.snapshot  # the live members may have changed since the snapshot
     members = [(m.member_id, m.instance_id, m.client_id) for m in kept.members]
     return kept.generation, kept.protocol_type or None, kept.protocol, kept.leader, members
 

@@ -64,7 +64,7 @@ def dumped(*arguments: str) -> str:
 
 
 def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
-    """Repeat until the response is final: a real broker takes its time."""
+    """Repeats a request until its response is final: a real broker needs time. Returns the response."""
     deadline = time.monotonic() + 60
     while not settled(response := ask()):
         assert time.monotonic() < deadline, response
@@ -116,12 +116,12 @@ class Dialogue:
         eventually(lambda: self.wire.request(request, 3), lambda response: response.error_code == 0)
 
     def transaction(self, topic: str, name: str, commits: bool | None) -> None:
-        """Makes one transaction of three records. With None it stays open."""
+        """Makes one transaction of three records. If `commits` is None, the transaction stays open."""
         pid, epoch = self.producer(name)
         records = [Record(i, 0, b"t%d" % i, b"%s %s" % (name.encode(), str(commits).encode())) for i in range(3)]
         response = eventually(
             lambda: self.produce(topic, records, name, producer_id=pid, producer_epoch=epoch, base_sequence=0),
-            lambda each: each.error_code not in (6, 16, 51),  # the coordinator is being elected, or a marker is being written
+            lambda each: each.error_code not in (6, 16, 51),  # an election or markers are not complete yet
         )
         assert response.error_code == 0, response
         if commits is not None:
@@ -130,7 +130,7 @@ class Dialogue:
 
 
 def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, bytes | None, bytes | None, int]]:
-    """Offset, key, value and producer id of a consumer's records, control records included; and its aborted transactions."""
+    """Returns offset, key, value and producer id of all records in Fetch responses, and the aborted transactions in them."""
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
     offset = 0
     while True:
@@ -156,8 +156,8 @@ def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, 
 
 
 def everything(wire: WireClient) -> dict[str, Any]:
-    """The records that a consumer gets from every topic. For a compacted topic, only the last record of each key, because
-    compaction may have kept more.
+    """Returns the records that a consumer gets from every topic. Of a compacted topic only the last record of each key counts,
+    because compaction may not have removed all others.
     """
     found: dict[str, Any] = {f"{topic} {isolation}": stored(wire, topic, isolation) for topic in TOPICS for isolation in (0, 1)}
     for name in ("compacted 0", "compacted 1"):
@@ -166,7 +166,7 @@ def everything(wire: WireClient) -> dict[str, Any]:
 
 
 def speak(dialogue: Dialogue) -> int:
-    """Makes all kinds of writes. Returns the producer id of the records in `plain`."""
+    """Writes data of all kinds. Returns the producer id of the records in the topic `plain`."""
     pid, _ = dialogue.producer()
     dialogue.idempotent("plain", range(10), pid)
     for codec in (1, 2, 3, 4):
@@ -248,7 +248,7 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
             assert settings == TOPICS["packed"]
             dialogue = Dialogue(wire, kafka.now())
             again = dialogue.idempotent("plain", range(9, 10), pid)
-            assert again == [9], "the last batch before the restart is a retry"
+            assert again == [9], "the last batch before the restart is recognised as a retry"
             dialogue.idempotent("plain", range(10, 12), pid)
             last = dialogue.idempotent("mine", range(200), pid, 20_000)[-1]
             dialogue.transaction("mine", "tx-a", True)
@@ -266,7 +266,9 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
             found = eventually(lambda i=isolation: stored(wire, "mine", i), lambda got, all_=expected: got >= all_)
             assert found == expected
         dialogue = Dialogue(wire, kafka.now())
-        assert dialogue.idempotent("mine", range(199, 200), pid, 20_000) == [last], "it has the last sequence from our snapshot"
+        assert dialogue.idempotent("mine", range(199, 200), pid, 20_000) == [last], (
+            "Kafka has the last sequence from our snapshot"
+        )
         assert dialogue.idempotent("mine", range(200, 201), pid)[0] > last
         said = kafka.log.read_text(errors="replace")
         assert "mine-0" not in "".join(line for line in said.splitlines() if "ERROR" in line or "WARN" in line), said

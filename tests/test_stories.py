@@ -36,7 +36,7 @@ ADVERTISED = "Clients connect once and never again"
 
 
 def story(heading: str) -> Callable[[Play], Play]:
-    """The function plays the story under this heading."""
+    """Decorates a function that plays the story under this heading."""
 
     def register(play: Play) -> Play:
         PLAYS[heading] = play
@@ -189,7 +189,7 @@ def closed(proxy: ProxyKafka) -> list[int]:
 
 
 def plain(text: str) -> str:
-    """Output without the values that differ between runs: times, sizes of spaces next to them, member ids."""
+    """Returns output without what differs between runs: times, addresses, and the widths of spaces."""
     varies = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d\d:\d\d:\d\d\.\d{3}|[\d,]+ ms|[\d.]+ s\b|127\.0\.0\.1:\d+"
     timeless = re.sub(rf"{varies}|broker [\d,]+ µs, transfer [\d,]+, proxy [\d,]+", "", text)
     return re.sub(r"\s+$", "", re.sub(r" +", " ", timeless), flags=re.MULTILINE)
@@ -211,7 +211,7 @@ def test_a_story_is_printed_as_shown(
 
 
 def commands(heading: str) -> list[tuple[str, str]]:
-    """The commands under this heading, without `wirebroker`, and their output."""
+    """Returns the commands under this heading, without `wirebroker`, each with the output that the page shows."""
     return re.findall(r"^\$ wirebroker (.*)\n((?:(?!\$ |```).*\n)*)", STORIES[heading], re.MULTILINE)
 
 
@@ -234,7 +234,7 @@ def without_addresses(log: str) -> list[str]:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A command of wirebroker that is ready, and where it listens."""
+    """Runs a command of wirebroker and waits until it is ready. Yields its process and its address."""
     command = [sys.executable, "-m", "wirebroker.commands.cli", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:

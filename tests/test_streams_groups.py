@@ -28,12 +28,12 @@ NO_TASKS: dict[str, object] = {"active_tasks": [], "standby_tasks": [], "warmup_
 
 
 def topic(name: str, factor: int = 0) -> dict[str, object]:
-    """An internal topic of a topology."""
+    """Returns an internal topic of a topology."""
     return {"name": name, "partitions": 0, "replication_factor": factor, "topic_configs": []}
 
 
 def topology(factor: int = 0) -> dict[str, object]:
-    """A topology that counts the words of the topic "in". The broker has to create the changelog of its store."""
+    """Returns a topology that counts the words in topic "in". The broker must create the changelog topic of its store."""
     empty: dict[str, object] = {
         "source_topic_regex": [], "repartition_sink_topics": [], "repartition_source_topics": [], "copartition_groups": [],
     }  # fmt: skip
@@ -63,7 +63,7 @@ class App:
         self.wire.close()
 
     def beat(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """A member joins, or reports the tasks that it got last."""
+        """Sends a member's heartbeat: the member joins, or reports the tasks that it got last."""
         epoch = self._epochs.get(member, 0)
         body: dict[str, Any] = {
             "group_id": "app", "member_id": member, "member_epoch": epoch, "endpoint_information_epoch": 0,
@@ -89,7 +89,7 @@ class App:
         return [index for each in self._tasks[member]["active_tasks"] for index in each["partitions"]]
 
     def describe(self) -> Any:
-        """The group, as StreamsGroupDescribe shows it."""
+        """Returns the group as StreamsGroupDescribe shows it."""
         response = self.ask("StreamsGroupDescribe", 0, group_ids=["app"], include_authorized_operations=False)
         return response.groups[0]
 
@@ -166,7 +166,7 @@ def test_a_group_survives_a_restart(tmp_path: Path, mode: str) -> None:
         after = app.describe()
         assert (after.group_state, after.group_epoch, after.assignment_epoch) == ("Stable", 3, 3)
         assert sorted(after.members, key=str) == sorted(before.members, key=str)
-        assert app.beat("a").active_tasks is None, "it keeps its tasks"
+        assert app.beat("a").active_tasks is None, "the member keeps its tasks"
         app.beat("a", member_epoch=-1)
         app.beat("b", member_epoch=-1)
         app.ask("DeleteGroups", 2, groups_names=["app"])
@@ -189,7 +189,7 @@ def test_the_heap_gives_out_equal_elements_in_javas_order() -> None:
     for _ in range(9):
         found.append(least := heap.pop())
         heap.push(f"{least[0]}{int(least[1]) + 1}")
-    assert found == ["a0", "e0", "b0", "d0", "c0", "d1", "c1", "e1", "a1"], "what java.util.PriorityQueue gives out"
+    assert found == ["a0", "e0", "b0", "d0", "c0", "d1", "c1", "e1", "a1"], "the order of java.util.PriorityQueue"
 
 
 def test_the_assignor_keeps_tasks_and_levels_the_rest() -> None:

@@ -110,7 +110,7 @@ def test_a_client_that_pushes_too_early_is_throttled(kafka: MockKafka) -> None:
     assert push(connection, told) == 0
     assert push(connection, told, terminating=True) == 0, "the last push may come early"
     kafka.clock.advance(milliseconds=1000)
-    assert push(connection, told) == ErrorCode.INVALID_REQUEST, "and is the last one"
+    assert push(connection, told) == ErrorCode.INVALID_REQUEST, "no push may follow the last one"
 
 
 def test_another_subscription_ends_the_one_before(kafka: MockKafka) -> None:
@@ -153,7 +153,7 @@ def test_a_client_is_forgotten_with_its_connection(kafka: MockKafka) -> None:
     told = ask(first)
     first.close()
     kafka.wait_until(lambda: kafka.connection_count() == 0)
-    assert ask(connect(kafka), told.client_instance_id).error_code == 0, "it would be throttled otherwise"
+    assert ask(connect(kafka), told.client_instance_id).error_code == 0, "without the close, it would be throttled"
 
 
 def test_a_push_is_a_row_of_the_trace(kafka: MockKafka) -> None:
@@ -184,7 +184,7 @@ def test_librdkafka_pushes_its_metrics() -> None:
 def test_metrics_that_are_none(kafka: MockKafka) -> None:
     pytest.importorskip("opentelemetry.proto")
     connection = connect(kafka)
-    assert push(connection, ask(connection), b"\xff\xff") == 0, "Kafka passes on the bytes unchanged"
+    assert push(connection, ask(connection), b"\xff\xff") == 0, "Kafka accepts any bytes and passes them on"
     with pytest.raises(ValueError, match="the client app pushed something that is not an OTLP MetricsData"):
         kafka.telemetry.points()
 
@@ -197,7 +197,7 @@ def test_a_proxy_reads_what_a_broker_has_taken(kafka: MockKafka) -> None:
         connection = connect(proxy)
         told = ask(connection)
         assert push(connection, told, gzip.compress(data.SerializeToString()), codec=GZIP) == 0
-        assert push(connection, told, gzip.compress(data.SerializeToString()), codec=GZIP) != 0, "it comes too early"
+        assert push(connection, told, gzip.compress(data.SerializeToString()), codec=GZIP) != 0, "this push comes too early"
         (point,) = proxy.metric_points("app")
         assert (point.name, point.kind, point.value) == ("records", "sum", 3.0)
         assert proxy.metric_points("another") == proxy.metric_points(metric="others") == []

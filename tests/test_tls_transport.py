@@ -46,7 +46,7 @@ def secured(request: pytest.FixtureRequest) -> Iterator[MockKafka]:
 
 @contextmanager
 def connected(kafka: MockKafka) -> Iterator[tuple[ssl.SSLSocket, socket.socket]]:
-    """A connection after its handshake, and its socket, to which a test may write what is not TLS."""
+    """A TLS connection after its handshake, and its plain socket, with which a test can send bytes that are not TLS."""
     host, port = address_of(kafka.bootstrap_servers)
     plain = socket.create_connection((host, port), LONG)
     with closing(plain.dup()) as raw, context(kafka).wrap_socket(plain, server_hostname=host) as client:
@@ -92,7 +92,7 @@ def test_a_client_that_pipelines_and_reads_later_gets_every_response(secured: Mo
 
 
 def test_what_arrived_while_a_response_waited_is_read(secured: MockKafka) -> None:
-    """A large frame ends while the connection waits, and the next request begins in the same TLS records."""
+    """While a response waits, the end of a large frame and the beginning of the next request arrive in the same TLS records."""
     waiting = encode_request(1, "test", fetch(wait_ms=600_000), 12)
     large = encode_request(2, "test", MetadataRequest(topics=[MetadataRequestTopic(name=f"{n:0200}") for n in range(1000)]), 4)
     with connected(secured) as (client, _):
@@ -129,7 +129,7 @@ def test_stopping_closes_connections_whose_handshake_is_not_done() -> None:
         waiting.sendall(b"\x16\x03\x01\x00\xc8")
         assert ask(kafka, context(kafka))
         kafka.stop()
-        assert waiting.recv(1) == b"", "much sooner than after a minute"
+        assert waiting.recv(1) == b"", "the broker closes a pending handshake at once"
 
 
 def test_a_handshake_that_is_not_done_in_time_is_given_up() -> None:
@@ -175,4 +175,4 @@ def test_handshakes_that_begin_together_take_turns(monkeypatch: pytest.MonkeyPat
         soon.pop(0)()
         shares.append(len(done) - sum(shares))
     assert done == list(range(20))
-    assert max(shares) <= 5, "a turn has time for four handshakes, and for one that began before the turn was over"
+    assert max(shares) <= 5, "a turn has time for four handshakes and the rest of one"

@@ -56,7 +56,7 @@ NOT_LEADER, UNKNOWN_TOPIC = 6, 3
 
 
 def outcomes(kafka: MockKafka, *events: str) -> list[str]:
-    """The end of each line, which has the outcome."""
+    """Returns the outcome of each row: the end of its line."""
     outcome = re.compile(r" (?:changed|opened|closed|answered|error|fetched|asked) +")
     return [outcome.split(line(row))[-1] for row in kafka.trace.events(*events)]
 
@@ -65,7 +65,7 @@ def outcomes(kafka: MockKafka, *events: str) -> list[str]:
 
 
 def busy(kafka: MockKafka) -> None:
-    """Let nearly everything happen that can be traced."""
+    """Makes nearly everything happen that the trace can have."""
     kafka.faults.add(faults.throttle(1, api="Metadata"))
     producer = kafka_python.KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id="till")
     producer.init_transactions()
@@ -427,14 +427,14 @@ def test_the_documentation_has_every_event_and_level() -> None:
     }
     text = text.partition("## Events")[2].partition("## A verdict")[0]
     for name, event in EVENTS.items():
-        if name not in ("produce", "shadow"):  # the table of a verdict has their fields
+        if name not in ("produce", "shadow"):  # another table, of verdicts, has their fields
             (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", text, re.MULTILINE)
             shown = re.findall(r"`(\w+)`", row)
             assert shown == [field.name for field in fields(event) if field.name != "time"], name
 
 
 def test_a_batch_without_a_producer_id_has_no_sequences(mock_kafka: MockKafka) -> None:
-    """Some clients send base sequence 0 without idempotence; it numbers nothing."""
+    """Some clients send base sequence 0 without idempotence. The trace must not show it as a sequence."""
     mock_kafka.create_topic("orders")
     for first in (0, -1):
         response = only(client(mock_kafka).request(produce_request("orders", batch(first, 2, pid=-1, epoch=-1)), 9))

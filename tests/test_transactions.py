@@ -93,7 +93,7 @@ def test_c2_c3_a_transaction_is_seen_whole_or_not_at_all(kafka: InProcess, versi
                 assert producer.add(partition=partition) == 0
             assert producer.send(f"{commit}", partition=partition).error_code == 0
             before = [reader.values(partition=each) for each in (0, 1)]
-            assert before[0] == before[1], "an open transaction shows on no partition"
+            assert before[0] == before[1], "records of an open transaction are visible on no partition"
         assert producer.end(commit) == 0
     sequences = (0, 2) if version == OLD else (0, 0)
     assert [reader.values(partition=each) for each in (0, 1)] == [[f"True{each}" for each in sequences]] * 2
@@ -129,7 +129,7 @@ def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: InP
 
 
 def internal_records(kafka: InProcess, topic: str, kinds: dict[int, tuple[str, str]]) -> list[Any]:
-    """The records of all partitions of an internal topic, as messages."""
+    """Returns the decoded records of all partitions of an internal topic."""
     found = []
     for index in range(4):
         response = Reader(kafka, committed=False).fetch(topic, index)
@@ -221,7 +221,7 @@ def test_c4_a_transactional_id_does_not_expire_while_its_transaction_is_open(
     producer = started(kafka)
     producer.send("a")
     kafka.clock.advance(seconds=5)
-    assert [each.exc_text for each in caplog.records if each.exc_info] == [], "nothing tried to end it"
+    assert [each.exc_text for each in caplog.records if each.exc_info] == [], "nothing tried to expire the open transaction"
     assert producer.end() == 0
     kafka.clock.advance(seconds=5)
     assert kafka.transactions() == {}
@@ -249,7 +249,7 @@ def test_c3_readers_wait_for_an_earlier_transaction_until_its_marker_is_replicat
 def test_c4_timed_out_transactions_are_looked_for_at_the_multiples_of_an_interval(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
-    kafka = mock_kafka_factory(topics={"orders": 2}, clock="frozen")  # the interval is 10 s
+    kafka = mock_kafka_factory(topics={"orders": 2}, clock="frozen")  # the broker looks every 10 s
     kafka.clock.advance(milliseconds=33_333)
     for stable in (2, 4):
         started(kafka, timeout_ms=5_000).send("a")
@@ -323,7 +323,7 @@ def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: InProcess) -> 
 
 
 def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(kafka: InProcess) -> None:
-    """A thousand transactions. One in five is cut off at a random moment."""
+    """Plays a thousand transactions. In one of five, the connection breaks at a random moment."""
     count, chance = 1_000, random.Random(7)
     feeder = client(kafka)
     for start in range(0, count, 100):
@@ -359,7 +359,7 @@ def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(
 
 
 def restarted(kafka: InProcess) -> TransactionalProducer:
-    """The worker restarts: its predecessor is fenced, and the open transaction is aborted."""
+    """Starts the worker again. This fences its predecessor and aborts the open transaction."""
     worker = TransactionalProducer(kafka, "worker")
     while worker.init():
         pass
@@ -367,7 +367,7 @@ def restarted(kafka: InProcess) -> TransactionalProducer:
 
 
 def cut_off(worker: TransactionalProducer, request_arrives: bool, step: int, position: int) -> None:
-    """The connection breaks, before the broker has the request or before the client has its response."""
+    """Breaks the connection before the request reaches the broker, or before the response reaches the client."""
     if request_arrives and step == 2:
         request = end_txn(worker.txid, (worker.pid, worker.epoch), True)
         worker.wire.request(request, 5)

@@ -41,7 +41,7 @@ def kafka(request: Any, mock_kafka_factory: Callable[..., MockKafka], tmp_path: 
 
 @contextmanager
 def unwritable(kafka: MockKafka, topic: str) -> Iterator[None]:
-    """Nothing can be written to this topic's logs; what the coordinators know stays as it is."""
+    """Within this block, writes to this topic's logs fail, and the state of the coordinators must not change."""
 
     def fail(times: int) -> None:
         for partition in kafka._call(lambda engine: engine.cluster.topics[topic].partitions):
@@ -55,14 +55,14 @@ def unwritable(kafka: MockKafka, topic: str) -> Iterator[None]:
 
 
 def known(kafka: MockKafka) -> dict[str, Any]:
-    """The state of the coordinators. A transactional id without a producer's epoch was never written down, as in Kafka."""
+    """Returns the coordinators' state without transactional ids that have no epoch: these, as in Kafka, are not in the log."""
     state: dict[str, Any] = kafka._call(state_of)
     state["transactions"] = {name: held for name, held in state["transactions"].items() if held[1] >= 0}
     return state
 
 
 def as_after_a_crash(kafka: MockKafka) -> None:
-    """The coordinators have the same state after they are killed and start again."""
+    """Checks that the coordinators have the same state after a kill and a restart."""
     before = known(kafka)
     kafka.restart("kill")
     after = known(kafka)
@@ -91,7 +91,7 @@ def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
         assert (response.error_code, response.topics) == (NOT_COORDINATOR, [])
         assert sole(one.wire.request(delete_groups, 2).results).error_code == NOT_COORDINATOR
         assert one.committed() == 13
-        kafka.clock.advance(days=8)  # nor do they expire
+        kafka.clock.advance(days=8)  # the offsets do not expire, either
     assert one.committed() == 13
     assert sole(one.wire.request(delete_groups, 2).results).error_code == 0
     assert one.committed() == -1
@@ -149,7 +149,7 @@ def test_members_of_a_consumer_group_neither_come_nor_go(kafka: MockKafka) -> No
     given = one.beat()
     assert given is not None
     with unwritable(kafka, GROUP_TOPIC):
-        assert one.fault(2, given) == NOT_COORDINATOR, "the revoked partitions cannot be written down"
+        assert one.fault(2, given) == NOT_COORDINATOR, "the revocation cannot be written"
     one.beat()
     assert (one.epoch, sorted((two.beat() or {})["orders"] + given["orders"])) == (3, [0, 1, 2, 3])
     as_after_a_crash(kafka)
@@ -188,7 +188,7 @@ def test_a_transaction_stays_open_and_can_be_committed_later(kafka: MockKafka) -
     assert till.send("a").error_code == 0
     with unwritable(kafka, TRANSACTION_TOPIC):
         assert [till.end(), till.end(commit=False), till.init()] == [NOT_COORDINATOR] * 3
-        kafka.clock.advance(minutes=10)  # nor does it time out
+        kafka.clock.advance(minutes=10)  # the transaction does not time out, either
     as_after_a_crash(kafka)
     till.wire = client(kafka)
     assert till.end() == 0
@@ -241,8 +241,8 @@ def test_the_end_of_a_transaction_is_written_down_later(kafka: MockKafka) -> Non
         partition.fail_next_write(FOR_EVER)
     orders.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)
-    assert Reader(kafka).values() == ["a0"], "its marker is there"
-    assert till.init() == CONCURRENT, "and no record says that all markers are written"
+    assert Reader(kafka).values() == ["a0"], "the partition has the marker"
+    assert till.init() == CONCURRENT, "but the log does not say that all markers are written"
     for partition in partitions:
         partition.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)

@@ -22,14 +22,14 @@ from wirebroker.mock import MockKafka
 from wirekit import client
 
 SENT = "Q" * 20_000
-"""Stands for as many bytes of 0xFF, which no codec of ours would write."""
+"""A placeholder: `ask` replaces each Q by the byte 0xFF, which our codec would not write."""
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.fixture(autouse=True)
 def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
     yield
-    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # clients of earlier tests may still read
+    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # clients of earlier tests may still log
     assert not [each for each in ours if each.levelno >= logging.ERROR]
 
 
@@ -77,7 +77,7 @@ def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka
     for version in (0, 3, 5):
         listed = ask(kafka, plain("ListGroups"), version)
         assert (listed.error_code, listed.groups) == (0, [])
-    assert ask(kafka, heartbeat(), 1).error_code == 0, "the group is not in the way of a member with a better id"
+    assert ask(kafka, heartbeat(), 1).error_code == 0, "a member with a shorter id can use the group"
 
 
 def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
@@ -124,7 +124,7 @@ def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -
             response = ask(kafka, commit("g", retention), version)
             assert only(response).error_code == 0
     ask(kafka, commit("g", 2**63 - 1), 2)
-    kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired too early
+    kafka.clock.advance(minutes=11)  # one offsets.retention.check.interval.ms: the offset has expired
     assert only(ask(kafka, offset_fetch_of("g"), 8)).committed_offset == -1
 
 

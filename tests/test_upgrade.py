@@ -37,7 +37,7 @@ def ask(kafka: MockKafka, api: str, version: int, node: int = 1, **fields: Any) 
 
 
 def announced(kafka: MockKafka, node: int = 1) -> tuple[int, Mapping[str, int], Mapping[str, int]]:
-    """A broker announces: the newest version of Produce, the newest level of each feature, and the finalized levels."""
+    """Returns what a broker announces: the newest version of Produce, each feature's newest level, and the finalized levels."""
     response = ask(kafka, "ApiVersions", 3, node, client_software_name="a", client_software_version="1")
     newest = next(each.max_version for each in response.api_keys if each.api_key == 0)
     supported = {each.name: each.max_version for each in response.supported_features}
@@ -110,7 +110,7 @@ def test_the_cluster_behaves_as_before_until_the_last_broker_runs_the_release() 
         kafka.upgrade(NEW, node_id=1)
         assert code() == ErrorCode.NOT_ENOUGH_REPLICAS
         kafka.upgrade(NEW, node_id=2)
-        assert code() == ErrorCode.NONE, "from 3.7 on, no more in-sync replicas are needed than there are (KIP-966)"
+        assert code() == ErrorCode.NONE, "from 3.7 on, one replica is enough for a topic with one (KIP-966)"
 
 
 def test_the_defaults_of_settings_are_those_of_the_release() -> None:
@@ -118,7 +118,9 @@ def test_the_defaults_of_settings_are_those_of_the_release() -> None:
         assert "log.message.format.version" in described(kafka)
         kafka.upgrade(NEW)
         assert "log.message.format.version" not in described(kafka)
-        assert kafka._call(lambda engine: engine.cluster.partition("orders", 0).rules.window) == 3, "a rule that was set stays"
+        assert kafka._call(lambda engine: engine.cluster.partition("orders", 0).rules.window) == 3, (
+            "a rule set by the user stays"
+        )
 
 
 def described(kafka: MockKafka) -> set[str]:
@@ -127,7 +129,7 @@ def described(kafka: MockKafka) -> set[str]:
 
 
 def test_a_topic_may_keep_a_setting_that_the_release_does_not_have(tmp_path: Path) -> None:
-    """As on a Kafka 4.3.1 with the directory of a 3.9.2."""
+    """Kafka 4.3.1 does the same with the data directory of a 3.9.2."""
     orders = {"orders": {"partitions": 1, "configs": {"message.format.version": "2.8-IV1"}}}
     change = {"name": "retention.ms", "config_operation": 0, "value": "2000000"}
     alter = [{"resource_type": 2, "resource_name": "orders", "configs": [change]}]
@@ -228,7 +230,7 @@ def test_a_reset_and_a_snapshot_bring_the_release_back() -> None:
         assert (releases(kafka), announced(kafka)[2]["metadata.version"]) == (["4.3"], 30)
         assert "log.message.format.version" not in described(kafka)
         kafka.reset(soft=True)
-        assert releases(kafka) == ["4.3"], "connections stay, so the release stays, too"
+        assert releases(kafka) == ["4.3"], "a soft reset keeps connections, and therefore the release"
         kafka.reset()
         assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
 

@@ -16,12 +16,12 @@ from wirebroker.clients import ClientName, ProducerSettings, driver
 from wirebroker.mock import MockKafka
 
 EACH = 3
-"""Records in a transaction."""
+"""The number of records in each transaction."""
 SOON = 20
 
 
 class Application:
-    """A producer, a transactional producer and a member of a group, each in a thread of its own, until `stop`."""
+    """Runs a producer, a transactional producer and a group member, each in its own thread, until `stop`."""
 
     def __init__(self, client: ClientName, address: str) -> None:
         self._library, self._address = driver(client), address
@@ -65,7 +65,7 @@ class Application:
     def consume(self) -> None:
         reader = self._library.Reader(self._address, "orders", "team", "read_committed", member=True)
         while time.monotonic() < self._until and not (self._produced.is_set() and self.read.issuperset(self.acknowledged)):
-            with suppress(UnknownBrokerIdError):  # poll raises it while a broker is down
+            with suppress(UnknownBrokerIdError):  # poll raises this while a broker is down
                 self.read |= {value for _, value in reader.read(None, 1000, 0.2)}
         reader.close()
 

@@ -1,4 +1,4 @@
-"""Where `serve` has its users from, without passwords in flags."""
+"""Sources of users and passwords for `serve` that keep passwords out of flags."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def values(kafka: MockKafka) -> list[bytes | None]:
 
 
 def pieces(connection: socket.socket) -> list[bytes]:
-    """The bytes that arrive until the broker closes or is silent for a while, piece by piece."""
+    """Returns the pieces that arrive until the broker closes the connection or is silent for 0.5 s."""
     connection.settimeout(0.5)
     found = []
     try:
@@ -78,7 +78,7 @@ def test_a_response_in_pieces_is_whole_and_later_responses_wait(mock_kafka: Mock
         whole = b"".join(sliced := pieces(connection))
         connection.sendall(ASK)
         assert b"".join(pieces(connection)) == whole
-    assert len(sliced) > len(whole) / 5 / 2, "nearly every piece arrives by itself"
+    assert len(sliced) > len(whole) / 5 / 2, "most pieces arrive separately"
     mock_kafka.faults.clear()
     mock_kafka.faults.add(faults.slice(1, ms=0, nth=1))
     dialogue = Dialogue(mock_kafka) >> ASK_ALL >> ASK_ALL >> ASK_ALL
@@ -127,7 +127,7 @@ def test_a_corrupt_response_is_damaged_at_the_given_place_or_by_the_seed(mock_ka
     assert differing(response(1, at=-1)) == [len(sound) - 1]
     first, second = differing(response(1, bytes=3)), differing(response(2, bytes=3))
     assert len(first) == 3
-    assert min(first) >= 4, "the size stays as it is"
+    assert min(first) >= 4, "the bytes of the size are unchanged"
     assert first == differing(response(1, bytes=3)) != second
 
 
@@ -204,13 +204,13 @@ def test_a_connection_closes_some_time_later_by_the_brokers_clock(mock_kafka: Mo
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "large"])
 def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> None:
-    """The rest of the request may be on its way or may never be sent. In both cases no part of it is handled, and the request
-    counts once.
+    """The broker handles no part of the request, and counts it once, whether the rest of the request is on its way or is never
+    sent.
     """
     cut = mock_kafka.faults.add(faults.cut(64, request=True, api="Produce", nth=2))
     data = encode_request(1, "raw", produce_request("orders", batch(tag="v" * size)), 9)
     with dial(mock_kafka) as connection:
-        for start in range(0, len(data), 70_000):  # the first response arrives in several parts
+        for start in range(0, len(data), 70_000):  # the first request arrives in several parts
             connection.sendall(data[start : start + 70_000])
         assert connection.recv(4)
     with dial(mock_kafka) as connection:

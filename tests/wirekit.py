@@ -26,7 +26,7 @@ from _kafka_releases import jar_folder
 
 NOW = 1_800_000_000_000
 FEW_PLUGINS = [word for name in ("anyio", "cacheprovider", "hypothesispytest", "schemathesis") for word in ("-p", f"no:{name}")]
-"""Flags for a pytest in a process of its own; it starts in half the time."""
+"""Flags for a pytest in its own process: without these plugins it starts in half the time."""
 
 
 class Reachable(Protocol):
@@ -69,7 +69,7 @@ def dial(kafka: Reachable, node: int = 0) -> socket.socket:
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """So many bytes. Raises AssertionError if the broker closes the connection before."""
+    """Reads `size` bytes. Raises AssertionError if the broker closes the connection before."""
     received = bytearray()
     while len(received) < size:
         more = connection.recv(size - len(received))
@@ -79,7 +79,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def has_come(connection: socket.socket) -> bool:
-    """Whether something of a response is there."""
+    """Returns whether at least a part of a response has arrived."""
     timeout = connection.gettimeout()
     connection.setblocking(False)
     try:
@@ -91,7 +91,7 @@ def has_come(connection: socket.socket) -> bool:
 
 
 def ask_in_vain(kafka: Reachable, api: str, version: int) -> None:
-    """Send a request, without a body, that the broker does not read: it closes the connection."""
+    """Sends an invalid request, without a body. Checks that the broker closes the connection."""
     line = client(kafka)
     line.send_raw(KEYS[api], version, b"", header_version=1)
     with pytest.raises(ConnectionClosed):
@@ -120,7 +120,7 @@ class RawProducer:
 
 
 def without_times(log: str) -> list[str]:
-    """The lines of a server's log without the time that they begin with."""
+    """Returns the lines of a server's log without the time at the beginning of each line."""
     return [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", "", text) for text in log.splitlines()]
 
 

@@ -21,7 +21,7 @@ STRINGS = ("", "a", "orders", "größe", "主題", "🐟" * 3, "\x00", "n" * 126
 FLOATS = (0.0, -0.0, 1.5, -2.25, 1e300, 5e-324)
 
 MESSAGES: list[type[Message]] = [kind(key) for key in APIS for kind in (request_class, response_class)]
-"""Every request and every response."""
+"""The classes of all requests and responses."""
 
 
 def versions_of(cls: type[Message]) -> range:
@@ -33,18 +33,18 @@ EVERY_VERSION = [(cls, version) for cls in MESSAGES for version in versions_of(c
 
 
 KAFKA, OLDER, NEWER = "4.3.1", "3.9.2", "4.4.0"
-"""The releases whose definitions the messages have, as in scripts/generate-messages."""
+"""The releases from whose definitions scripts/generate-messages makes the messages."""
 
 
 BETWEEN_CONTROLLERS = {56: (2, 3), 58: (0, 0), 67: (0, 0)}
-"""AlterPartition, Envelope and AllocateProducerIds: brokers with ZooKeeper announced them to clients, 4.3.1 does not."""
+"""Versions of AlterPartition, Envelope and AllocateProducerIds, which only brokers with ZooKeeper announced to clients."""
 
 
 def release_of(cls: type[Message], version: int) -> str:
     """The release whose definition describes this version of the message."""
     key = cls.__schema__.key
     oldest, newest = BETWEEN_CONTROLLERS.get(key) or versions(key)
-    if newest < 0:  # Kafka 4 has removed it, or it is newer than 4.3.1
+    if newest < 0:  # Kafka 4 has removed the API, or 4.4 has added it
         return OLDER if key < 90 else NEWER
     if version < oldest:
         return OLDER
@@ -53,14 +53,14 @@ def release_of(cls: type[Message], version: int) -> str:
 
 
 class Maker:
-    """Makes random messages. `longest` is the greatest number of elements of an array (a few times longer at times)."""
+    """Makes random messages. `longest` is the usual maximum of elements in an array; a few arrays are longer."""
 
     def __init__(self, seed: object, longest: int = 3) -> None:
         self.random = Random(str(seed))
         self.longest = longest
 
     def message(self, cls: type[Struct], version: int) -> Any:
-        """A message or struct with random values where the version has the field, defaults elsewhere."""
+        """Returns a message or struct with random values. Fields that the version does not have keep their defaults."""
         present = [field for field in cls.__wire__ if field.present(version)]
         return cls(**{field.name: self.field(field, version) for field in present})
 
@@ -100,7 +100,7 @@ class Maker:
 
 
 def damaged(raw: bytes, random: Random) -> bytes:
-    """The bytes cut off, changed in some places, or with further bytes appended."""
+    """Returns the bytes truncated, changed in some places, or with further bytes appended."""
     chance = random.random()
     if chance < 0.3:
         return raw[: random.randint(0, len(raw))]

@@ -201,9 +201,9 @@ READ: list[tuple[str, type[Message], int, bytes, Any]] = [
     ("any negative length is null", Forms, 1, b"\x80\0" + b"\x80\0\0\1" * 2 + b"\0" * 4, Forms(None, None, None, [])),
     ("compact null is 0", Forms, 2, b"\0\0\0\x01\0", Forms(None, None, None, [])),
     ("ids", Forms, 2, b"\0\0\x03" + b"i" * 16 + b"j" * 16 + b"\x01\0", Forms(None, None, [b"i" * 16, b"j" * 16], [])),
-    ("null structs fill their array", Forms, 2, b"\0\0\0\x03\xff\0\xff\0\0", Forms(None, None, None, [Branch(None)] * 2)),
+    ("an array of null structs", Forms, 2, b"\0\0\0\x03\xff\0\xff\0\0", Forms(None, None, None, [Branch(None)] * 2)),
     ("any negative byte marks a null struct", Forms, 2, b"\0\0\0\x02\x80\0\0", Forms(None, None, None, [Branch(None)])),
-    ("any other marks a struct", Forms, 2, b"\0\0\0\x02\5" + LEAF + b"\0\0", Forms(None, None, None, [Branch(SEVEN)])),
+    ("any other byte marks a struct", Forms, 2, b"\0\0\0\x02\5" + LEAF + b"\0\0", Forms(None, None, None, [Branch(SEVEN)])),
     ("an overlong varint", Forms, 2, b"\x82\x80\x80\x80\0a\0\0\x01\0", Forms("a", None, None, [])),
     ("no UTF-8", Forms, 2, b"\x03\xffa\0\0\x01\0", Forms("�a", None, None, [])),
     ("no tags", Tagged, 0, b"\x05\0", Tagged(5)),
@@ -213,8 +213,8 @@ READ: list[tuple[str, type[Message], int, bytes, Any]] = [
     ("a known tag's wrong size", Tagged, 0, b"\x05\x01" + tag(3, b"\x02\x02x", size=99), Tagged(5, Leaf(), ["x"])),
     ("unknown tags", Tagged, 0, b"\x05\x02" + tag(9, b"zzz") + tag(3, b"\x01"), Tagged(5, Leaf(), [])),
     ("many unknown tags", Tagged, 0, b"\x05\x80\x02" + tag(9, b"z") * 256, Tagged(5)),
-    ("unknown tags where no tag is known", Forms, 2, b"\0\0\0\x01\x01" + tag(0, b"zz"), Forms(None, None, None, [])),
-    ("a tag of its version", Tagged, 2, b"\x05\x01" + tag(1, b"\0\x09"), Tagged(5, late=9)),
+    ("unknown tags in a struct without tags", Forms, 2, b"\0\0\0\x01\x01" + tag(0, b"zz"), Forms(None, None, None, [])),
+    ("a tag that this version has", Tagged, 2, b"\x05\x01" + tag(1, b"\0\x09"), Tagged(5, late=9)),
 ]
 REFUSED: list[tuple[str, type[Message], int, bytes, str]] = [
     ("nothing", Forms, 2, b"", "ends too early"),
@@ -231,7 +231,7 @@ REFUSED: list[tuple[str, type[Message], int, bytes, str]] = [
     ("a varint of 32 bits", Forms, 2, b"\xff\xff\xff\xff\x0f", "31 bits"),
     ("half a varint", Forms, 2, b"\x80", "ends too early"),
     ("a tag past the end", Tagged, 0, b"\x05\x01\x09\x04abc", "runs past the end"),
-    ("a tag past the end where none is known", Forms, 2, b"\0\0\0\x01\x01\x09\x04abc", "runs past the end"),
+    ("a tag past the end in a struct without tags", Forms, 2, b"\0\0\0\x01\x01\x09\x04abc", "runs past the end"),
     ("more tags than there are", Tagged, 0, b"\x05\x02" + tag(9, b""), "ends too early"),
     ("a tag of a later version", Tagged, 1, b"\x05\x01" + tag(1, b"\0\x09"), "tag 1 is not of this version"),
     ("an unknown version", Forms, 4, b"\0" * 9, "versions 0 to 3"),
@@ -427,7 +427,7 @@ def test_an_unsigned_varint_byte_by_byte(value: int, raw: str) -> None:
 
 
 def test_a_struct_that_may_be_null_is_marked_otherwise_in_a_tag() -> None:
-    """The value of a record that Kafka 4.3.1 wrote of a consumer group's member."""
+    """`raw` is the value of a record that Kafka 4.3.1 wrote about a consumer group's member."""
     raw = bytes.fromhex(
         "00037231177769726562726f6b65722d636f6e666f726d616e63650b2f3132372e302e302e31"
         "0307616273656e74067265632d7401000075300001000100"
@@ -438,7 +438,9 @@ def test_a_struct_that_may_be_null_is_marked_otherwise_in_a_tag() -> None:
     assert codec.encode(member, 0) == raw
     member.classic_member_metadata = ClassicMemberMetadata(session_timeout_ms=7, supported_protocols=[])
     again = codec.encode(member, 0)
-    assert again.hex().endswith("01000701" + "00000007" + "01" + "00"), "one tag of seven bytes, present, and the struct"
+    assert again.hex().endswith("01000701" + "00000007" + "01" + "00"), (
+        "one tag, 7 bytes long: the byte for `not null`, and the struct"
+    )
     assert codec.decode(ConsumerGroupMemberMetadataValue, again, 0)[0] == member
 
 

@@ -32,7 +32,7 @@ DAMAGED_PER_MESSAGE = 4
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
 JARS = {release: CACHE / f"kafka-clients-{release}.jar" for release in (OLDER, KAFKA, NEWER)}
 ASKED = [(cls, v) for cls, v in EVERY_VERSION if release_of(cls, v) != OLDER or cls not in (ProduceRequest, FetchResponse)]
-"""Every version; but to hold records, the classes of 3.9.2 want a logger, which is not in their jar."""
+"""Every version except those with records in 3.9.2: its classes for records need a logger that the jar does not have."""
 QUESTION = struct.Struct(">chhi")
 RESPONSE = struct.Struct(">ii")
 REPLACED = "\ufffd".encode()
@@ -47,13 +47,13 @@ class Question(NamedTuple):
 
 class Response(NamedTuple):
     read: int
-    """How far Kafka read; -1 if it refused."""
+    """The number of bytes that Kafka read; -1 if it refused them."""
     written: bytes
-    """Its bytes, or the reason for its refusal."""
+    """The bytes that Kafka wrote, or the reason why it refused."""
 
 
 def ask_each(sent: Sequence[tuple[type[Message], Question]]) -> Iterator[tuple[type[Message], Question, Response]]:
-    """The messages, each as described by the release from which it comes."""
+    """Gives each message to Kafka's classes of the release that describes it. Yields the responses."""
     by_release: dict[str, list[tuple[type[Message], Question]]] = {}
     for cls, question in sent:
         by_release.setdefault(release_of(cls, question.version), []).append((cls, question))
@@ -113,13 +113,13 @@ def test_kafka_refuses_the_same_damaged_messages_and_reads_the_same_in_the_other
         try:
             message, read = codec.decode(cls, question.raw, question.version)
         except ProtocolError as damage:
-            if "31 bits" not in str(damage):  # a length or count that wraps around to a negative one in Kafka
+            if "31 bits" not in str(damage):  # in Kafka, such a length or count becomes negative
                 assert (cls, question, response.read) == (cls, question, -1)
             refused += 1
             continue
         assert (cls, question, read) == (cls, question, response.read), response.written
         written = codec.encode(message, question.version)
-        if REPLACED not in written:  # Java and Python replace invalid UTF-8 by different numbers of these
+        if REPLACED not in written:  # for invalid UTF-8, Java and Python write different numbers of U+FFFD
             assert (cls, question, written) == (cls, question, response.written)
     assert 0.2 < refused / len(sent) < 0.8
 
@@ -131,7 +131,7 @@ def test_kafka_reads_request_headers_as_far() -> None:
         key, form = cls.__schema__.key, request_header_version(cls.__schema__.key, version)
         name = random.choice(("", "me", "größe")).encode()
         whole = struct.pack(">hhih", key, version, 7, len(name)) + name + b"\x01\x09\x02zz" * (form - 1)
-        rest = damaged(whole[8:], random)  # key and version decide on the form
+        rest = damaged(whole[8:], random)  # unchanged: key and version determine the form
         sent.append(Question(b"h", key, form, whole[:8] + rest))
     for question, response in zip(sent, ask(sent), strict=True):
         try:

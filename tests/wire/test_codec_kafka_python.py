@@ -56,7 +56,7 @@ UNKNOWN = {
 }
 """The APIs that kafka-python 3.0.12 does not have."""
 NEWER_THAN_IT = {"ApiVersions": 5, "TxnOffsetCommit": 6, "DeleteGroups": 3}
-"""The versions that kafka-python 3.0.12 does not have."""
+"""The first version of each API that kafka-python 3.0.12 does not have."""
 
 
 def load() -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
         for _ in range(MESSAGES_PER_VERSION):
             ours = maker.message(cls, version)
             if isinstance(ours, ApiVersionsResponse):
-                ours.error_code = 0  # with an error kafka-python always reads the body as version 0
+                ours.error_code = 0  # kafka-python reads every error response as version 0
             theirs = twin(ours, theirs_class._struct, theirs_class, version)
             raw = bytes(theirs.encode(version=version))
             assert (version, codec.encode(ours, version)) == (version, raw)
@@ -101,7 +101,7 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
 
 
 def pairs(cls: type[Struct], struct: Any, version: int) -> list[tuple[Field, Any]]:
-    """Our fields of a version with kafka-python's; both stand in the order of Kafka's definition."""
+    """Returns pairs of our field and kafka-python's field in a version. Both are in the order of Kafka's definition."""
     mine = [field for field in cls.__wire__ if field.present(version)]
     others = [field for field in struct.fields.values() if field.for_version_q(version)]
     for field, other in zip(mine, others, strict=True):
@@ -110,12 +110,12 @@ def pairs(cls: type[Struct], struct: Any, version: int) -> list[tuple[Field, Any
 
 
 def twin(ours: Any, struct: Any, made: Any, version: int) -> Any:
-    """The same message as kafka-python holds it."""
+    """Returns the same message as an object of kafka-python."""
     values = {}
     for field, other in pairs(type(ours), struct, version):
         value = getattr(ours, field.name)
         if field.tag is not None and value == (field.default() if callable(field.default) else field.default):
-            continue  # it would write a tagged struct of defaults, which Kafka leaves out
+            continue  # unlike Kafka, kafka-python would write a tagged struct of defaults
         if other.is_struct_array():
             value = None if value is None else [twin(item, other, other.data_class, version) for item in value]
         elif other.is_struct():
@@ -137,12 +137,12 @@ def theirs_form(value: Any, other: Any) -> Any:
 
 
 def plain(theirs: Any, struct: Any, cls: type[Struct], version: int) -> Any:
-    """kafka-python's message as one of ours."""
+    """Returns a message of kafka-python as a message of ours."""
     values = {}
     for field, other in pairs(cls, struct, version):
         value, spec = getattr(theirs, other.name), field.spec
         if field.tag is not None and other.is_struct() and value is None:
-            continue  # a tagged struct that was left out
+            continue  # the message lacks this tagged struct
         if other.is_struct_array():
             value = None if value is None else [plain(item, other, spec[0], version) for item in value]
         elif other.is_struct():

@@ -28,7 +28,7 @@ from wire.random_messages import EVERY_VERSION, KAFKA, MESSAGES, Maker, release_
 MESSAGES_PER_VERSION = 8
 CODES = [code.value for code in ErrorCode]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The types that kio maps: how the number is chosen, and kio's form of it.
+# The types for which kio has types of its own: the numbers to choose from, and kio's form of a number.
 CHOICES: dict[str, tuple[int, ...]] = {
     "error_code": tuple(CODES),
     "timedelta_i32": (-(2**31), -1, 0, 1, 30_000, 2**31 - 1),
@@ -38,7 +38,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
 
 
 def known_to_kio(cls: type[Message]) -> list[int]:
-    """The versions of Kafka 4.3.1."""
+    """Returns the versions of a message that Kafka 4.3.1 has."""
     return [version for version in versions_of(cls) if release_of(cls, version) == KAFKA]
 
 
@@ -96,7 +96,7 @@ def types_of(theirs: Any) -> dict[str, Any]:
 
 
 class Twins(Maker):
-    """Makes the same message as ours and as kio's."""
+    """Makes pairs of equal messages: ours and kio's."""
 
     def message_pair(self, cls: type[Struct], theirs: Any, version: int) -> tuple[Any, Any]:
         ours_values, theirs_values = {}, {}

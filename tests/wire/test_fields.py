@@ -16,7 +16,7 @@ from wire.random_messages import MESSAGES, Maker, damaged, versions_of
 
 
 def check(nodes: list[Node], value: Struct, version: int) -> None:
-    """The nodes are the fields of this struct, in this version."""
+    """Checks that the nodes are the fields of this struct in this version."""
     by_name = {node.name: node for node in nodes}
     for field in value.__wire__:
         if field.name in by_name:

@@ -69,7 +69,7 @@ def test_a_jar_that_cannot_be_had_is_told_apart_from_a_difference(tmp_path: Path
     assert "is not the jar that Apache released" in ran.stderr
 
 
-# The table of APIs.
+# The table of APIs
 
 
 def test_every_api_of_a_real_broker_has_its_versions() -> None:

@@ -25,10 +25,10 @@ BILLION = struct.pack(">i", 1_000_000_000)
 COMPACT_BILLION = bytearray()
 write_uvarint(COMPACT_BILLION, 1_000_000_000)
 SLACK = 4096
-"""Bytes that a decode may take however little it reads: the message itself, an exception, its traceback."""
+"""Bytes that every decode may allocate, however little it reads: the message, an exception, its traceback."""
 PER_ELEMENT = 1024
-"""The most bytes of objects for one counted element, so that MAX_ELEMENTS of them stay within half a gigabyte."""
-# Where the numbers are not small enough to be shared by the interpreter.
+"""The most bytes that one counted element may allocate, so that MAX_ELEMENTS of them take at most half a gigabyte."""
+# Values for which Python must allocate objects: it shares small numbers.
 COSTLY = {
     "bool": True, "int8": -100, "int16": -1000, "uint16": 60_000, "int32": -70_000, "uint32": 70_000,
     "int64": -(2**60), "float64": 1.5, "uuid": b"x" * 16, "string": "ab", "bytes": b"", "records": b"",
@@ -93,8 +93,8 @@ def traced() -> Iterator[None]:
 
 
 def peak_of_reading(cls: type[Message], version: int, raw: bytes) -> int:
-    """Bytes allocated at the worst moment of a decode, whether it succeeds or not; of two, for other threads allocate, too."""
-    read_or_refuse(cls, version, raw)  # compiled, and the interpreter's own caches filled
+    """Returns the peak of bytes that a decode allocates. It is the lower of two measurements: other threads allocate, too."""
+    read_or_refuse(cls, version, raw)  # first compiles the class and fills Python's caches
     return min(_peak(cls, version, raw), _peak(cls, version, raw))
 
 
@@ -131,7 +131,7 @@ def test_many_small_elements_take_a_bounded_multiple_of_their_bytes(cls: type[Me
 
 
 def shapes(cls: type[Message]) -> set[int]:
-    """The versions at which a message looks different enough: the first, the first flexible, the last."""
+    """Returns the versions to test: the first, the first flexible, and the last."""
     versions = versions_of(cls)
     return {versions[0], versions[-1], min(max(cls.__schema__.flexible, versions[0]), versions[-1])}
 
@@ -141,7 +141,7 @@ def plain(cls: type[Struct], version: int) -> list[Field]:
 
 
 def arrays(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
-    """The path of every array inside a message."""
+    """Yields the path of every array inside a message."""
     for field in plain(cls, version):
         element = field.spec[0] if isinstance(field.spec, list) else field.spec
         if isinstance(field.spec, list):
@@ -151,7 +151,7 @@ def arrays(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
 
 
 def smallest(spec: Any, version: int) -> Any:
-    """A value of few bytes that takes objects of its own."""
+    """Returns a value that has few bytes but needs its own objects."""
     if isinstance(spec, list):
         return []
     if isinstance(spec, type):
@@ -160,7 +160,7 @@ def smallest(spec: Any, version: int) -> Any:
 
 
 def swollen(cls: type[Struct], version: int, path: tuple[str, ...], count: int) -> Any:
-    """The smallest message with `count` elements in the outermost array on the path, and one element in each inner array."""
+    """Returns the smallest message with `count` elements in the path's outermost array, and one in each inner array."""
     made = smallest(cls, version)
     spec = next(field.spec for field in plain(cls, version) if field.name == path[0])
     if not isinstance(spec, list):
