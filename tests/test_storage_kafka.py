@@ -156,8 +156,8 @@ def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, 
 
 
 def everything(wire: WireClient) -> dict[str, Any]:
-    """Returns the records that a consumer gets from every topic. Of a compacted topic only the last record of each key counts,
-    because compaction may not have removed all others.
+    """Returns the records that a consumer gets from every topic. A compacted topic contributes only the last record of each
+    key, because compaction may not have removed all others.
     """
     found: dict[str, Any] = {f"{topic} {isolation}": stored(wire, topic, isolation) for topic in TOPICS for isolation in (0, 1)}
     for name in ("compacted 0", "compacted 1"):
