@@ -23,7 +23,7 @@ class Told(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A Fetch answer; `values` counts the bytes of its records."""
+    """A Fetch response; `values` counts the bytes of its records."""
 
     error: str
     high_watermark: int

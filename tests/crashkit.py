@@ -330,7 +330,7 @@ def compare_balances(committed: dict[int, int], found: dict[int, int], number: i
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))
-        assert last % 4 != 3, "this was aborted"
+        assert last % 4 != 3, "the number is of an aborted transaction"
 
 
 def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:

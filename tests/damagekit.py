@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether this error is the broker's fault."""
+        """Tells whether the broker, and not the test, is to blame for this error."""
         return self.kind not in ("served", "lost a tail", "refused")
 
 
@@ -121,7 +121,7 @@ class Made:
 
 
 def make(root: Path, seed: int) -> Made:
-    """Build a directory by a broker: stopped cleanly, and as kill −9 leaves it."""
+    """Makes a broker's data directory in two modes: as a clean stop leaves it, and as kill −9 leaves it."""
     made = Made()
     chance = random.Random(seed)
     data = root / "clean"

@@ -57,7 +57,7 @@ class Response:
     of_parts: bool = True
 
     def differences(self, response: Any) -> list[str]:
-        """The fields with unexpected values."""
+        """Returns a text for each field that has an unexpected value."""
         found = parts(response) if self.of_parts else [response]
         got = {name: [_field(part, name) for part in found] for name in self.fields}
         return [f"{name} {got[name]}, expected {value}" for name, value in self.fields.items() if got[name] != value]

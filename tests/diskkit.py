@@ -99,7 +99,7 @@ class Disk:
             if fd in self._descriptors:
                 self.step(name)
                 if name in ("fsync", "fdatasync"):
-                    return None  # no machine crashes here, so nothing needs to be synced
+                    return None  # tests simulate no power cut, so a real sync is not needed
             return real(fd, *rest)
 
         monkeypatch.setattr(os, name, call)

@@ -224,7 +224,7 @@ SEMANTICS = {
 
 @each_client
 def test_b8_three_semantics_are_counted(mock_kafka_factory: Callable[..., MockKafka], send: Callable[..., None]) -> None:
-    """Of ten batches, the acknowledgement of the fifth is lost, and the tenth does not arrive at first."""
+    """Each client sends ten batches. The acknowledgement of the fifth is lost, and the tenth is lost on its first way."""
     counted = {}
     for name, settings in SEMANTICS.items():
         broker = mock_kafka_factory(topics=["orders"])
@@ -618,7 +618,7 @@ def test_a_segment_is_scanned_to_its_end() -> None:
     damaged[len(one) + 16] = 9
     (bad,) = check_partition(scan(damaged, "t", 0, "0.log"))
     assert bad.kind == "bad_batch"
-    assert "its magic byte is 9" in bad.explanation, "and the scan continues after it"
+    assert "its magic byte is 9" in bad.explanation, "the scan continues after the bad batch"
     damaged = bytearray(whole)
     damaged[len(one) - 1] ^= 1
     assert [each.kind for each in check_partition(scan(damaged, "t", 0, "0.log"))] == ["crc"]

@@ -163,8 +163,8 @@ def test_a14_single_remembers_one_batch_and_refuses_after_a_gap(mock_kafka_facto
     producer >> seq(2, 3) << ANY_RESPONSE
     producer >> seq(2, 3) << accepted(at=2)
     producer >> seq(9) << rejected(OUT_OF_ORDER)
-    producer >> seq(4) << rejected(OUT_OF_ORDER)  # refused until it has a new id
-    producer >> seq(2, 3) << accepted(at=2)  # but the last batch is still known
+    producer >> seq(4) << rejected(OUT_OF_ORDER)  # refused until the producer has a new id
+    producer >> seq(2, 3) << accepted(at=2)  # but the broker still knows the last batch
     Dialogue(broker) >> seq(0) << accepted(at=4)
 
 

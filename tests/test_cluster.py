@@ -398,7 +398,7 @@ def test_d3_a_consumer_waits_for_the_high_watermark_and_not_for_the_end(start: S
     waiting.wire(1).send(cluster.fetch_request("g", 0, epoch=-1, last=-1, wait_ms=60_000, committed=False), 12)
     wait_until_stored(cluster, 1, "g", 0)
     cluster.produce(1, "g", acks=1)
-    wait_until_stored(cluster, 1, "g", 1)  # it waits still
+    wait_until_stored(cluster, 1, "g", 1)  # the Fetch still waits
     cluster.kafka.thaw_replica("g", 0, 2)
     assert waiting.read(1).high_watermark == 1
 
@@ -828,7 +828,7 @@ def test_leaders_move_back_every_five_minutes(start: Start) -> None:
     assert (cluster.describe("w").leader, cluster.describe("behind").leader) == (1, 1)
     advance(milliseconds=1)
     assert (cluster.describe("w").leader, cluster.describe("behind").leader) == (2, 1)
-    cluster.kafka.restart()  # broker 3, too
+    cluster.kafka.restart()  # this also starts broker 3
     advance(seconds=299)
     assert leader_of(cluster, "behind") == 1
     advance(seconds=1)

@@ -180,7 +180,7 @@ def test_b6_acks_all_survives(producing: Producing, cluster: MockKafka) -> None:
             cluster.freeze_replica("orders", 0, node)
         told = send(b"second")
         stored(cluster, 2)
-        assert not told.done()  # only the leader has it
+        assert not told.done()  # only the leader has the record
         for node in (2, 3):
             cluster.thaw_replica("orders", 0, node)
         assert told.result(SOON) == 1

@@ -64,7 +64,7 @@ def test_the_first_member_gets_all_partitions(broker: InProcess) -> None:
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("one", 2, 5000)
     assert one.told(response) == {"orders": [0, 1, 2, 3]}
     assert state(broker) == ("Stable", 2, 2)
-    assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "it knows"
+    assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "the member knows its assignment"
     again = one.send(2, {"orders": [0]}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
     assert one.told(again) == {"orders": [0, 1, 2, 3]}, "a full heartbeat gets a full response"
 
@@ -74,7 +74,7 @@ def test_partitions_move_once_they_are_given_up(broker: InProcess) -> None:
     one.join()
     assert two.join() == {}
     assert state(broker) == ("Reconciling", 3, 3)
-    assert (two.epoch, two.beat()) == (3, None), "another member still owns its target"
+    assert (two.epoch, two.beat()) == (3, None), "another member still owns these partitions"
     before = dict(one.owned)
     kept = one.beat()
     assert kept is not None
@@ -276,7 +276,7 @@ def test_a_member_that_does_not_give_up_partitions_is_removed(broker: InProcess)
     assert one.fault(2, all_four) == 0
     two.beat()
     broker.clock.advance(seconds=2)
-    assert one.fault(2, all_four) == UNKNOWN_MEMBER, "its rebalance timeout of 60 s is over"
+    assert one.fault(2, all_four) == UNKNOWN_MEMBER, "the member's rebalance timeout of 60 s is over"
     assert two.beat() == {"orders": [0, 1, 2, 3]}
 
 
@@ -416,7 +416,7 @@ def test_topics_by_regular_expression(broker: InProcess) -> None:
     assert one.join(subscribed_topic_regex="order.*") == {}
     assert one.beat() == {"orders": [0, 1, 2, 3]}, "the regex was matched after the first heartbeat"
     broker.create_topic("orders.eu")
-    assert one.beat() is None, "not again within 10 s"
+    assert one.beat() is None, "the regex is not matched again within 10 s"
     broker.clock.advance(seconds=11)
     one.beat()
     assert one.beat() == {"orders": [0, 1, 2, 3], "orders.eu": [0]}
@@ -602,7 +602,7 @@ def test_an_empty_group_changes_its_protocol(broker: InProcess) -> None:
     assert old.assign({"orders": [0, 1, 2, 3]}) == 0
     old.leave()
     new.join()
-    assert (new.epoch, state(broker)) == (2, ("Stable", 2, 2)), "it begins anew"
+    assert (new.epoch, state(broker)) == (2, ("Stable", 2, 2)), "the group begins again"
     assert old.heartbeat() == UNKNOWN_MEMBER
     new.leave()
     again = ClassicConsumer(broker)
@@ -620,7 +620,7 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: InProcess) -> Non
     old.join()
     assert old.assign() == 0
     assert len(old.owned["orders"]) == 2
-    assert old.heartbeat() == REBALANCE, "it must join again to confirm that it gave up the rest"
+    assert old.heartbeat() == REBALANCE, "the member must join again to confirm the revocation"
     old.join()
     assert old.assign() == 0
     assert old.heartbeat() == 0
@@ -650,7 +650,7 @@ def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: I
     sticky = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["orders"]), 1)
     assert odd.join(("sticky", sticky), ("range", b"")).error_code == 0
     assert new.leave() == GROUP_ID_NOT_FOUND
-    assert new.fault(new.epoch) == 0, "it is still a member"
+    assert new.fault(new.epoch) == 0, "the refused request left the member in the group"
     broker.clock.advance(minutes=2)
     assert new.fault(new.epoch) == UNKNOWN_MEMBER
     assert describe(broker).group_state == "Empty", "the classic members have expired"

@@ -665,7 +665,7 @@ def test_transactions_and_groups(protocol: str, kafka: MockKafka, control: Contr
     control.ask("POST", "/transactions/till/1/expire")
     assert control.refused("POST", "/transactions/till/1/fence")["status"] == 404
     control.ask("DELETE", "/topics/orders")
-    assert control.ask("GET", "/groups/a/b")["offsets"] == [], "as with DeleteTopics"
+    assert control.ask("GET", "/groups/a/b")["offsets"] == [], "the topic's offsets are deleted, too"
 
 
 # The broker as a whole

@@ -263,7 +263,7 @@ def test_a_batch_with_a_negative_leader_epoch_is_refused(stopped: Path, epoch: i
     raw = bytearray(path.read_bytes())
     raw[12:16] = struct.pack(">i", epoch)
     path.write_bytes(raw)
-    (stopped / ".kafka_cleanshutdown").unlink()  # as kill -9 leaves it
+    (stopped / ".kafka_cleanshutdown").unlink()  # kill -9 leaves no such file
     assert f"the batch of offset 0 carries the leader epoch {epoch}" in str(refusal(stopped))
 
 

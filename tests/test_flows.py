@@ -137,7 +137,7 @@ def test_b6_acks_1_loses_what_was_not_replicated_and_acks_all_does_not(client: C
     assert (log(one), acknowledged(one)) == ("ABCF", [0, 1, 2, 3, 4, 3]), "D and E were acknowledged, and F has D's offset"
     assert [found.kind for found in one.audit.findings] == ["lost", "lost"]
     assert (log(every), acknowledged(every), every.audit.findings) == ("ABCDEF", [0, 1, 2, 3, 4, 5], [])
-    assert len([letter for letter, verdict in batches(every) if letter == "D"]) == 2, "both leaders have stored it"
+    assert len([letter for letter, verdict in batches(every) if letter == "D"]) == 2, "both leaders have stored D"
 
 
 @every_client
@@ -227,7 +227,7 @@ def test_b12_the_consumers_half(client: ClientName) -> None:
     assert [r.value for r in output.log if r.topic == "results"] == [b"A@0", b"B@1", b"C@2", b"D@3", b"E@4", b"F@5"]
     aborted = [r.value for r in transaction.log if r.topic == "results" and not r.control]
     assert aborted.count(b"C@2") == 2, "the crashed worker's record is stored"
-    assert transaction.outcome.counts.stored == 6, "and not seen"
+    assert transaction.outcome.counts.stored == 6, "no consumer sees the aborted record"
 
 
 # Flows fail if a rule of the broker is changed. Otherwise they would prove nothing.

@@ -75,7 +75,7 @@ def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> N
     apis = [api for api in (*SERVED, *TELEMETRY) if versions(KEYS[api])[1] >= 0]  # the other messages are newer than 4.3.1
     connections = {api: Connection(served.address) for api in apis}
     for each in connections.values():
-        asked(each, "ApiVersions", 0)  # it is accepted
+        asked(each, "ApiVersions", 0)  # now the connection is accepted
     assert served.get("/topics") == 200
     served.full()
     assert {api for api in apis if fails(connections[api], api)} == set()

@@ -211,7 +211,7 @@ def test_a_segment_waits_for_the_shortest_lag_and_goes_with_the_longest() -> Non
         {**partition.configs.overrides, "min.cleanable.dirty.ratio": "0"}
     )
     compaction.begin(NOW + 1199)
-    assert partition.log.cleaned_to == 2, "its record is younger than min.compaction.lag.ms"
+    assert partition.log.cleaned_to == 2, "the next record is younger than min.compaction.lag.ms"
     compaction.begin(NOW + 1200)
     assert partition.log.cleaned_to == 3
 

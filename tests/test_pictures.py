@@ -222,7 +222,7 @@ def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() 
         titles = [mark.text for mark in marks_in(picture.marks) if mark.tag == "title"]
         assert "offset 5: aborted" in titles
         assert "offset 11: committed" in titles
-        assert "offset 12: aborted" not in titles, "nobody knows what is there"
+        assert "offset 12: aborted" not in titles, "the trace does not say what is at offset 12"
 
 
 def test_a_reader_that_comes_back_to_the_same_records() -> None:
@@ -308,7 +308,7 @@ def test_a_group_without_a_coordinator_says_so() -> None:
     back = member(9000, "one", "Heartbeat")
     (box,) = [mark for mark in marks_in(drawn([*rows, *asks, back, member(20_000, "one", "Heartbeat")], "groups").marks)
               if mark.tag == "rect" and mark.marks and "no coordinator" in mark.marks[0].text]  # fmt: skip
-    assert float(box.attributes["x"]) + float(box.attributes["width"]) < 700, "it ends when the coordinator responds"
+    assert float(box.attributes["x"]) + float(box.attributes["width"]) < 700, "the box ends when the coordinator responds"
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -94,4 +94,4 @@ def test_a_script_without_its_environment_says_how_to_make_it(name: str, tmp_pat
         begins = f"scripts/{name} needs the environment .venv, which `scripts/test --collect-only` makes; "
         assert (run.stderr.startswith(begins), run.stderr.count("\n")) == (True, 1), run.stderr
     else:
-        assert (run.returncode, run.stderr) == (0, ""), "it needs nothing"
+        assert (run.returncode, run.stderr) == (0, ""), "the script needs no environment"

@@ -1,6 +1,4 @@
-"""Client quotas: the clients that they concern, the time that a client waits, and the absence of other effects. The clock
-stands still.
-"""
+"""Client quotas: which clients they limit, how long a client waits, and that they have no other effect. The clock is frozen."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ GROUPS = 40
 
 
 def names(length: int) -> list[str]:
-    """This number of topics; every seventh does not exist."""
+    """Returns this number of topic names; every seventh topic does not exist."""
     return [f"topic-{i}" if i % 7 else f"absent-{i}" for i in range(length)]
 
 

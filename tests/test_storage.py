@@ -108,7 +108,7 @@ def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some
                 producer.send(sequence)
         client(kafka).request(delete_records(4), 2)
         kafka.restart(mode)
-        for producer, offset in ((first, 2), (second, 5)):  # as Kafka 4.3.1 answers
+        for producer, offset in ((first, 2), (second, 5)):  # Kafka 4.3.1 responds so
             producer.wire = client(kafka)
             assert producer.send(2).base_offset == offset
             assert producer.send(1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -568,7 +568,7 @@ def test_folders_without_metadata_are_served_by_their_names(data: Path) -> None:
     shutil.rmtree(data / "__cluster_metadata-0")
     with pytest.raises(DamagedFile, match=r"no metadata is in it, but there are folders of partitions, as orders-0\. Restore"):
         MockKafka(data=data).start()
-    (data / "__cluster_metadata-0").mkdir()  # as the sentence advises
+    (data / "__cluster_metadata-0").mkdir()  # as the message advises
     with MockKafka(data=data) as kafka:
         assert kafka.records("orders") == before
         assert kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id) == topic_id
@@ -587,7 +587,7 @@ def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptur
             MockKafka(data=data).start()
         assert str(refused.value).startswith(f"{path}: no metadata is in it, but there are folders of partitions, as orders-0")
     shutil.rmtree(path.parent)
-    path.parent.mkdir()  # as the sentence advises
+    path.parent.mkdir()  # as the message advises
     with MockKafka(data=data) as kafka:
         assert len(kafka.records("orders")) == 1
     assert f"{data} has no metadata: the topics are what the folders are called" in caplog.text

@@ -247,7 +247,7 @@ def test_truncation_keeps_the_state_of_producers_before_the_cut(mock_kafka: Mock
     before = mock_kafka.producers("orders", 0)[producer.pid]
     mock_kafka.truncate("orders", 0, 2)
     assert mock_kafka.producers("orders", 0) == {producer.pid: before}
-    assert producer.send(1).base_offset == 1, "a duplicate, as before"
+    assert producer.send(1).base_offset == 1, "the batch is a duplicate, as before"
 
 
 def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) -> None:
@@ -321,5 +321,5 @@ def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:
         return "none"
 
     assert "Fenced" in outcome()
-    gc.collect()  # aiokafka leaves a future that warns when it is collected; not in another test
+    gc.collect()  # collects a future of aiokafka that warns when it is collected, before the next test
     assert [record.value for record in mock_kafka.records("orders") if not record.control] == [b"kept"]

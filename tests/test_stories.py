@@ -184,7 +184,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Moc
 
 
 def closed(proxy: ProxyKafka) -> list[int]:
-    """The connections whose end is in the trace."""
+    """Returns the connections whose end is in the trace."""
     return [row.connection for row in proxy.trace.events("connection") if row.change == "closed"]
 
 

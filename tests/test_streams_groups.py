@@ -85,7 +85,7 @@ class App:
         return response
 
     def active(self, member: str) -> list[int]:
-        """The partitions of a member's active tasks."""
+        """Returns the partitions of a member's active tasks."""
         return [index for each in self._tasks[member]["active_tasks"] for index in each["partitions"]]
 
     def describe(self) -> Any:

@@ -158,7 +158,7 @@ def test_plaintext_on_a_tls_port(secured: MockKafka, caplog: pytest.LogCaptureFi
         wait_for(caplog, secured, f"a TLS handshake at SSL failed: the client speaks {cause}, and this listener speaks TLS")
         lines = [record for record in caplog.records if "TLS handshake" in record.getMessage()]
         assert len(lines) == 1
-    assert ask(secured, context(secured)), "others are not disturbed"
+    assert ask(secured, context(secured)), "other connections are not disturbed"
 
 
 def test_a_handshake_that_stalls_disturbs_nobody(secured: MockKafka) -> None:

@@ -186,7 +186,7 @@ def test_a_timeline(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert [line[:2] + line[16:] if line[4:5] == ":" else line for line in lines] == PICTURE.splitlines()
     docs = Path(__file__).resolve().parent.parent / "docs" / "reference" / "trace.md"
     assert f"```text\n{PICTURE}```" in docs.read_text(encoding="utf-8")
-    assert len(show(capsys, file, "--timeline")) == len(lines) + 8, "and one for each other producer"
+    assert len(show(capsys, file, "--timeline")) == len(lines) + 8, "all timelines: the other producers' come after"
 
 
 def test_a_timeline_of_some_rows_sums_up_all_of_them(capsys: pytest.CaptureFixture[str], file: Path) -> None:

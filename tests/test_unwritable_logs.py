@@ -247,7 +247,7 @@ def test_the_end_of_a_transaction_is_written_down_later(kafka: MockKafka) -> Non
         partition.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)
     assert till.init() == 0
-    assert (len(kafka.records("orders", 0)), Reader(kafka).values()) == (2, ["a0"]), "with one marker"
+    assert (len(kafka.records("orders", 0)), Reader(kafka).values()) == (2, ["a0"]), "the transaction ends with one marker"
     as_after_a_crash(kafka)
 
 

@@ -164,7 +164,7 @@ def test_a_reset_before_and_after(mock_kafka: MockKafka) -> None:
     with dial(mock_kafka) as connection:
         connection.sendall(encode_request(1, "raw", produce_request("orders", batch()), 9))
         assert reset_by_peer(connection)
-    assert values(mock_kafka) == [b"v0"], "it was handled"
+    assert values(mock_kafka) == [b"v0"], "the broker handled the Produce before the reset"
     before.assert_fired(1)
     after.assert_fired(1)
 

@@ -22,7 +22,7 @@ def main() -> None:
             pass
         else:
             os.kill(executor.pid, signal.SIGKILL)
-            return  # its broker is gone
+            return  # the executor is dead
     producer = Producer({"bootstrap.servers": os.environ["WIREBROKER_BOOTSTRAP"], "acks": 1, "retries": 0, "linger.ms": 0})
     for number in range(3):
         producer.produce("orders", value=f"order-{number}")

@@ -69,7 +69,7 @@ def _record(random: Random, number: int) -> Record:
 
 
 def damaged_batch(random: Random, batch: bytes) -> bytes:
-    """Returns the batch with an error in it. Mostly the CRC is right, so that the broker reads the rest."""
+    """Returns the batch with an error in it. The CRC is mostly valid, so that the broker also reads the rest."""
     ways = (_header, _header, _header, _body, _body, _records, _compression, _bomb, _marker, _bytes, _several, _old)
     return (random.choice(ways) if len(batch) >= HEADER_SIZE else _bytes)(random, batch)
 

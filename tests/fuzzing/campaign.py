@@ -162,7 +162,7 @@ def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> 
 def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
     try:
         readers.run(name, seed, examples)
-    except Flaky as flaky:  # it was slow only once
+    except Flaky as flaky:  # the example fails only sometimes, such as by being slow
         return Finding(f"{name}: not each time", str(flaky)[:500])
     except AssertionError as unfit:
         notes = "\n".join(getattr(unfit, "__notes__", ()))

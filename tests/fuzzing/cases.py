@@ -43,7 +43,7 @@ def setting_of(seed: int) -> Setting:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a case. `script` repeats it."""
+    """The result of a case. Playing `script` again repeats the case."""
 
     script: Script
     finding: Finding | None

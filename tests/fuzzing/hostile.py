@@ -147,7 +147,7 @@ class HostileCase:
         KINDS[kind](path, self.outside / self.random.choice(("precious", "folder-0", "orders-0", "made")))
 
     def name(self) -> None:
-        """There is a file or folder with a strange name."""
+        """Makes a file or folder with a strange name."""
         path = self._file()
         self.did.append(f"made {path.relative_to(self.data)}")
         if self.random.random() < 0.5:

@@ -329,7 +329,7 @@ def _first(data: bytearray) -> bytes | None:
 
 
 def _passes(frame: bytes) -> bool:
-    """Whether a broker would respond to this request."""
+    """Tells whether a broker would respond to this frame: it is a request that can be decoded."""
     return len(frame) >= 8 and _decoded(frame) is not None
 
 

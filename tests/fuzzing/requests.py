@@ -354,7 +354,7 @@ def slots_of(part: Struct, version: int) -> Iterator[Slot]:
 
 
 def is_small(message: Message, version: int) -> bool:
-    """Whether the request has at most `MOST_SLOTS` fields and `MOST_BYTES` bytes."""
+    """Tells whether the request has at most `MOST_SLOTS` fields and `MOST_BYTES` bytes."""
     size = 0
     for number, slot in enumerate(slots_of(message, version)):
         value = getattr(slot.owner, slot.field.name)

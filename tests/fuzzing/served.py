@@ -81,7 +81,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """Its output."""
+        """What the server has written to stderr."""
         return self._errors.read_text(errors="replace")
 
     def cpu(self) -> float:

@@ -364,7 +364,7 @@ class World:
         return [str(link.awaited[0]) for link in self.links.values() if link.awaited and not self._replaced(link.awaited[0])]
 
     def _replaced(self, asked: Asked) -> bool:
-        """Whether a later JoinGroup of the same member over another connection may have replaced this JoinGroup.
+        """Tells whether the same member may have sent a later JoinGroup over another connection.
 
         Then Kafka forgets the first JoinGroup, and never responds to it (ClassicGroup.updateMember).
         """

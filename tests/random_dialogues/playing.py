@@ -27,7 +27,7 @@ ANSWERED_WITHIN = 10.0
 GRACE = 0.04
 """Seconds after the fence during which other responses may arrive: Kafka has timers and several network threads."""
 LATER = 1.5
-"""It is a difference if a response from one broker has no counterpart from the other after this many seconds."""
+"""Seconds after which a response from one broker without a response from the other counts as a difference."""
 CONNECTIONS = 5
 TRIES = 500
 """The number of requests that a subject may make up until the release supports one."""

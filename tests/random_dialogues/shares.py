@@ -62,7 +62,7 @@ class Shares(Asking):
 
     @property
     def is_beginning(self) -> bool:
-        """Whether the groups are still being prepared."""
+        """Tells whether the dialogue is still preparing the groups."""
         return bool(self._first)
 
     def produced(self, place: Place, count: int) -> None:

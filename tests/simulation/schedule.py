@@ -28,7 +28,7 @@ class Shape:
     restarts: int
     failing_writes: int
     near_the_end: bool
-    """Whether sequences begin just below 2³¹."""
+    """Tells whether producers begin with sequences just below 2³¹, so that they wrap around."""
     kills: int = 0
     """The number of brokers that are killed, and started again after a while."""
     freezes: int = 0
