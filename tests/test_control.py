@@ -734,7 +734,7 @@ BAD = [
     ("POST", "/topics", b'{"name": "x", "partitions": 99999999999999999999}', 400, None, "does not fit into 64 bits"),
     ("POST", "/topics", b'{"name": "x", "partitions": ' + b"9" * 9999 + b"}", 400, None, "does not fit into 64 bits"),
     ("POST", "/topics", [], 422, "", "the body is a JSON object, not []"),
-    ("POST", "/topics", {}, 422, "name", "name is missing: as Kafka allows it"),
+    ("POST", "/topics", {}, 422, "name", "name is missing: as Kafka allows"),
     ("POST", "/topics", {"name": "x", "a` - at `$.b": 1}, 422, "a` - at `$.b", "there is no 'a` - at `$.b' here"),
     ("POST", "/topics", {"name": 5}, 422, "name", "name is a text, not 5"),
     ("POST", "/topics", {"name": "a/b"}, 422, None, "characters other than"),

@@ -19,7 +19,7 @@ from dialogue import ANY_RESPONSE, Dialogue, accepted, tagged
 from kafkawire.frames import SIZE
 from kafkawire.messages.metadata import MetadataRequest
 from requesting import fetch, find_coordinator, join_group, offset_fetch, plain, produce_request
-from responses import sole
+from responses import only, sole
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
@@ -179,7 +179,7 @@ def test_a_consumer_that_may_not_see_its_group_needs_read(staged: Callable[..., 
     stage = staged(security="sasl_plaintext", users=USERS, acls=["allow User:alice READ TOPIC orders"])
     line = log_in(stage.proxy, "alice", "secret")
     for _ in range(4):
-        assert line.request(find_coordinator("team"), 4).coordinators[0].error_code == 30
+        assert only(line.request(find_coordinator("team"), 4)).error_code == 30
         stage.later(2)
     for trace in (stage.kafka.trace, stage.proxy.trace):
         (finding,) = found(trace)
@@ -372,7 +372,7 @@ def test_a_group_that_is_denied_does_not_miss_its_coordinator(staged: Callable[.
 
 def test_a_coordinator_on_a_dead_node_is_one_finding_for_all_clients(staged: Callable[..., Stage]) -> None:
     stage = staged(brokers=2)
-    coordinator = client(stage.proxy).request(find_coordinator("team"), 4).coordinators[0]
+    coordinator = only(client(stage.proxy).request(find_coordinator("team"), 4))
     dead = coordinator.node_id
     addresses = address_of(stage.proxy.bootstrap_servers), (coordinator.host, coordinator.port)
     ((one, member), (two, other)) = [[Connection(at, 5, client_id=f"picker-{each}") for at in addresses] for each in (1, 2)]

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from kafkawire.declare import Message
+from responses import parts
 from wirebroker import MockKafka
 from wirebroker.client import java_properties
 from wirebroker.client.login import LoginFailed, scram
@@ -67,7 +68,7 @@ def test_many_partitions_take_few_requests(monkeypatch: pytest.MonkeyPatch) -> N
             asked.append(type(request).__name__)
             response = real(address, request)
             if asked[-1] == "ListOffsetsRequest" and len(asked) < 9:  # an error in the first response of each leader
-                response.topics[0].partitions[0].error_code = 6
+                parts(response)[0].error_code = 6
             return response
 
         monkeypatch.setattr(client, "_ask", ask)
