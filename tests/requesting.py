@@ -180,7 +180,7 @@ def _producer(txid: str | None, producer: Producer) -> Plain:
 def add_partitions(
     txid: str, producer: Producer, topic: str = "orders", partitions: Sequence[int] = (0,), topics: list[Plain] | None = None
 ) -> Any:
-    """An AddPartitionsToTxn of one topic, or of the given topics, up to version 3."""
+    """An AddPartitionsToTxn of version 3 or lower, for one topic or for the given topics."""
     fields = _producer(txid, producer) | {"topics": topics or named([topic], partitions=list(partitions))}
     return plain("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in fields.items()})
 

@@ -246,7 +246,7 @@ def audit(
 
 
 def _without_skipped(spark: SparkSession, request: Request) -> tuple[Request, Origin]:
-    """The origin without the topics that the policy ignores; the request then names the others."""
+    """Returns the request and its origin, both without the topics that the policy ignores."""
     origin, policies = origin_of(spark, request), request.policies
     topics = sorted({topic for topic, *_ in origin.bounds})
     if skipped := [topic for topic in topics if policies.of(topic).skip]:

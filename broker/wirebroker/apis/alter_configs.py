@@ -37,7 +37,7 @@ def alter_resources(
     if exchange.cluster.configs.release.has_zookeeper:
         if whole := _fails_whole(request, exchange, replaces=replaces):
             return response(responses=[failed(each, whole) for each in request.resources])
-        if not replaces:  # the last entry of a resource that is named twice counts
+        if not replaces:  # if a resource is named twice, its last entry counts
             request.resources = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     results: list[Any] = []

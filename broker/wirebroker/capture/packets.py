@@ -80,7 +80,7 @@ def _segment(packet: Packet, at: int) -> Segment | None:
         size, fragment = _number(data, at + 2), _number(data, at + 6)
         if data[at + 9] != TCP or fragment & 0x3FFF:
             return None
-        end = at + size if size else len(data)  # the length is 0 if the network card divides large packets later
+        end = at + size if size else len(data)  # 0 if the card splits the packet later (TCP offload)
         begin = at + (data[at] & 15) * 4
         hosts = _shown4(data[at + 12 : at + 16]), _shown4(data[at + 16 : at + 20])
     elif data[at] >> 4 == 6:

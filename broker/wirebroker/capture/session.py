@@ -94,7 +94,7 @@ class Session:
             pass
 
     def reading(self, file: BinaryIO) -> Iterator[None]:
-        """Read a capture packet by packet, as `read` does."""
+        """Does what `read` does, one packet for each step."""
         streams, now = Streams(), 0
         try:
             for packet in read_packets(file):

@@ -50,7 +50,7 @@ class Readable:
 
     @property
     def run(self) -> str:
-        """The name of this run. The numbers of rows are unique only within a run."""
+        """The name of this run. Row numbers are unique only within a run."""
         raise NotImplementedError
 
     @property

@@ -31,7 +31,7 @@ NODE = re.compile(r"node (\d+) at ")
 NAMED = 20
 """Reasons, errors and closed connections that are followed for each node or question."""
 SHOWN = 5
-"""Clients that a sentence names."""
+"""The largest number of clients that a sentence names."""
 SIGN = 5 * SECOND
 """ms before a loss in which closed connections are its first sign."""
 ASKED = 3

@@ -1,7 +1,7 @@
 """The data directory as a whole. A start restores the cluster from it, and the broker writes changes of the cluster to it.
 
-The broker writes batches when they arrive, and metadata changes before it sends a response. So acknowledged data survives the
-death of the process in the page cache, and, with `--sync always`, a failure of the machine on the disk.
+The broker writes batches when they arrive, and writes changes of metadata before it sends the response. So acknowledged data
+survives in the page cache if the process dies, and, with `--sync always`, on the disk if the machine fails.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ batches."""
 OVERLAPS = 500
 """The number of sets of overlapping batches that one task examines."""
 FEW = 200_000
-"""The largest number of rows for which a join sends all of them to every executor."""
+"""The largest number of rows that a join broadcasts to every executor."""
 _STRETCH = (*ABOUT, "life", "run", "tail", "before")
 
 

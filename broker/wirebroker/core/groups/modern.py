@@ -152,7 +152,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         """Add a member, or replace a member that has changed."""
         self._member_order.put(len(self.members))
         self.members[member.member_id] = member
-        self._member_order.put(len(self.members))  # Kafka puts a member twice: after each of its two records
+        self._member_order.put(len(self.members))  # Kafka puts a member into its map twice: once for each of its two records
 
     def remove(self, member_id: str) -> None:
         """Remove a member with its assignment and its target assignment."""

@@ -22,7 +22,7 @@ NOT_READY = "NotReady"
 
 
 ASK_AGAIN_MS, ASK_AT_LEAST_MS = 30_000, 3_600_000
-"""The time in ms after which the broker asks again for a description of the topology: the first time, and the longest time."""
+"""How long the broker waits, in ms, before it asks again for a description of the topology: at first, and at most."""
 TaskOffsets = tuple[Some, Some]
 """The offsets of a member's tasks, and the end offsets of the tasks' changelogs."""
 

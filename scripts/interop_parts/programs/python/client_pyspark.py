@@ -86,19 +86,19 @@ def transactions(bootstrap: str, name: str, ends: list[tuple[str, str]]) -> None
 
 def commit(bootstrap: str, name: str) -> None:
     transactions(bootstrap, name, [("1", "commit"), ("2", "commit")])
-    same(read(bootstrap, name), ["1", "2"], "a batch of read_committed saw")
+    same(read(bootstrap, name), ["1", "2"], "a batch read with read_committed saw")
     with tempfile.TemporaryDirectory() as checkpoint:
         stream(bootstrap, name, f"{name}-copy", checkpoint)
-    same(read(bootstrap, f"{name}-copy"), ["1", "2"], "a stream of read_committed saw")
+    same(read(bootstrap, f"{name}-copy"), ["1", "2"], "a stream with read_committed saw")
 
 
 def abort(bootstrap: str, name: str) -> None:
     transactions(bootstrap, name, [("1", "commit"), ("2-aborted", "abort"), ("3", "commit")])
-    same(read(bootstrap, name), ["1", "3"], "a batch of read_committed saw")
-    same(read(bootstrap, name, "read_uncommitted"), ["1", "2-aborted", "3"], "a batch of read_uncommitted saw")
+    same(read(bootstrap, name), ["1", "3"], "a batch read with read_committed saw")
+    same(read(bootstrap, name, "read_uncommitted"), ["1", "2-aborted", "3"], "a batch read with read_uncommitted saw")
     with tempfile.TemporaryDirectory() as checkpoint:
         stream(bootstrap, name, f"{name}-copy", checkpoint)
-    same(read(bootstrap, f"{name}-copy"), ["1", "3"], "a stream of read_committed saw")
+    same(read(bootstrap, f"{name}-copy"), ["1", "3"], "a stream with read_committed saw")
 
 
 if __name__ == "__main__":
