@@ -238,7 +238,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
 
     def _chooses_otherwise(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember) -> bool:
         """Tells whether the group's assignor changes when `new` replaces `old`."""
-        if new.speaks_classic or not self.behaviour.follows_assignors:
+        if new.assignor == old.assignor or new.speaks_classic or not self.behaviour.follows_assignors:
             return False
         default = self.default_assignor()
         return (group.assignor_with(old, old) or default) != (group.assignor_with(old, new) or default)
