@@ -1,10 +1,11 @@
-"""The requests that the broker handles: one module for each API or for several similar APIs, headed by its versions and
-behaviour.
+"""The requests that the broker handles, in one module for each API or for several similar APIs.
+
+Each module begins with the API's versions and behaviour.
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is no response yet.
 The handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
 Handlers fill every field; the codec omits the fields that a version does not have. Modules are imported before clients connect
-(`wirebroker.apis.loading`). An engine without a host imports a module at the first request of its API. The file skipped.md in
+(`wirebroker.apis.loading`). Without a host, an engine imports a module at the first request of its API. The file skipped.md in
 this folder lists the APIs that are only partly served, with reasons.
 """
 
@@ -47,7 +48,7 @@ TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 IN_ZOOKEEPER = (
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds",
 )  # fmt: skip
-"""The requests of a controller and of brokers that every listener of a broker with ZooKeeper takes."""
+"""The APIs between a controller and brokers. In a cluster with ZooKeeper, every listener of a broker accepts them."""
 
 TOGETHER = {
     **dict.fromkeys(IN_ZOOKEEPER, "controller_requests"),
@@ -58,7 +59,7 @@ TOGETHER = {
 
 
 def handler_of(key: int) -> Handler:
-    """The handler of this API. Raises KeyError for an API without a handler."""
+    """Returns the handler of this API. Raises KeyError for an API without a handler."""
     name = api_name(key)
     module = import_module(f"wirebroker.apis.{TOGETHER.get(name, APIS[key].module)}")
     handler: Handler = module.handle
@@ -66,7 +67,7 @@ def handler_of(key: int) -> Handler:
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:
-    """The served versions by API key: the versions of the profile's release, which the user may lower."""
+    """Returns the served versions by API key: the versions of the profile's release, which the user may limit."""
     own, served = release(rules.release), {}
     offered = {KEYS[name]: own.read(KEYS[name]) for name in (*SERVED, *IN_ZOOKEEPER) if KEYS[name] in own.announced}
     if telemetry and own.behaviour.telemetry:

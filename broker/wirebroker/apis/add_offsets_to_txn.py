@@ -10,7 +10,7 @@ from wirebroker.core.cluster import GROUP_TOPIC
 
 
 def handle(request: AddOffsetsToTxnRequest, exchange: Exchange) -> AddOffsetsToTxnResponse:
-    """Add the partition, or respond with the error."""
+    """Add the group's partition of __consumer_offsets to the transaction, or respond with the error."""
     code = _add(request, exchange)
     return AddOffsetsToTxnResponse(error_code=epoch_error(code, exchange.version >= PRODUCER_FENCED_FROM))
 

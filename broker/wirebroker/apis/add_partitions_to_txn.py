@@ -1,8 +1,8 @@
 """AddPartitionsToTxn, versions 0–5.
 
-A client adds partitions to its transaction (versions 0 to 3). Brokers name several transactions at once, and may ask only to
-verify that the transactions include the partitions (from version 4). If one partition does not exist, no partition is added,
-and the others get OPERATION_NOT_ATTEMPTED. Before version 2 the error INVALID_PRODUCER_EPOCH takes the place of
+A client adds partitions to its transaction (versions 0 to 3). Brokers can name several transactions in one request, and may ask
+only to verify that the transactions include the partitions (from version 4). If one partition does not exist, no partition is
+added, and the others get OPERATION_NOT_ATTEMPTED. In versions 0 and 1, the error INVALID_PRODUCER_EPOCH takes the place of
 PRODUCER_FENCED.
 """
 

@@ -27,7 +27,8 @@ def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
 def alter_resources(
     request: Any, exchange: Exchange, response: Callable[..., Message], result: Callable[..., Any], *, replaces: bool
 ) -> Steps:
-    """Change the settings that an AlterConfigs or IncrementalAlterConfigs names; the arguments are its message classes."""
+    """Change the settings that an AlterConfigs or IncrementalAlterConfigs names; `response` and `result` are the message
+    classes of the API."""
 
     def failed(resource: Any, refusal: Refusal) -> Any:
         name, kind = resource.resource_name, resource.resource_type

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments, versions 0–1.
 
-A reassignment is in progress until the new replicas are in sync (KIP-455). Here the replicas of running brokers have all
-records at once, so the reassignment waits only for stopped brokers. Null replicas cancel it. From version 1 on, a request can
-forbid a change of the number of replicas.
+A reassignment is in progress until the new replicas are in sync (KIP-455). In wirebroker the replicas of running brokers have
+all records at once, so the reassignment waits only for stopped brokers. A request with null replicas cancels a reassignment.
+From version 1 on, a request can forbid that the number of replicas changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs, versions 1–2 (ReplicaManager.alterReplicaLogDirs).
 
-In memory a replica moves at once, and with a data directory right after the response, as in Kafka. For a replica that does not
-exist yet, the broker remembers the directory until the replica is created.
+Without a data directory a replica moves at once. With a data directory it moves right after the response, as in Kafka. For a
+replica that does not exist yet, the broker remembers the directory until the replica is created.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from wirebroker.common.slices import pauses
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")
-"""The length that the folder name of a partition's future log adds to its topic and index."""
+"""The number of characters that the folder name of a partition's future log has in addition to topic and index."""
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
-    """Respond for each replica whether it is, or will be, in the directory. A replica named twice gets the directory named
-    last.
+    """Respond for each replica with an error code; without an error, the replica is or will be in the directory.
+
+    A replica that is named twice gets the directory that is named last.
     """
     pause = pauses()
     wanted: dict[str, dict[int, str]] = {}

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets, version 0: let a share group without members begin at other offsets. The group may be new."""
+"""AlterShareGroupOffsets, version 0: sets the offsets from which a share group without members reads. The group may be new."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """ApiVersions, versions 0–5.
 
-The APIs that this broker serves. The response to a request in an unsupported version has version 0, and only the versions of
-ApiVersions (KIP-511). Invalid software names and versions get INVALID_REQUEST (version 3). As Kafka 4 does, the broker
-announces Produce from version 0, although it does not serve 0 to 2, because old clients look for them. A client of version 5
-may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has reached another.
+ApiVersions returns the APIs that this broker serves. The response to a request in an unsupported version has version 0, and
+names only the versions of ApiVersions itself (KIP-511). Invalid software names and versions get INVALID_REQUEST (version 3). As
+Kafka 4 does, the broker announces Produce from version 0, although it does not serve 0 to 2, because old clients look for these
+versions. A client of version 5 may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has
+reached another broker.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from wirebroker.core.releases import Release, release
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NO_NODE = -1
 FEATURES_FROM_ZERO = 4
-"""From this version on, a feature's minimum level may be 0; older clients cannot read that (KAFKA-17492)."""
+"""From this version of ApiVersions on, a feature's minimum level may be 0; older clients cannot read a 0 (KAFKA-17492)."""
 
 
 PROMISES = {
@@ -35,7 +36,10 @@ PROMISES = {
     ELIGIBLE_REPLICAS: ("DescribeTopicPartitions",), SHARE: ("ShareGroupHeartbeat",), STREAMS: ("StreamsGroupHeartbeat",),
     KRAFT: ("AddRaftVoter",),
 }  # fmt: skip
-"""Clients rely on an announced feature, so the response names only features whose APIs are served."""
+"""The APIs of each feature.
+
+Clients rely on an announced feature, so the response names a feature only if all its APIs are served.
+"""
 
 
 def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
@@ -73,7 +77,10 @@ def _misdirected(request: ApiVersionsRequest, exchange: Exchange) -> ErrorCode:
 
 @lru_cache(maxsize=8)
 def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
-    """The APIs and features of a broker of this release that serves these versions; every client asks for them first."""
+    """Returns the APIs and features of a broker of this release that serves these versions.
+
+    The result is cached, because every client asks for it first.
+    """
     own, known = release(name), {key for key, _ in served}
     keys = [
         ApiVersion(api_key=key, min_version=_first(own, key, oldest), max_version=newest)
@@ -93,8 +100,10 @@ def _first(own: Release, key: int, oldest: int) -> int:
 
 
 def unsupported_version(served: tuple[int, int] | None = None, *, tells: bool = True) -> ApiVersionsResponse:
-    """The response, in version 0, to a request in an unsupported version; `served` are the supported versions. `tells` says
-    whether the response names them."""
+    """The response, in version 0, to a request in an unsupported version.
+
+    `served` are the supported versions of ApiVersions. `tells` says whether the response names these versions.
+    """
     if not tells:
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
     oldest, newest = served or versions(API_VERSIONS)

@@ -43,20 +43,20 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         if request.include_authorized_operations and not response.error_code:
             response.authorized_operations = all_group_operations(exchange)
         known[group_id] = response
-        # A change of a member makes a new object, so the members in this list stay as they are.
+        # A change of a member creates a new object, so the members in this list do not change.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
             if pause(MEMBER + len(member.topics) + len(member.assigned) + len(target)):
                 yield None
             response.members.append(_member(member, target, exchange))
-    if len(known) < len(request.group_ids):  # repeated responses are encoded in a thread
+    if len(known) < len(request.group_ids):  # a thread encodes the response if it repeats groups
         yield None
-    # Kafka refuses an empty id at once, and asks the coordinators for the other ids.
+    # As in Kafka, empty ids come first: Kafka refuses an empty id at once, and asks the coordinators for the other ids.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
-    """The group, or None if it is not found, and the group's part of the response, still without members."""
+    """Returns the group, or None if it is not found, and the group's part of the response, still without members."""
     group = find(group_id, ConsumerGroup, exchange)
     if isinstance(group, NoGroup):
         return None, refused(DescribedGroup, group_id, group, assignor_name="")

@@ -1,9 +1,10 @@
 """The requests between the controller and the brokers of a cluster with ZooKeeper: LeaderAndIsr (versions 0–5), StopReplica
 (0–3), UpdateMetadata (0–7), ControlledShutdown (0–3), AlterPartition (0) and AllocateProducerIds (0).
 
-Every listener of such a broker takes them. Here no broker sends them, so the sender is a client, which does not know the
-present epochs. A request with an old epoch of the broker gets STALE_BROKER_EPOCH, else one with an old epoch of the controller
-gets STALE_CONTROLLER_EPOCH. A request with the present epochs changes nothing, because the cluster itself moves leaders.
+Every listener of a broker with ZooKeeper accepts these requests. In wirebroker no broker sends these requests, so the sender is
+a client, which does not know the present epochs. A request with an old broker epoch gets STALE_BROKER_EPOCH. Otherwise, a
+request with an old controller epoch gets STALE_CONTROLLER_EPOCH. A request with the present epochs changes nothing, because the
+cluster itself moves leaders.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMeta
 from wirebroker.apis.exchange import Exchange
 
 CONTROLLER_EPOCH, BROKER_EPOCH = 1, 25
-"""The first controller's epoch, and the transaction of ZooKeeper that registers the first broker of a new cluster."""
+"""The epoch of the first controller, and the epoch of the first broker in a new cluster, which is the ZooKeeper transaction
+that registers this broker."""
 NO_EPOCH = -1
 TOPIC_IDS_FROM = 5
 DELETED, UNCHECKED = -2, -1
-"""Leader epochs in StopReplica that no replica compares."""
+"""Leader epochs in a StopReplica that are not compared with the leader epoch of the partition."""
 
 
 class Named(NamedTuple):
@@ -43,12 +45,15 @@ class Named(NamedTuple):
 
 
 def handle(request: Any, exchange: Exchange) -> Message:
-    """Respond to any of the requests."""
+    """Respond to a request of any of these APIs."""
     return HANDLERS[type(request)](request, exchange)
 
 
 def refuse(request: Any, code: ErrorCode, exchange: Exchange) -> Message:
-    """Respond to the request with this error. LeaderAndIsr and StopReplica have it for each partition, too."""
+    """Respond to the request with this error.
+
+    The responses to LeaderAndIsr and StopReplica also have the error for each partition.
+    """
     if isinstance(request, LeaderAndIsrRequest):
         return _led(code, [(each, code) for each in _states(request)], exchange)
     if isinstance(request, StopReplicaRequest):
@@ -123,7 +128,7 @@ def _stop_error(topic: str, index: int, epoch: int, exchange: Exchange) -> Error
 
 
 def _replicas(request: StopReplicaRequest) -> Iterator[tuple[str, int, int]]:
-    """The topic and index of each partition, and the leader epoch that the controller knows."""
+    """Yields the topic and index of each partition, and the leader epoch that the controller knows."""
     for one in request.ungrouped_partitions:
         yield one.topic_name, one.partition_index, UNCHECKED
     for topic in request.topics:
@@ -146,8 +151,8 @@ def _update_metadata(request: UpdateMetadataRequest, exchange: Exchange) -> Mess
 
 
 def _controlled_shutdown(request: ControlledShutdownRequest, exchange: Exchange) -> Message:
-    """The shutdown of a broker that does not run gets BROKER_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR if the request has an
-    epoch, because then Kafka's controller fails."""
+    """For a broker that does not run, ControlledShutdown gets BROKER_NOT_AVAILABLE, or UNKNOWN_SERVER_ERROR if the request has
+    an epoch, because then Kafka's controller fails."""
     code, named = ErrorCode.NONE, request.broker_epoch != NO_EPOCH
     if request.broker_id not in exchange.cluster.live_brokers:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if named else ErrorCode.BROKER_NOT_AVAILABLE

@@ -20,7 +20,7 @@ NETWORKS_FROM = 32
 
 
 def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse | Outcome:
-    """Create the valid ACLs. Returns the result of each."""
+    """Create the valid ACLs. Returns the result of each ACL."""
     if not exchange.engine.authorizer.on:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused for _ in request.creations])
@@ -53,7 +53,7 @@ def _numbers(creation: AclCreation) -> tuple[int, ...]:
 
 
 def _is_for_filters(creation: AclCreation) -> bool:
-    """Whether the ACL has values that are allowed only in filters; Kafka fails on these values."""
+    """Tells whether the ACL has values that are allowed only in filters. Kafka fails on such an ACL."""
     return 1 in _numbers(creation) or creation.resource_pattern_type == PatternType.MATCH
 
 
@@ -84,7 +84,7 @@ def _error(creation: AclCreation) -> str | None:
 
 
 def _host_error(host: str, cluster: Cluster) -> str | Refusal | None:
-    """Returns why the ACL's host is invalid, in Kafka's words, or None. Before 4.4 Kafka accepts any text."""
+    """Returns why the ACL's host is invalid, in Kafka's words, or None. Kafka before 4.4 accepts any text as a host."""
     if not cluster.acls.networks or host == WILDCARD:
         return None
     if not host:

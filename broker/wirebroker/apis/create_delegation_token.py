@@ -1,7 +1,7 @@
 """CreateDelegationToken, versions 1–3.
 
-A token is for the client itself, or from version 3 on for another owner, which needs CREATE_TOKENS on the User. Over plaintext,
-and for a client that logged in by a token, the response is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers must be users.
+A token is for the client itself, or from version 3 on for another owner, which needs CREATE_TOKENS on the User. If the client
+uses plaintext or logged in with a token, the response is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers must be users.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
 
 
 def is_allowed(session: Session) -> bool:
-    """Whether a client may create and describe tokens: not over plaintext, not anonymously, and not after a login by a
-    token."""
+    """Tells whether a client may create and describe tokens.
+
+    A client may not if it uses plaintext, is anonymous, or logged in with a token.
+    """
     anonymous = session.protocol is SecurityProtocol.SSL and session.principal == ANONYMOUS
     return not (session.by_token or session.protocol is SecurityProtocol.PLAINTEXT or anonymous)
 

@@ -1,6 +1,6 @@
 """CreatePartitions, versions 0–3.
 
-`count` is the new number of partitions, which must exceed the present number. The request may name the brokers of the
+`count` is the new number of partitions, which must be larger than the present number. The request may name the brokers of the
 new partitions. With validate_only nothing is created.
 """
 
@@ -27,7 +27,7 @@ from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 
 STRICT_SINCE = 3
-"""From this version on a topic is refused if too many partitions were created recently (KIP-599)."""
+"""From this version of CreatePartitions on, a topic is refused if too many partitions were created recently (KIP-599)."""
 
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
@@ -70,8 +70,10 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
 
 
 def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
-    """Tells whether the request asks for more partitions than a request may create. Kafka before 4.4 does not check this
-    number, and fails later."""
+    """Tells whether the request asks for more partitions than a request may create.
+
+    Kafka before 4.4 does not check the number of additional partitions, and fails later.
+    """
     known = cluster.topics
     more = (topic.count - len(known[topic.name].partitions) for topic in request.topics if topic.name in known)
     return cluster.configs.release.behaviour.limits_new_partitions and sum(max(each, 0) for each in more) > MOST_RECORDS

@@ -1,9 +1,9 @@
 """CreateTopics, versions 2–7.
 
 Each topic is checked by itself: its name, its settings, then the placement of its partitions. −1 partitions or replicas mean
-the broker's default; both must be −1 if the request assigns the partitions to brokers itself. A topic named twice in the
-request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only nothing is
-created.
+the broker's default; both numbers must be −1 if the request assigns the partitions to brokers itself. A topic named twice in
+the request gets INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only
+nothing is created.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
 
 METADATA_TOPIC = "__cluster_metadata"
 STRICT_SINCE = 6
-"""From this version on a topic is refused if too many partitions were created recently (KIP-599)."""
+"""From this version of CreateTopics on, a topic is refused if too many partitions were created recently (KIP-599)."""
 CREATED = 8
 """The number of topics created in a slice."""
 
@@ -76,7 +76,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             yield None
         if isinstance(plan, Refusal):
             responses.append(_refused(name, plan))
-        elif name in cluster.topics:  # another request has created it in the meantime
+        elif name in cluster.topics:  # another request has created the topic in the meantime
             responses.append(_refused(name, _exists(name)))
         elif not quota.take(plan.partitions, exchange.engine.now):
             responses.append(_refused(name, Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)))
@@ -88,7 +88,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 
 
 def _without_plans(names: Counter[str]) -> Iterator[CreatableTopicResult]:
-    """Yields the refusals of duplicate names and of Kafka's own topic."""
+    """Yields the refusals of topics that are named twice, and of the metadata topic."""
     for name, times in names.items():
         if times > 1:
             yield _refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -195,7 +195,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
 
 
 def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
-    """The topic's settings by name; the client's own settings are repeated verbatim."""
+    """Returns the topic's settings by name; settings that the client gave are repeated verbatim."""
     topic = TopicConfigs(exchange.cluster.configs, plan.overrides)
     return [
         CreatableTopicConfigs(

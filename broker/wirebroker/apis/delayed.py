@@ -11,7 +11,7 @@ from wirebroker.requests.effects import Outcome
 
 
 class Delayed:
-    """Sends `_response()` once `is_complete()` is true after a change of a partition, or the time is up."""
+    """Sends `_response()` once `is_complete()` is true after a change of a partition, or the timeout is over."""
 
     def __init__(
         self, exchange: Exchange, partitions: Iterable[Partition], is_complete: Callable[[], bool],

@@ -2,8 +2,8 @@
 
 Deletes all records before an offset; −1 stands for the high watermark. The response has the partition's new log start offset,
 which never moves back. A compact-only partition keeps its records (POLICY_VIOLATION), and so do the coordinators' topics
-(INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted the records. At the timeout it has
-REQUEST_TIMED_OUT and the smallest log start offset of the replicas.
+(INVALID_TOPIC_EXCEPTION). The response is sent when all live replicas have deleted the records. If the timeout is over first,
+the response has REQUEST_TIMED_OUT and the smallest log start offset of the replicas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class Awaited(NamedTuple):
-    """A result that becomes valid when all live replicas of the partition have reached a log start offset."""
+    """The result of a partition, which becomes valid when all live replicas have reached a log start offset."""
 
     partition: Partition
     required_offset: int
@@ -43,7 +43,7 @@ def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for requested in topic.partitions:
-            # Kafka keeps these offsets in a map: the last offset wins for a partition named twice.
+            # Kafka keeps the requested offsets in a map: the last offset wins for a partition named twice.
             offsets.setdefault(topic.name, {})[requested.partition_index] = requested.offset
     pause = pauses()
     topics: list[DeleteRecordsTopicResult] = []
@@ -85,7 +85,7 @@ def _delete(
     result.low_watermark = partition.replication.low_watermark
     if result.low_watermark < wanted:
         awaited.append(Awaited(partition, wanted, result))
-        return ErrorCode.REQUEST_TIMED_OUT  # `Awaited` clears this code if the replicas delete the records in time
+        return ErrorCode.REQUEST_TIMED_OUT  # `Awaited` clears this error code if the replicas delete the records in time
     return ErrorCode.NONE
 
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets, version 0: forget the state of topics, for a share group without members."""
+"""DeleteShareGroupOffsets, version 0: deletes the state of topics in a share group without members."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ from wirebroker.requests.throttling import Mutations
 
 NOT_HERE = "This server does not host this topic-partition."
 STRICT_SINCE = 5
-"""From this version on a topic is refused if too many partitions were deleted recently (KIP-599)."""
+"""From this version of DeleteTopics on, a topic is refused if too many partitions were deleted recently (KIP-599)."""
 NO_SUCH_ID = "This server does not host this topic ID."
 
 
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
-    """Delete the topics. Returns the result of each."""
+    """Delete the topics. Returns the result of each topic."""
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, DeleteTopicsResponse))
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
@@ -45,8 +45,10 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
 
 
 def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTopicsResponse:
-    """The response while delete.topic.enable is false. Kafka 0.11 does not check this setting first, so the request times
-    out."""
+    """The response while delete.topic.enable is false.
+
+    Kafka 0.11 does not check delete.topic.enable first, so the request times out.
+    """
     late = not exchange.cluster.configs.release.behaviour.refuses_deletion
     code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
 
@@ -110,7 +112,7 @@ def _by_name(
 
 
 def _told(message: str, exchange: Exchange) -> str | None:
-    """The message beside an error; a broker with ZooKeeper has none."""
+    """The message that accompanies an error; a broker with ZooKeeper sends no message."""
     return None if exchange.cluster.configs.release.has_zookeeper else message
 
 

@@ -1,8 +1,8 @@
 """DescribeClientQuotas, versions 0–1.
 
-The quotas that a filter matches: each of its parts asks for a name, for the default, or for any name of a type. With `strict`
-an entity must have exactly the types that the filter names. A filter that contradicts itself gets INVALID_REQUEST, and an
-unknown type gets UNSUPPORTED_VERSION (ClientQuotasImage).
+Returns the quotas that match a filter. Each component of the filter asks for a name, for the default, or for any name of a
+type. With `strict` an entity must have exactly the types that the filter names. A filter that contradicts itself gets
+INVALID_REQUEST, and an unknown type gets UNSUPPORTED_VERSION (ClientQuotasImage).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> Describe
 
 
 def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | Refusal:
-    """The values that the filter matches, by type; or the reason why the filter is invalid."""
+    """Returns the values that the filter matches, by type, or the reason why the filter is invalid."""
     wanted: Wanted = {}
     for each in components:
         kind = each.entity_type

@@ -1,7 +1,8 @@
 """DescribeCluster, versions 0–2.
 
-The brokers, with their addresses for the listener of the request. There are no endpoints of controllers here (version 1):
-MISMATCHED_ENDPOINT_TYPE. A stopped broker is fenced, and shown only if the request includes fenced brokers (version 2).
+DescribeCluster returns the brokers, with their addresses on the listener of the request. wirebroker has no endpoints of
+controllers: a request for them (version 1) gets MISMATCHED_ENDPOINT_TYPE. A stopped broker is fenced: the response shows it
+only if the request includes fenced brokers (version 2).
 """
 
 from __future__ import annotations

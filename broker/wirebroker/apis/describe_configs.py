@@ -1,8 +1,9 @@
 """DescribeConfigs, versions 1–4.
 
-The settings of topics, brokers, groups and client metrics: each effective value, its source, and on request its synonyms. A
-broker describes its own settings under its id, and the cluster-wide alterations under the empty name; its loggers are in
-`core/loggers.py`. The documentation of a setting is a sentence of our own, not Kafka's.
+DescribeConfigs returns the settings of topics, brokers, groups and client metrics: each effective value, its source, and on
+request its synonyms. A broker describes its own settings under its id, and the cluster-wide alterations under the empty name.
+Its loggers are described in `core/loggers.py`. The documentation of each setting is a sentence that wirebroker wrote, not
+Kafka's text.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ class Shown:
     """The settings in one response. Topics share the entries of settings that they do not override, so each entry is built only
     once.
 
-    A built setting is found by the `id()` of its entry. The entry is kept here too, so its id stays unique.
+    A built entry of the response is found by the `id()` of the setting's entry. The setting's entry is kept here too, so that
+    its id stays unique.
     """
 
     def __init__(self, include_synonyms: bool, include_documentation: bool) -> None:

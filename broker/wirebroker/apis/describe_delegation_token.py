@@ -1,7 +1,7 @@
 """DescribeDelegationToken, versions 1–3.
 
-A client sees the tokens that it owns, asked for or may renew. To see other tokens, the client needs DESCRIBE on the
-DelegationToken, or DESCRIBE_TOKENS on the owner. An empty list of owners selects no tokens, and null selects all.
+A client sees the tokens that it owns, that it requested, or that it may renew. To see other tokens, the client needs DESCRIBE
+on the DelegationToken, or DESCRIBE_TOKENS on the owner. An empty list of owners selects no tokens, and null selects all.
 """
 
 from __future__ import annotations

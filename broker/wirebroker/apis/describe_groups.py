@@ -50,7 +50,7 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
-    """The group, or None if it is not found, and the group's part of the response, still without members."""
+    """Returns the group, or None if it is not found, and the group's part of the response, still without members."""
     groups = exchange.engine.groups
     if error := groups.coordinator_error(group_id, exchange.node_id):
         return None, _without_members(group_id, error, "")

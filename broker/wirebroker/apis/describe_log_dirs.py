@@ -54,7 +54,7 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
 
 
 def _held(partition: Partition, exchange: Exchange) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
-    """Yields the entries of this broker's replica, each with its directory; yields nothing if this broker does not hold the
+    """Yields the entries of this broker's replica, each with its directory; it yields nothing if this broker does not hold the
     partition.
     """
     node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs

@@ -1,7 +1,8 @@
 """DescribeProducers, version 0.
 
-The states of producers on a partition, which decide about duplicates and gaps. Without an open transaction the start of the
-transaction is −1; the coordinator epoch is −1 before the first end marker.
+DescribeProducers returns the states of producers on a partition. These states decide which batches are duplicates and which
+leave gaps. Without an open transaction the start of the transaction is −1; the coordinator epoch is −1 before the first end
+marker.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 
 
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
-    """The partition, or None if it cannot be described here, and a response without producers."""
+    """Returns the partition, or None if this broker cannot describe it, and its part of the response, still without
+    producers."""
     response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     explains = exchange.cluster.configs.release.behaviour.explains_producers
     error = topic_name_error(topic)

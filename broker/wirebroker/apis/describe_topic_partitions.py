@@ -1,8 +1,8 @@
 """DescribeTopicPartitions, version 0.
 
-Topics in the order of their names, partition by partition, up to the limits of the request and of the broker's
-max.request.partition.size.limit. If partitions remain, `next_cursor` says where the next request should continue. An empty list
-means all topics.
+DescribeTopicPartitions returns topics in the order of their names, partition by partition, up to the limits of the request and
+of the broker's max.request.partition.size.limit. If partitions remain, `next_cursor` says where the next request should
+continue. An empty list means all topics.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
 
 
 def has_wrong_cursor(request: DescribeTopicPartitionsRequest, _: int = 0) -> bool:
-    """Whether the cursor has no partition, or points to a topic that a request with topics does not name."""
+    """Tells whether the cursor has no partition, or points to a topic that the list of topics in the request does not name."""
     cursor, topics = request.cursor, request.topics
     if cursor is None:
         return False
@@ -107,7 +107,7 @@ def _partition(partition: Partition, cluster: Cluster) -> DescribeTopicPartition
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.in_sync),
-        # Java's admin client fails on a null list here.
+        # Java's admin client fails on a null list in this field.
         eligible_leader_replicas=list(partition.eligible),
         last_known_elr=[] if partition.last_known_leader is None else [partition.last_known_leader],
         offline_replicas=cluster.offline(partition),

@@ -1,4 +1,7 @@
-"""The groups of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: found, or refused for the same reasons."""
+"""Finds the groups of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe.
+
+These APIs refuse a group for the same reasons.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ D = TypeVar("D")
 
 
 class NoGroup(NamedTuple):
-    """Why a group is not described."""
+    """The reason why a group is not described."""
 
     code: ErrorCode
     message: str | None = None

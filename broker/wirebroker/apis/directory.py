@@ -20,21 +20,21 @@ class EngineDirectory:
         self._offsets = offsets
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id."""
+        """Returns the name of the topic with this id."""
         known = self._cluster.topics_by_id.get(topic_id)
         return known.name if known else None
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the topic with this name; zeros if the topic does not exist."""
+        """Returns the id of the topic with this name; it is zeros if the topic does not exist."""
         known = self._cluster.topics.get(name)
         return known.topic_id if known else ZERO_UUID
 
     def topics(self) -> Iterable[str]:
-        """The names of all topics."""
+        """Returns the names of all topics."""
         return self._cluster.topics
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions that an incremental Fetch reads because its session holds them."""
+        """Returns the partitions that an incremental Fetch reads because its session holds them."""
         if request.session_epoch <= INITIAL_EPOCH:
             return
         for topic, index in self._sessions.held(request, node_id):
@@ -43,5 +43,5 @@ class EngineDirectory:
                 yield name, index
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """The partitions for which the group has committed offsets."""
+        """Returns the partitions for which the group has committed offsets."""
         return self._offsets.of(group_id)

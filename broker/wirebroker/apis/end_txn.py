@@ -1,7 +1,7 @@
 """EndTxn, versions 0–5: commit or abort.
 
 The markers are written before the response is sent. From version 5 (transaction version 2) the response has the producer's next
-epoch. Before version 2 the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
+epoch. In versions 0 and 1, the error INVALID_PRODUCER_EPOCH takes the place of PRODUCER_FENCED.
 """
 
 from __future__ import annotations

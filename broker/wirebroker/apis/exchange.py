@@ -50,12 +50,13 @@ UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
 """The APIs whose requests count towards no quota."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
 """A handler that works in slices. It yields None to let other connections have their turn, and an `Offload` to get the result
-of long work. It returns what a handler returns. Between two slices the broker's state may change, and the buffer of the
-request is lost: a handler keeps no view of it (see `own_records`)."""
+of long work. At the end it returns the response or an `Outcome`, as an ordinary handler does. Between two slices the
+broker's state may change, and the buffer of the request may be reused: a handler keeps no view of the buffer (see
+`own_records`)."""
 
 
 class Admitted(Protocol):
-    """The parts of a request that the client is not authorized for."""
+    """Knows the parts of a request that the client is not authorized for."""
 
     def joined(self, response: Message) -> Message:
         """Completes the response to the allowed part of the request, and removes resources that the client may not see."""
@@ -98,8 +99,8 @@ class EngineParts(Protocol):
         """Change the levels of features."""
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """After a topic is deleted, forget a coordinator's records in it, or let `groups.forget_topics` forget the offsets that
-        groups have committed for the topic.
+        """After a topic is deleted, forget what was stored for it: a coordinator's records if it was a coordinator's topic, or
+        the committed offsets of groups (`groups.forget_topics`).
         """
 
     def close(self, connection: Connection, reason: str) -> None:
@@ -129,7 +130,7 @@ class Exchange(AnyExchange):
         self.delay_ms = 0
         """The ms by which the connection's interceptor delays the finished response."""
         self.size = 0
-        """The bytes of the request, if there are quotas."""
+        """The size of the request in bytes, if there are quotas."""
         self.throttle_ms: int | None = None
         """The ms for which a quota throttles the client after its response; None before the time is measured."""
         self.request = request
@@ -175,7 +176,7 @@ class Exchange(AnyExchange):
         """Returns the response after faults and the interceptor, or None if it is not sent now. The request no longer
         waits."""
         connection = self.connection
-        if connection.parked is self:  # `unpark`, without a call
+        if connection.parked is self:  # the same as `unpark`, but without a call
             connection.parked = None
         if self.access is not None:
             response = self.access.joined(response)
@@ -193,7 +194,7 @@ class Exchange(AnyExchange):
         return response if connection.state is OPEN else None
 
     def _measure(self) -> None:
-        """Count the request, because it has its response now."""
+        """Count the request, because it now has its response."""
         throttle, now = self.engine.throttle, self.engine.now
         produced = throttle.use(self, PRODUCER_BYTE_RATE, self.size, now) if self.api_key == PRODUCE else None
         self.throttled(produced, None if self.api_key in UNMETERED else throttle.handled(self, now))
@@ -207,13 +208,13 @@ class Exchange(AnyExchange):
         return self.throttle_ms
 
     def throttled_by(self, mutations: Mutations) -> None:
-        """Throttle the client if the request, which is now handled, exceeded this quota by its changes of topics."""
+        """After a request that changed topics, throttle the client if the changes exceeded this quota."""
         exceeded = mutations.exceeded(self.engine.now)
         if exceeded is not None:
             self.throttled(exceeded, self.engine.throttle.handled(self, self.engine.now))
 
     def mute(self, ms: int) -> None:
-        """Handle no further request of the connection for this long (KIP-219)."""
+        """Handle no further request of the connection for this many ms (KIP-219)."""
         connection, engine = self.connection, self.engine
 
         def end(_: int) -> None:
@@ -253,8 +254,8 @@ class Exchange(AnyExchange):
     def cannot_say(self, wrong: EncodeError) -> None:
         """The response cannot be encoded in its version: respond with UNKNOWN_SERVER_ERROR, as Kafka does.
 
-        An error response that repeats the long name cannot be encoded, either. Kafka then does not respond, and the client
-        waits; this broker closes the connection.
+        If a long name is the reason, an error response that repeats the name cannot be encoded, either. Kafka then sends no
+        response, and the client waits; this broker closes the connection.
         """
         from wirebroker.requests.errors import error_responses
 
@@ -266,7 +267,7 @@ class Exchange(AnyExchange):
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
-        """The client has gone, so no rule may match its response any more."""
+        """The client has gone, so no rule may match its response from now on."""
         if self.matches is not None:
             self.engine.plan.left(self)
 
@@ -276,7 +277,7 @@ class Exchange(AnyExchange):
         self.engine.effects.append(Respond(self.connection, []))
 
     def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
-        """Do work, perhaps in slices. The work passes its response to a given function, now or later."""
+        """Do the work of a request, if necessary in slices. The work passes its response to a given function, now or later."""
         responses: list[Message] = []
         waiting = False
 
@@ -293,6 +294,6 @@ class Exchange(AnyExchange):
         return responses[0] if responses else Outcome.PARKED
 
     def close(self, reason: str) -> Outcome:
-        """Close the connection instead of responding. None of its further requests is handled."""
+        """Close the connection instead of responding. No further request of the connection is handled."""
         self.engine.close(self.connection, reason)
         return Outcome.CLOSED

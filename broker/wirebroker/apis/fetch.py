@@ -1,12 +1,12 @@
 """Fetch, versions 4–18, and versions 0–3 of releases before 4.0, whose records are converted (`apis.fetch_old`).
 
-Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The last batch is
-cut off at the limit, as in Kafka, which sends a piece of its file. The response waits until min_bytes are available,
-max_wait_ms has passed, or a partition has an error. The first batch of the first partition with records is sent even if it
-is larger than the limits (KIP-74). Sessions work as in KIP-227, and topic ids as in KIP-516 (from version 13). From version 16
-the response names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); a lagging replica shows only its
-own records. With the RackAwareReplicaSelector the leader sends no records to a consumer with a replica in its rack, but that
-replica's id.
+Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. If the
+last batch exceeds the limit, it is cut off there. Kafka does the same, because it sends a piece of its file. The response waits
+until min_bytes are available, max_wait_ms has passed, or a partition has an error. The first batch of the first partition with
+records is sent even if it is larger than the limits (KIP-74). Sessions work as in KIP-227, and topic ids as in KIP-516 (from
+version 13). From version 16 the response names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); a
+lagging replica shows only its own records. With the RackAwareReplicaSelector, a consumer that has a replica in its rack gets no
+records from the leader, but the id of that replica.
 """
 
 from __future__ import annotations
@@ -52,20 +52,22 @@ READ = 64
 """The number of partitions read in a slice."""
 NO_BYTES = memoryview(b"")
 NO_EPOCH, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
-"""Empty structures that all responses share, because making them takes a microsecond. A response replaces such a structure and
-never changes it."""
+"""Empty structures that all responses share, because creating them takes a microsecond.
+
+A response replaces such a structure, and never changes its contents.
+"""
 OLDEST_VERSION_WITH_ZSTD = 10
 FROM_FOLLOWERS_SINCE = 11
 FIRST_OF_BATCHES, HARD_LIMITS_UNTIL, FIRST_OF_MAGIC_1 = 4, 3, 2
-"""The first version that returns batches of magic 2, the first that exceeds the limits if the first batch is larger, and the
-first that returns magic 1."""
+"""The first version that returns batches of magic 2; the first version that exceeds the limits if the first batch is larger;
+and the first version that returns magic 1."""
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
     """Respond with the available records, or wait for more."""
     sessions = exchange.engine.fetch_sessions
-    if exchange.frame is None:  # so long that it was decoded in a thread
+    if exchange.frame is None:  # a long frame, which was decoded in a thread
         return _open_in_slices(request, exchange)
     context = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
@@ -89,8 +91,9 @@ def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
 
 
 def _in_slices(fetch: Fetch) -> Steps:
-    """Respond for many partitions. The partitions are watched before the read, because they may change while other partitions
-    are read.
+    """Respond to a Fetch of many partitions.
+
+    The partitions are watched before the read, because they may change while other partitions are read.
     """
     partitions = fetch.context.partitions
     try:
@@ -108,7 +111,7 @@ def _in_slices(fetch: Fetch) -> Steps:
 
 
 def from_follower(request: FetchRequest) -> bool:
-    """Whether a broker fetches, to replicate."""
+    """Tells whether the client is a broker that fetches in order to replicate."""
     return max(request.replica_id, request.replica_state.replica_id) >= 0
 
 
@@ -136,7 +139,7 @@ def takes_too_much(response: FetchResponse | ShareFetchResponse, exchange: Excha
 
 
 def size_of(response: FetchResponse | ShareFetchResponse, version: int) -> int:
-    """The bytes of a response as Kafka counts them: without its correlation id and tags, and without leaders' addresses."""
+    """Returns the size of a response as Kafka counts it: without the correlation id, the tags and the leaders' addresses."""
     counted = copy(response)
     counted.node_endpoints = []
     key = type(response).__schema__.key
@@ -154,7 +157,7 @@ class Found:
         self.readable = 0
         self.enough = False
         self.at_least_one = fetch.exchange.version >= HARD_LIMITS_UNTIL
-        """Whether the next batch is read even if it is larger than the limits."""
+        """Whether the next batch is read even if it is larger than the limits of the response."""
         self.results: Results = []
         self.absent: Results = []
         """The results for missing partitions, which come last in the response."""
@@ -208,7 +211,7 @@ class Fetch:
         return found
 
     def read_in_slices(self) -> Generator[None, Any, Found]:
-        """The same in slices."""
+        """Read the partitions in slices."""
         found = Found(self)
         yield from sliced(partial(self._read, found), self.context.partitions, READ)
         return found
@@ -240,11 +243,11 @@ class Fetch:
             found.enough = True
 
     def _find(self, key: PartitionKey, requested: FetchPartition) -> tuple[Partition | None, ErrorCode]:
-        """The partition, if it exists, and the reason why this broker cannot read it."""
+        """Returns the partition, if it exists, and the reason why this broker cannot read it."""
         cluster = self.cluster
         name, index = key
         if self._follower >= 0 and self._readable is not None and not self._may_read("", self._readable):
-            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED  # even of a missing topic
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED  # for a missing topic, too
         if isinstance(name, bytes):
             topic = cluster.topics_by_id.get(name)
             if topic is None:
@@ -279,7 +282,7 @@ class Fetch:
             error = error if finds else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
-            # Kafka handles a missing partition in other code, where this list has another default.
+            # Kafka handles a missing partition in other code, where `aborted_transactions` has another default.
             aborted_transactions=[] if partition is None and self.cluster.configs.release.behaviour.lists_aborted else None,
         )  # fmt: skip
         if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
@@ -377,7 +380,7 @@ class Fetch:
         if self.exchange.engine.trace.exchanges:
             self._trace(named)
         for (name, _), data in named:
-            if name != self._named:  # as in Kafka, a topic is named again if its partitions are not consecutive
+            if name != self._named:  # as in Kafka, a topic appears several times if its partitions are not consecutive
                 self._named = name
                 topic = FetchableTopicResponse(partitions=[])
                 if isinstance(name, bytes):
@@ -422,7 +425,7 @@ class Fetch:
 
     def watch(self, partitions: Iterable[Named]) -> None:
         """Watch partitions for changes."""
-        callback = self._appended  # not kept, so that no Fetch refers to itself and waits for the garbage collector
+        callback = self._appended  # kept nowhere else: a Fetch that refers to itself would wait for the garbage collector
         for key, requested in partitions:
             partition, _ = self._find(key, requested)
             if partition is not None:
@@ -443,7 +446,7 @@ class Fetch:
         return Outcome.PARKED
 
     def _appended(self, partition: Partition, now: int) -> None:
-        if not self._waits:  # the partitions are being read, or another append has already answered this request
+        if not self._waits:  # either the partitions are being read now, or another append has already answered this request
             self._changed[partition] = None
         elif not self.exchange.alive:
             self._stop()
@@ -492,7 +495,7 @@ class Fetch:
         self._watched.clear()
 
     def leave_in_slices(self) -> Generator[None, Any, None]:
-        """The same in slices."""
+        """Stop watching the partitions, in slices."""
         yield from sliced(self._leave, list(self._watched))
         self._watched.clear()
 

@@ -1,8 +1,8 @@
 """JoinGroup, versions 0–9: become, or remain, a member of a classic group.
 
-The response waits until the group's join phase is over. From version 4 a new member first gets its id, with
-MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From version 9 the response may tell a returning static leader
-to keep the assignment.
+The response waits until the group's join phase is over. From version 4 a new member first gets MEMBER_ID_REQUIRED and its
+member id. From version 5 a member may be static (group.instance.id). From version 9 the response may tell a returning static
+leader to keep the assignment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wirebroker.core.groups.classic import Joined, JoinRequest
 
 
 def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
-    """Join, and respond now or later."""
+    """Let the member join, and respond now or later."""
     groups = exchange.engine.groups
     requested = JoinRequest(
         exchange.node_id,
@@ -37,8 +37,10 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """Returns each protocol once, at its first place. Kafka counts a repeated protocol as further votes, and its group then
-    waits for ever."""
+    """Returns each protocol once, at its first place.
+
+    Kafka counts a repeated protocol as several votes, and then its group waits for ever.
+    """
     named: dict[str, bytes] = {}
     for protocol in request.protocols:
         named.setdefault(protocol.name, protocol.metadata)

@@ -17,7 +17,7 @@ from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import Transaction
 
 MATCHED_AT_ONCE = 16
-"""The number of ids that a slice matches with a pattern. One match can take a millisecond."""
+"""The number of transactional ids that a slice matches with a regular expression. One match can take a millisecond."""
 
 
 def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:

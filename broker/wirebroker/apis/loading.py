@@ -1,7 +1,7 @@
 """Imports, before clients connect, the modules that would otherwise be imported at their first use.
 
-A broker that has used up its descriptors cannot import, because an import opens a file. It would close the connection of the
-first client that sends a Produce.
+A broker that has used up its descriptors cannot import, because an import opens a file. Such a broker would close the
+connection of the first client that sends a Produce.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ EVERYWHERE = (
     "cramjam", "compression.zstd", "concurrent.futures.thread", "difflib", "encodings.idna", "encodings.utf_16_be",
     "encodings.utf_16_le", "wirebroker.faults.files", "wirebroker.faults.kinds", "wirebroker.testing.metric_points",
 )  # fmt: skip
-"""Modules of this package and of Python's library that are otherwise imported inside functions. Some may not be installed."""
+"""Modules of this package and of Python's library that are otherwise imported only inside functions.
+
+Some of these modules may not be installed.
+"""
 IN_BROKERS = (
     "wirebroker.apis.overdue", "wirebroker.audit.report", "wirebroker.audit.stored", "wirebroker.faults.plan",
     "wirebroker.faults.state", "wirebroker.requests.errors",

@@ -1,8 +1,9 @@
 """Metadata, versions 0–13.
 
-The brokers, topics, and leaders. A request for an unknown topic creates the topic if both auto.create.topics.enable and the
-request allow it. As in Kafka, this request still gets UNKNOWN_TOPIC_OR_PARTITION. The next request finds the topic, on a cold
-start only after `Cluster.auto_creation_ms`. In version 0 an empty list means all topics, in later versions null. From version
+Metadata returns the brokers, the topics, and the leaders. A request for an unknown topic creates the topic if both
+auto.create.topics.enable and the request allow it. As in Kafka, the request that creates the topic still gets
+UNKNOWN_TOPIC_OR_PARTITION. The next request finds the topic. On a cold start, requests find the topic only after
+`Cluster.auto_creation_ms`. In version 0 an empty list means all topics; in later versions null means all topics. From version
 12 topics may be requested by id. Without an authorizer every operation is allowed. Brokers that are down are omitted, and their
 replicas are offline. Version 0 has no field for offline replicas: it omits them from the replicas, and returns
 REPLICA_NOT_AVAILABLE for the partition. A partition without a leader gets LEADER_NOT_AVAILABLE.
@@ -66,8 +67,10 @@ def asks_too_early(request: MetadataRequest, version: int) -> bool:
 
 
 def _not_by_id(request: MetadataRequest) -> MetadataResponse:
-    """The response to ids in versions 10 and 11, which have the field but do not support it (KAFKA-13265). It lists no
-    brokers."""
+    """The response to ids in versions 10 and 11, which have the field but do not support it (KAFKA-13265).
+
+    This response lists no brokers.
+    """
     topics = [
         MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id, partitions=[])
         for t in request.topics or ()
@@ -94,7 +97,7 @@ def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any
 
 
 def _requested(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic | MetadataRequestTopic]:
-    """The requested topics, each once, or all topics."""
+    """Returns the requested topics, each once, or all topics."""
     if request.topics is None or (exchange.version == 0 and not request.topics):
         return list(exchange.cluster.topics.values())
     return {(requested.name, requested.topic_id): requested for requested in request.topics}.values()
@@ -103,7 +106,7 @@ def _requested(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic |
 def _find(
     requested: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
 ) -> Topic | MetadataResponseTopic:
-    """The topic, or the error for an unknown topic, which may be created at once."""
+    """Returns the topic, or the error for an unknown topic. The unknown topic may be created at once."""
     cluster, name = exchange.cluster, requested.name
     if by_id or name is None:
         return cluster.topics_by_id.get(requested.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)
@@ -125,7 +128,7 @@ def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if exchange.engine.throttle.mutations(exchange, 0).take(cluster.configs.integer("num.partitions"), exchange.engine.now):
         cluster.auto_create_topic(name, exchange.now)
-    zookeeper = cluster.configs.release.has_zookeeper  # creates at once, elects the leader later
+    zookeeper = cluster.configs.release.has_zookeeper  # ZooKeeper's controller elects the leader later
     return ErrorCode.LEADER_NOT_AVAILABLE if zookeeper else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -23,8 +23,10 @@ class MetadataChanges:
         self._written = 0
 
     def write_down(self, refused: Callable[[Any, Refusal], Any] | None = None) -> None:
-        """Write down the latest changes. If they cannot be written down, replace their responses by refusals, which `refused`
-        makes."""
+        """Write down the latest changes.
+
+        If they cannot be written down, replace the responses by refusals, which `refused` makes.
+        """
         failed = self._exchange.cluster.decisions.write_down(self._exchange.now)
         if failed is not None:
             refusal = unwritten(failed)

@@ -27,17 +27,20 @@ from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, expires_at
 
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
-"""An existing partition of the request, and the error of its offset."""
+"""A partition of the request that exists, and the error of its offset."""
 RETENTION_OF_BROKER = -1
-"""The retention time that stands for the broker's default."""
+"""The value of the retention time that means the broker's default."""
 NOW = -1
-"""The commit timestamp in version 1 that stands for the broker's clock. It is the default of all other versions."""
+"""The value of the commit timestamp in version 1 that means the broker's clock.
+
+In all other versions, this value is the default of the field.
+"""
 
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     """Remember the valid offsets. As in Kafka, unknown partitions come first in the response."""
     if exchange.version == 0:
-        from wirebroker.apis import zookeeper_offsets  # of releases before 4.0 only
+        from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 use it
 
         return zookeeper_offsets.commit(request, exchange)
     responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}

@@ -37,7 +37,7 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
     if exchange.version == 0:
-        from wirebroker.apis import zookeeper_offsets  # of releases before 4.0 only
+        from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 use it
 
         return zookeeper_offsets.fetch(request, exchange)
     error = exchange.engine.groups.coordinator_error(request.group_id, exchange.node_id)
@@ -73,7 +73,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
         if pause_for_id():
             yield None
         who = requested.group_id, requested.member_id, requested.member_epoch
-        if requested.topics is None and who in whole:  # all offsets of the group again
+        if requested.topics is None and who in whole:  # all offsets of the same group are requested again
             responses.append(whole[who])
             continue
         error = groups.coordinator_error(requested.group_id, exchange.node_id)
@@ -105,7 +105,7 @@ def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Callable[[]
 def _wanted(
     topics: Iterable[OffsetFetchRequestTopics] | None, pause: Callable[[], bool], exchange: Exchange
 ) -> Generator[None, Any, tuple[Requested, list[OffsetFetchResponseTopics]]]:
-    """The topics by name, and the responses for unknown ids."""
+    """Returns the topics by name, and the responses for unknown ids."""
     if topics is None:
         return None, []
     wanted, unknown = [], []
@@ -131,8 +131,9 @@ def _wanted(
 def _offsets(
     group_id: str, requested: Requested, exchange: Exchange, stable: bool
 ) -> Iterator[tuple[int, TopicPartition, Committed, ErrorCode]]:
-    """The requested offsets, each with the index of its topic in the request, or all offsets with the index 0. With `stable`
-    an offset of an open transaction is an error.
+    """Yields the requested offsets, each with the index of its topic in the request, or all offsets with the index 0.
+
+    With `stable` an offset of an open transaction is an error.
     """
     offsets = exchange.engine.groups.offsets
     held = offsets.of(group_id)

@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch, versions 2–4.
 
-The end of a leader epoch: the largest known epoch at or below the requested epoch, and the offset after its last record. From
-this offset a consumer learns that records which it has read were truncated (KIP-320). Both are −1 if no epoch matches.
+The end of a leader epoch: the largest known epoch at or below the requested epoch, and the offset after its last record. By
+comparing its position with this offset, a consumer learns that records which it has read were truncated (KIP-320). The epoch
+and the offset are −1 if no epoch matches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Requests whose timeout is over when the controller gets them. The controller does not carry them out.
+"""Requests whose timeout is over when the controller gets them. The controller does not carry out overdue requests.
 
 The field timeout_ms limits the time in which the controller may carry out the request. With a timeout of 0 or less every part
-gets REQUEST_TIMED_OUT, and nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).
+of the request gets REQUEST_TIMED_OUT, and nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The permissions that each API needs: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
 
 A request is divided before it is handled. The forbidden parts of a request get an error. The other parts are handled as a
-separate request. Then both responses are joined. A response to a request for all resources leaves out the resources that the
-client may not see. So handlers need no ACLs, except Fetch, whose sessions remember partitions, and Produce, whose batches show
-whether they are transactional.
+separate request. Then both responses are joined. If a request asks for all resources, the response leaves out the resources
+that the client may not see. Therefore handlers need no ACLs. The exceptions are Fetch, whose sessions remember partitions, and
+Produce, whose batches show whether they are transactional.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WHOLE_ERRORS = frozenset(
 )  # fmt: skip
 """APIs whose response names no resources when the whole request is refused."""
 WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
-"""The responses among these that have an error message if access to the group is refused."""
+"""The responses without resources that have an error message if access to the group is refused."""
 SHARE = 2
 """The type of a share partition's key in FindCoordinator."""
 LOGGERS = 8
@@ -76,12 +76,12 @@ class Access:
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.refused: Any = None
-        """The response for the forbidden parts."""
+        """Returns the response for the forbidden parts."""
         self.finish: Callable[[Any], None] | None = None
         """Removes from the response all resources that the client may not see."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
-        """Whether the client may perform this operation. `asked`: the client requested this operation, so a refusal is
+        """Tells whether the client may perform this operation. `asked`: the client requested this operation, so a refusal is
         noted.
         """
         exchange = self.exchange
@@ -114,7 +114,8 @@ class Access:
             self.refused.error_message = MESSAGES[kind]
 
     def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
-        """The request with the allowed elements of a list, or None if no element is allowed; and the refused elements."""
+        """Returns the request with only the allowed elements of a list, or None if no element is allowed; and the refused
+        elements."""
         fitting: list[Any] = []
         refused: list[Any] = []
         for each in getattr(request, attribute):
@@ -124,14 +125,14 @@ class Access:
         return _with(request, attribute, fitting) if fitting else None, refused
 
     def joined(self, response: Any) -> Any:
-        """The response to the allowed part, together with the refused elements."""
+        """Returns the response to the allowed part, together with the refused elements."""
         if self.finish is not None:
             self.finish(response)
         return response if self.refused is None else join(response, self.refused)
 
 
 def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
-    """A copy of the request with these elements in the attribute."""
+    """Returns a copy of the request whose attribute has only these elements."""
     changed = copy(request)
     setattr(changed, attribute, elements)
     return changed
@@ -142,7 +143,7 @@ Rule = Callable[[Any, Access], Any]
 
 
 def _tell(response: Any, message: str) -> None:
-    """Put a message beside each error of a response."""
+    """Add a message to each error of a response."""
     if getattr(response, "error_code", 0) and hasattr(response, "error_message"):
         response.error_message = message
     for name in lists(type(response)):
@@ -152,7 +153,7 @@ def _tell(response: Any, message: str) -> None:
 
 
 def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
-    """The client needs this right for the whole request: on the resource that a field names, or on the cluster."""
+    """The client needs one right for the whole request: on the resource that a field names, or on the cluster."""
     told = message or (None if field else f"The request needs {operation.name} permission.")
 
     def rule(request: Any, access: Access) -> Any:
@@ -217,7 +218,7 @@ def both(*rules: Rule) -> Rule:
 
 
 def _share_offsets(request: Any, access: Access) -> Any:
-    """The group is checked even if no topic is left, and its refusal is the whole response.
+    """The group is checked even if no topic remains. If access to the group is refused, the whole response is this refusal.
 
     As in Kafka, a refused AlterShareGroupOffsets shows the id of a topic that the client may not read.
     """
@@ -280,7 +281,7 @@ def _metadata(request: Any, access: Access) -> Any:
         unseen = [*uncreated, *hidden]
         made = [_unseen(found, None, topic.topic_id) if by_id else _unseen(found, topic.name) for topic in unseen]
         access.refused = found(brokers=[], topics=made)
-    unasked = not kept.topics  # in version 0 this means all topics
+    unasked = not kept.topics  # in version 0 an empty list means all topics
     return kept
 
 
@@ -334,7 +335,7 @@ def _create_topics(request: Any, access: Access) -> Any:
     else:
 
         def allowed(topic: Any) -> bool:
-            # The handler refuses a repeated name, and Kafka's own topic.
+            # The handler refuses a topic that is named twice, and the metadata topic.
             special = times[topic.name] > 1 or topic.name == "__cluster_metadata"
             return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
 
@@ -387,7 +388,7 @@ def _configs(operation: Operation) -> Rule:
 
         known = access.exchange.cluster.configs.release.behaviour.has_settings
 
-        def admits(resource: Any) -> bool:  # a kind that the release does not have is refused as unknown
+        def admits(resource: Any) -> bool:  # a kind of resource that the release does not have is refused as unknown
             return not known(resource.resource_type) or access.may(operation, *kind_of(resource))
 
         kept, refused = access.divide(request, "resources", admits)
@@ -553,7 +554,7 @@ def _controller_request(request: Any, access: Access) -> Any:
     """A broker with ZooKeeper names each partition in its refusal."""
     if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
         return request
-    from wirebroker.apis import controller_requests  # for releases with ZooKeeper alone
+    from wirebroker.apis import controller_requests  # only releases with ZooKeeper use it
 
     access.refused = controller_requests.refuse(request, CODES[_R.CLUSTER], access.exchange)
     return None
@@ -726,7 +727,7 @@ OPEN = {
     "ApiVersions": "a client may ask for the versions without a permission",
     "SaslHandshake": "a client has no principal before its login",
     "SaslAuthenticate": "a client has no principal before its login",
-    "Fetch": "the handler checks each topic of the session, and followers",
+    "Fetch": "the handler checks each topic of the session, and checks followers",
     "CreateDelegationToken": "clients may have tokens of their own; the handler checks other owners",
     "RenewDelegationToken": "the handler knows the token's owner and renewers",
     "ExpireDelegationToken": "the handler knows the token's owner and renewers",

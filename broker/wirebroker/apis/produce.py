@@ -6,10 +6,10 @@ From version 13 topics are named by id. acks=0 has no response, and any error in
 INVALID_RECORD (Kafka never responds). A broker that does not lead the partition returns NOT_LEADER_OR_FOLLOWER, from version 10
 with the leader. Versions 0 to 2 bring message sets, which are converted (`core.message_set_checks`).
 
-acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the response waits
-until all in-sync replicas have the batch; a retry waits, too. When timeout_ms is over the response has REQUEST_TIMED_OUT and
-the batch's offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND does not occur: since Kafka 4 the high watermark does not advance while too
-few replicas are in sync (KIP-966).
+acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas replicas are in sync. Otherwise the response
+waits until all in-sync replicas have the batch; a retry waits, too. If timeout_ms is over first, the response has
+REQUEST_TIMED_OUT and the batch's offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND does not occur: since Kafka 4 the high watermark does
+not advance while too few replicas are in sync (KIP-966).
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
 
 
 def _unanswered(exchange: Exchange) -> Outcome:
-    """A Produce with acks=0 is handled. As in Kafka, a quota counts the bytes of the request, but not the time that it took."""
+    """Finish a Produce with acks=0, which gets no response.
+
+    As in Kafka, a quota counts the size of the request, but not its handling time.
+    """
     if exchange.cluster.quotas.on:
         exceeded = exchange.engine.throttle.use(exchange, PRODUCE, exchange.size, exchange.engine.now)
         if ms := exchange.throttled(exceeded):
@@ -141,7 +144,7 @@ def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
 def _check_job(
     topic: Topic | None, requested: PartitionProduceData, exchange: Exchange
 ) -> Callable[[], Checked | RecordReject]:
-    """The check of a batch, as work that needs no state of the broker."""
+    """Returns the check of a batch, as work that needs no state of the broker."""
     partition = topic.partition(requested.index) if topic is not None else None
     assert partition is not None, "only an existing partition checks records"
     records = memoryview(requested.records) if requested.records is not None else None
@@ -150,7 +153,10 @@ def _check_job(
 
 
 def _check_message_set(*args: Any, **options: Any) -> Checked | RecordReject:
-    """Check the record data of an old version. The module for it is imported here, because only releases before 4.0 need it."""
+    """Check the record data of an old version.
+
+    The module for old versions is imported here, because only releases before 4.0 need it.
+    """
     from wirebroker.core.message_set_checks import check_any
 
     return check_any(*args, **options)
@@ -258,7 +264,7 @@ def _refuse(requested: PartitionProduceData, code: int, message: str | None = No
 def _all_refused(
     request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
 ) -> ProduceResponse | Outcome:
-    """Returns the same error for every partition, even for a missing partition."""
+    """Returns a response with the same error for every partition, even for a missing partition."""
     if request.acks == 0:
         return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no response to report it")
 
@@ -266,7 +272,7 @@ def _all_refused(
 
 
 def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
-    """INVALID_REQUIRED_ACKS for each partition without an earlier error."""
+    """Returns INVALID_REQUIRED_ACKS for each partition without an earlier error."""
 
     def code_of(topic: Topic | None, requested: PartitionProduceData) -> int:
         if code := _unknown(topic, requested.index, exchange.version):

@@ -1,7 +1,8 @@
 """The checks of a Produce with transactional batches, before a batch is stored.
 
-A request is transactional if its batches are. Their partitions must be part of a transaction that the coordinator knows.
-Versions before 12 verify the partitions; from 12 on (transaction version 2) the request itself adds them.
+A request is transactional if its batches are transactional. The partitions of these batches must be part of a transaction that
+the coordinator knows. Versions before 12 verify the partitions; from 12 on (transaction version 2) the request itself adds
+them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RETRIED_AS = (
     ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
 )  # fmt: skip
-"""Errors of the coordinator that the client gets as NOT_ENOUGH_REPLICAS, so that every client tries again."""
+"""Coordinator errors that become NOT_ENOUGH_REPLICAS in the response, so that every client tries again."""
 
 REFUSALS = {ErrorCode.INVALID_PRODUCER_ID_MAPPING: "Transactional records contained more than one producer ID"}
 """The messages of errors that refuse the whole request."""
@@ -47,9 +48,9 @@ FENCED = {
 }
 """The messages of those coordinator errors that Kafka 3.6 passes on to the client."""
 CUT_RECORDS = ("null_records", "no_batch", "corrupt_batch")
-"""The prefixes of the rules that truncated record data breaks."""
+"""The names of the rules that truncated record data breaks begin with these words."""
 WRONG_RECORDS = ("old_message_format", "more_than_one_batch")
-"""The rules that record data can break without being truncated."""
+"""The rules that record data can break although it is not truncated."""
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
 
 
@@ -81,7 +82,7 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
             if len(records) >= HEADER_SIZE:
                 length, magic, attributes = _FIRST(records)
                 if magic == MAGIC and length == len(records) - LOG_OVERHEAD and not attributes & TRANSACTIONAL:
-                    continue  # nearly every client sends this
+                    continue  # nearly every client sends such requests
             try:
                 size = next_batch_size(memoryview(records), 0)
             except CorruptBatch as corrupt:
@@ -110,8 +111,8 @@ def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, st
 def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified | ErrorCode | None:
     """Returns the coordinator's result for the request's transactional batches, or None without such batches.
 
-    An error code refuses the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
-    INVALID_PRODUCER_ID_MAPPING for batches of several producers.
+    The result is an error code if the whole request is refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional
+    id, INVALID_PRODUCER_ID_MAPPING for batches of several producers.
     """
     batches = [
         (data, requested.index, header)
@@ -146,14 +147,14 @@ def _speaks(version: int) -> Speaks:
 
 
 def produce_error(code: ErrorCode, version: int) -> ErrorCode:
-    """The coordinator's error as Produce returns it."""
+    """Returns the coordinator's error in the form that Produce returns."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= IMPLICIT_ADDS_FROM:
         return code
     return ErrorCode.NOT_ENOUGH_REPLICAS if code in RETRIED_AS else code
 
 
 def message_of(code: ErrorCode, told: int, behaviour: Behaviour) -> str | None:
-    """The message for a translated error code."""
+    """Returns the message for a translated error code."""
     if code in FENCED and behaviour.explains_fencing:
         return FENCED[code]
     if code is ErrorCode.INVALID_TXN_STATE:

@@ -23,7 +23,7 @@ NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def names_twice(request: ProduceRequest) -> bool:
-    """Whether the request names a partition, or a topic, more than once."""
+    """Tells whether the request names a partition, or a topic, more than once."""
     topics = request.topic_data
     if len(topics) > 1 and len({_key(data) for data in topics}) < len(topics):
         return True

@@ -1,4 +1,4 @@
-"""ShareAcknowledge, versions 1–2: accept, release or reject records that a member of a share group has acquired (KIP-932).
+"""ShareAcknowledge, versions 1–2: a share group's member accepts, releases or rejects acquired records (KIP-932).
 
 The request needs a share session, which the member's first ShareFetch began. Epoch −1 ends the session, and releases the
 records that are still acquired. From version 2 a member may also renew its locks.
@@ -78,7 +78,7 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
 
 
 def is_member_id(member_id: str | None) -> bool:
-    """Whether Kafka accepts this text as a member id."""
+    """Tells whether Kafka accepts this text as a member id."""
     return member_id is not None and 0 < len(member_id) <= LONGEST_MEMBER_ID
 
 
@@ -96,7 +96,7 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
 
 
 def may_read(exchange: Exchange) -> Callable[[str], bool]:
-    """Tells whether the client may read a topic. A refusal is noted once for each topic."""
+    """Tells whether the client may read a topic. A refusal is noted only once for each topic."""
     authorizer, connection = exchange.engine.authorizer, exchange.connection
     return cache(lambda topic: authorizer.may(connection, Operation.READ, ResourceType.TOPIC, topic))
 
@@ -131,7 +131,7 @@ def begin(
         elif known is None or known.partition(place[1]) is None:
             outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             del asked[place]
-    if not any(asked.values()):  # in this case Kafka omits partitions without acknowledgements
+    if not any(asked.values()):  # without a valid partition, Kafka omits partitions without acknowledgements
         return outcomes, []
     return outcomes, (yield from _begin(request, asked, outcomes, exchange, pause))
 

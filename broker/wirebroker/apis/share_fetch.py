@@ -1,9 +1,10 @@
-"""ShareFetch, versions 1–2: acquire records for a member of a share group, and acknowledge others (KIP-932).
+"""ShareFetch, versions 1–2: a member of a share group acquires records, and acknowledges other records (KIP-932).
 
-Epoch 0 begins a share session, −1 ends it. The response says which of its records are acquired; it may contain other records.
-It waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in the request are checked
-first and written down afterwards, so the fetch does not see their effect, as in Kafka. From version 2 a member may ask for no
-more than max_records records ("record_limit"), and may renew its locks in a request without a fetch.
+Epoch 0 begins a share session, and epoch −1 ends it. The response says which of its records are acquired; it may also contain
+other records. The response waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in
+the request are checked first and written down afterwards, so the fetch does not see their effect. Kafka does the same. From
+version 2 a member may ask for no more than max_records records ("record_limit"), and may renew its locks in a request without a
+fetch.
 """
 
 from __future__ import annotations
@@ -184,8 +185,10 @@ class ShareFetch:
         self._results: Results = {}
         self._held: dict[Place, Held] = {}
         self._busy = True
-        """Whether slices of this request are running. If a partition changes meanwhile, it is only noted, and the slices try
-        again."""
+        """Whether slices of this request are running.
+
+        If a partition changes while slices run, the change is only noted, and the slices try again.
+        """
         self._woken = self._expired = False
         self._now = exchange.now
 
@@ -238,7 +241,7 @@ class ShareFetch:
         return interested
 
     def _load(self, new: list[Held]) -> Slices:
-        """Load share partitions. Kafka reads their state in the background, while the request waits."""
+        """Load share partitions. Kafka reads the state of the share partitions in the background, while the request waits."""
         for number, held in enumerate(new, 1):
             if self._pause():
                 yield None
@@ -398,14 +401,16 @@ class ShareFetch:
         return total
 
     def _complete(self, now: int) -> Slices:
-        """The time is up: respond with the records read so far."""
+        """The maximum wait is over: respond with the records read so far."""
         acquirable = yield from self._acquirable()
         if not self._fails(acquirable):
             yield from self._take(acquirable, (yield from self._read(acquirable, len(acquirable))), now)
 
     def _fails(self, acquirable: dict[Place, Held]) -> bool:
-        """Fails all reads if max_bytes is negative, as in Kafka, which divides this number among the partitions. Tells whether
-        it did."""
+        """Fails all reads if max_bytes is negative, as in Kafka, which divides max_bytes among the partitions.
+
+        Tells whether the reads failed.
+        """
         if not acquirable or self.request.max_bytes >= 0:
             return False
         for place in acquirable:
@@ -495,8 +500,8 @@ class ShareFetch:
         """The results that the response names: in a continued session only changed partitions, and no results if the client has
         to wait.
 
-        Records are acquired before the quota is checked. If the client then has to wait, the records stay acquired, although
-        the response does not carry them. Kafka does the same.
+        Records are acquired before the quota is checked. If the quota then makes the client wait, the records stay acquired,
+        although the response does not carry them. Kafka does the same.
         """
         session, named = self._session, {}
         for place, data in self._results.items():
@@ -565,7 +570,7 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Batch]:
-    """The fetched batches that hold the first `room` records, and one batch more.
+    """Returns the fetched batches that hold the first `room` records, and one batch more.
 
     If some batches may hold records that are not available, all batches are returned, because such records do not count towards
     `room`.
@@ -582,7 +587,7 @@ def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Ba
 
 
 def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> list[FetchedBatch]:
-    """The batches of aborted transactions."""
+    """Returns the batches of aborted transactions."""
     pending = sorted(transactions, key=lambda each: each.first_offset)
     producers: set[int] = set()
     found = []
@@ -602,8 +607,9 @@ def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> li
 
 
 def _cut(data: memoryview, batches: list[Batch], acquired: list[Acquired]) -> memoryview:
-    """The batches from the first to the last with acquired records. If `data` has a single batch, returns all of `data`,
-    including the bytes after the batch.
+    """Returns the batches from the first to the last with acquired records.
+
+    If `data` has a single batch, returns all of `data`, including the bytes after the batch.
     """
     if len(batches) < 2:
         return data

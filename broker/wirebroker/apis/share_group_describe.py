@@ -40,7 +40,7 @@ def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[ShareGroup | None, DescribedGroup]:
-    """The group, or None if it is not found, and the group's part of the response, still without members."""
+    """Returns the group, or None if it is not found, and the group's part of the response, still without members."""
     group = find(group_id, ShareGroup, exchange)
     if isinstance(group, NoGroup):
         if group_id and group.message is None:

@@ -1,11 +1,12 @@
 """The state of share partitions: InitializeShareGroupState, ReadShareGroupState and DeleteShareGroupState (version 0),
 WriteShareGroupState and ReadShareGroupStateSummary (versions 0–1).
 
-The group coordinator and the partition leaders send these requests to the share coordinator. Here one process has all these
-roles, and clients may send the requests, too. Initialize begins the state, or begins it again at another offset. A Read with a
-higher leader epoch raises the known epoch; from then on requests of older leaders are refused. Delete also accepts a share
-partition without state. The summary has epochs and start offsets, −1 without state, and from version 1 the number of completed
-records.
+The group coordinator and the partition leaders send these requests to the share coordinator. In wirebroker one process has all
+these roles, and clients may send these requests, too. InitializeShareGroupState begins the state of a share partition, or
+begins it again at another offset. A ReadShareGroupState with a higher leader epoch raises the known leader epoch. From then on,
+requests with an older leader epoch are refused. DeleteShareGroupState also accepts a share partition without state.
+ReadShareGroupStateSummary returns the epochs and the start offset, which is −1 without state, and from version 1 the number of
+completed records.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class _Operation(NamedTuple):
     topic: type[Any]
     partition: type[Any]
     shown: Callable[[Any], dict[str, Any]] = lambda _: {}
-    """The response fields for a partition with this state; the state is None if the request was refused."""
+    """Returns the response fields for a partition with this state; the state is None if the request was refused."""
     refused: str = "read share group state"
-    """What the request does, in the error message of a broker that does not coordinate the share partition."""
+    """The action that the error message names if the broker does not coordinate the share partition."""
     every: int = WRITES
     """The number of partitions after which other requests have a turn."""
 
@@ -92,7 +93,7 @@ def handle(request: Any, exchange: Exchange) -> Steps:
     pause, results = pauses(operation.every), []
     begins = isinstance(request, initialize.InitializeShareGroupStateRequest)
     complete = bool(request.group_id) and (begins or all(topic.partitions for topic in request.topics))
-    for topic in request.topics if complete else ():  # Kafka responds to an incomplete request without any result
+    for topic in request.topics if complete else ():  # Kafka's response to an incomplete request has no results
         partitions = []
         for each in topic.partitions:
             if pause():

@@ -1,9 +1,9 @@
 """StreamsGroupHeartbeat, versions 0–1: join, stay in, and leave a streams group (KIP-1071).
 
-A member chooses its own id. Epoch 0 joins and brings the topology, −1 leaves. The response has the member's epoch, its tasks if
-they have changed, and the reasons why the application cannot run. The broker creates missing internal topics before it
-responds, if the client may create them (Kafka: right after). A later heartbeat tells whether that failed. Version 1 may ask the
-member for a description of the topology.
+A member chooses its own id. A member joins with epoch 0 and sends the topology; it leaves with −1. The response has the
+member's epoch, its tasks if they have changed, and the reasons why the application cannot run. The broker creates missing
+internal topics before it responds, if the client may create them; Kafka creates them right after the response. A later
+heartbeat tells whether the creation failed. The response of version 1 may ask the member for a description of the topology.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wirebroker.core.refusals import Refusal
 
 CREATED_WITHIN_MS = 30_000
 SHOWN = 3
-"""The number of errors that a message repeats."""
+"""The number of errors that an error message lists."""
 
 
 def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
@@ -79,7 +79,7 @@ def _topic_error(names: Sequence[str]) -> Refusal | None:
 def _create(
     missing: Mapping[str, InternalTopic], told: Sequence[Told], group_id: str, exchange: Exchange
 ) -> Generator[Any, Any, list[Told]]:
-    """Create internal topics. Returns the statuses, with the errors."""
+    """Create internal topics. Returns the statuses of the response, with the errors of topics that cannot be created."""
     may = exchange.engine.authorizer.may
     forbidden: list[str] = []
     if not may(exchange.connection, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, asked=False):

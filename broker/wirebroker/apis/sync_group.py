@@ -12,7 +12,7 @@ from wirebroker.core.groups.classic import Synced
 
 
 def handle(request: SyncGroupRequest, exchange: Exchange) -> Steps:
-    """Sync, and respond now or later."""
+    """Give the member its assignment, now or later."""
     groups = exchange.engine.groups
     unnamed = request.protocol_type is None or request.protocol_name is None
     if exchange.version >= 5 and unnamed:

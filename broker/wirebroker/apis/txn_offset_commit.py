@@ -1,7 +1,7 @@
-"""TxnOffsetCommit, versions 0–6: offsets that become valid when the producer's transaction commits.
+"""TxnOffsetCommit, versions 0–6: commits offsets that become valid when the producer's transaction commits.
 
 The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds the partition; from version 5
-(transaction version 2) this request adds it itself. Each partition has its own result, as in OffsetCommit. Version 6 names
+(transaction version 2) TxnOffsetCommit itself adds it. Each partition has its own result, as in OffsetCommit. Version 6 names
 topics by their ids, and has different errors for an unknown group and an old epoch of a member.
 """
 
@@ -32,7 +32,7 @@ NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
 NO_EPOCH = -1
 Responses = dict[tuple[str, bytes], list[TxnOffsetCommitResponsePartition]]
 Known = tuple[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, ErrorCode]
-"""An existing partition of the request, and the error of its offset."""
+"""A partition of the request that exists, and the error of its offset."""
 NO_SEQUENCE = -1
 
 
@@ -102,13 +102,13 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
             error = ErrorCode.ILLEGAL_GENERATION
     verifies = exchange.cluster.configs.release.behaviour.verifies_offset_commits
     if not error and not verifies and request.producer_epoch == NO_EPOCH != request.producer_id:
-        error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka cannot make a batch of such a producer
+        error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka cannot make a batch with a producer id but without an epoch
     error = error or groups.commits.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
     return translate_error(error)
 
 
 def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:
-    """The partitions by topic id, without topics that have been deleted."""
+    """Returns the partitions by topic id, without topics that have been deleted."""
     topics = cluster.topics
     return [(topics[topic].topic_id, index) for topic, index in partitions if topic in topics]
 

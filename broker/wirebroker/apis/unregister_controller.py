@@ -1,7 +1,8 @@
 """UnregisterController, version 0.
 
-All brokers are controllers here. The active controller refuses to unregister itself (INVALID_REQUEST), a running controller
-registers again at once, and a stopped controller when it starts. CONTROLLER_ID_NOT_REGISTERED for any other.
+In wirebroker all brokers are controllers. The active controller refuses to unregister itself (INVALID_REQUEST). A running
+controller registers again at once, and a stopped controller registers again when it starts. CONTROLLER_ID_NOT_REGISTERED for
+any other.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
     ]
     asked = {
         exchange.node_id: cluster.brokers[exchange.node_id]
-    }  # even if the broker was unregistered, and no other broker remains
+    }  # also if this broker was unregistered, and no other broker remains
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
     reason = refusal(updates, supported, cluster.configs.features, cluster.controller_id)
     if reason:
@@ -38,7 +38,7 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
 
 
 def _unsupported(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """The response of a broker with ZooKeeper, which has no features: each update is refused by itself."""
+    """The response of a broker with ZooKeeper, which has no features. Each update gets its own refusal."""
     message = "Could not apply finalized feature update because the provided feature is not supported."
     names = dict.fromkeys(each.feature for each in request.feature_updates)
     results = [

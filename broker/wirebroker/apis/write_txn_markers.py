@@ -1,6 +1,6 @@
 """WriteTxnMarkers, versions 1–2: a coordinator writes the markers of transactions to partitions.
 
-Admin clients use it to abort transactions that their coordinator has forgotten. Each partition has its own result.
+Admin clients use this API to abort transactions that their coordinator has forgotten. Each partition has its own result.
 """
 
 from __future__ import annotations

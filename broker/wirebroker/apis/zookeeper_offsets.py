@@ -1,7 +1,7 @@
-"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper, where any client writes them, without generations.
+"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client writes them there, without a generation.
 
-Later versions do not see these offsets. A KRaft broker responds UNSUPPORTED_VERSION for each partition. These
-offsets live in memory, also with a data directory.
+Later versions do not see these offsets. A KRaft broker responds UNSUPPORTED_VERSION for each partition. These offsets are kept
+in memory, even with a data directory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _committed(group: str, topic: str, requested: OffsetCommitRequestPartition, 
     if len(requested.committed_metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if not group:
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # not the name of a node in ZooKeeper
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # an empty text cannot name a node in ZooKeeper
     exchange.engine.groups.zookeeper_offsets[group, topic, requested.partition_index] = requested.committed_offset
     return ErrorCode.NONE
 

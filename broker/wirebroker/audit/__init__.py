@@ -1,5 +1,6 @@
-"""The audit without Spark: was delivery exactly once? It reads the stored batches in pure Python, and shares its sentences with
-the audit on Spark.
+"""The audit without Spark: was delivery exactly once?
+
+The audit reads the stored batches in pure Python, and shares its sentences with the audit on Spark.
 
 findings        the vocabulary of both audits: kinds, severities, rows
 wording         the sentences of both audits
@@ -34,7 +35,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use: an application that only keeps a journal needs nothing of a broker."""
+    """Import names on first use, because an application that only writes a journal needs no modules of the broker."""
     if name in _HOMES:
         return getattr(import_module(f"wirebroker.audit.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'wirebroker.audit' has no attribute {name!r}")

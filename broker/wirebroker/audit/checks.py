@@ -2,17 +2,17 @@
 
 Pure functions over `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
 
-* **Sequences are unwrapped.** They count modulo 2³¹, so a batch's place is the running sum of the signed distances between
-  neighbours of one producer and epoch. Duplicates and gaps are searched in the order of places; disorder, epochs and offsets
-  in the order of the log. Each batch is compared with its neighbour and never with a running maximum, so one sequence that is
-  far too high is one gap and no more.
+* **Sequences are unwrapped.** Sequences count modulo 2³¹, so a batch's place is the running sum of the signed distances between
+  neighbours of one producer and epoch. Duplicates and gaps are searched in the order of places. Disorder, epochs and offsets
+  are checked in the order of the log. Each batch is compared with its neighbour and never with a running maximum. Therefore a
+  single sequence that is far too high causes only one gap.
 * **A producer has lives.** If the timestamps of two neighbouring batches are at least `producer.id.expiration.ms` apart, and no
-  transaction is open between them, the broker has forgotten the producer: its sequences and epochs start again.
+  transaction is open in this time, the broker has forgotten the producer: its sequences and epochs start again.
 * **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
   also be reported as a transaction without an end.
 * **Holes have reasons.** Nothing below the log start is checked. Missing sequences are not a gap if compaction or damage
   accounts for at least as many missing offsets. Missing offsets without a reason are a finding of their own (`offset_gap`),
-  unless sequence gaps at the same place miss at least as many records.
+  unless sequence gaps at the same place account for at least as many records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
     """A partition's limits and settings."""
 
     log_start: int = 0
-    """Retention or DeleteRecords deleted the offsets below, even if their bytes are still there."""
+    """Retention or DeleteRecords deleted the offsets below this offset, even if their bytes are still stored."""
     cleaned_to: int = 0
     """Compaction may have left holes below this offset (Kafka's cleaner-offset-checkpoint)."""
     expiration_ms: int = EXPIRATION_MS
@@ -101,7 +101,7 @@ def _is_gone(row: BatchRow, bounds: Bounds) -> bool:
 
 
 def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[BatchRow], list[Finding]]:
-    """Returns the batches with sound headers, and findings about the other batches and about offsets."""
+    """Returns the batches with sound headers, and the findings about all other batches and about offsets."""
     sound: list[BatchRow] = []
     findings = []
     for each in kept:
@@ -147,7 +147,7 @@ def _damaged(damage: Damage, offset: int) -> Finding:
 
 
 def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence[Finding]) -> Iterator[Finding]:
-    """A finding for each offset hole, unless sequence gaps across it miss at least as many records."""
+    """Yields a finding for each offset hole, unless sequence gaps across the hole account for at least as many records."""
     gaps = [(each, (each.last_sequence - each.first_sequence) % SEQUENCES + 1) for each in findings if each.kind == "gap"]
     begins = _Sums((each.first_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
     ends = _Sums((each.last_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
@@ -162,7 +162,7 @@ def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence
 
 
 class _Sums:
-    """Sums the amounts at offsets below a given offset."""
+    """Adds up those amounts whose offsets are below a given offset."""
 
     def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
         ordered = sorted(amounts)
@@ -174,17 +174,18 @@ class _Sums:
 
 
 class _Holes:
-    """Counts, between any two batches, the offsets that no sound batch has for a known reason. Offsets missing without a reason
-    are `unexplained`.
+    """Counts the missing offsets between any two batches for which a reason is known: compaction, deletion or damage.
+
+    Missing offsets without a known reason are `unexplained`.
     """
 
     def __init__(self, kept: Sequence[BatchRow | Damage], sound: set[int], bounds: Bounds) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._before = [0]
-        """the number of offsets in all earlier holes, for each hole"""
+        """for each hole, the number of offsets in all earlier holes"""
         self.unexplained: list[tuple[int, BatchRow]] = []
-        """the first missing offset, and the batch after the hole"""
+        """the first missing offset, and the batch after the missing offsets"""
         reach, doubtful = bounds.log_start, False
         for each in kept:
             if isinstance(each, Damage) or id(each) not in sound:
@@ -200,7 +201,7 @@ class _Holes:
             reach, doubtful = max(reach, each.last_offset + 1), False
 
     def between(self, one: BatchRow, other: BatchRow) -> int:
-        """The number of offsets between two batches that are missing for a reason."""
+        """Returns how many offsets between two batches are missing for a known reason."""
         first, last = sorted((one, other), key=lambda row: row.base_offset)
         return max(self._below(last.base_offset) - self._below(first.last_offset + 1), 0)
 
@@ -214,7 +215,7 @@ class _Holes:
 
 
 def _lives(rows: Sequence[BatchRow], expiration_ms: int) -> Iterator[list[BatchRow]]:
-    """The batches of one producer, divided where the broker forgot it."""
+    """The batches of one producer, divided where the broker forgot the producer."""
     life = [rows[0]]
     for before, row in pairwise(rows):
         is_idle = before.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL
@@ -235,7 +236,7 @@ def _epochs(life: Sequence[BatchRow]) -> Iterator[Finding]:
 def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
     epochs: dict[int, list[BatchRow]] = defaultdict(list)
     lower: dict[int, BatchRow] = {}
-    """by epoch, the batch before its first batch"""
+    """for each epoch, the batch before the epoch's first batch"""
     for index, row in enumerate(life):
         if row.base_sequence < 0 or row.producer_epoch < 0:
             continue
@@ -259,7 +260,10 @@ def _unwrapped(rows: Sequence[BatchRow]) -> list[_Placed]:
 
 
 def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]:
-    """Yields a finding for each batch that repeats sequences stored before it. Returns the `order` of each such batch."""
+    """Yields a finding for each batch that repeats sequences stored before it.
+
+    Returns the `order` of each batch that repeats sequences.
+    """
     doubled = set()
     for each in copied([(one.place, one.end) for one in placed]):
         doubled.add(each.batch)
@@ -290,7 +294,7 @@ def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> I
             each.place - places[0], holes.between(reach.row, each.row)
         ):
             yield _gap(WORDS.gap(each.row, _numbers(places), reach.row, each.row), places, reach.row, each.row)
-        if (each.end, -each.order) > (reach.end, -reach.order):  # if several reach as far, the one that is stored first
+        if (each.end, -each.order) > (reach.end, -reach.order):  # if several reach equally far, the one that is stored first
             reach = each
 
 
@@ -309,7 +313,7 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 
 
 def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
-    """Findings about one producer's transactions that have no end, and about ends of transactions that have no beginning.
+    """Yields findings about one producer's transactions without an end, and about ends of transactions without a beginning.
 
     A batch that is not sound may end a transaction, or explain an end without a beginning. Such a batch does
     not begin a transaction, because its header may be wrong.

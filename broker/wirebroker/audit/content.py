@@ -1,4 +1,4 @@
-"""The hashes that identify a record. Spark has the same hashes built in, so both audits agree.
+"""The hashes that identify a record. Spark has the same hash functions built in, so both audits agree.
 
     digest(data)                      SHA-256 in hexadecimal            sha2(data, 256)
     content_hash(key, value, headers) digest of the parts' digests,     sha2(concat_ws(':', sha2(key, 256), …), 256)
@@ -22,7 +22,7 @@ batch is not damaged."""
 
 
 def digest(data: Buffer | None) -> str | None:
-    """SHA-256 in hexadecimal; None of None."""
+    """Returns the SHA-256 in hexadecimal, or None for None."""
     return None if data is None else sha256(data).hexdigest()
 
 

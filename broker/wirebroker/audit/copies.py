@@ -1,8 +1,8 @@
 """Finds the batches that repeat stored sequences, and the places of the first copies, for both audits.
 
 The places of a batch are its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
-cell belongs to the first batch in the log that has it. If a cell of a batch belongs to another batch, its places were stored
-before. No two batches are compared, so n batches cost n log n, however many overlap.
+cell belongs to the first batch in the log that has it. If a cell of a batch belongs to another batch, the places of this cell
+were stored before. No two batches are compared, so n batches cost n log n, however many overlap.
 
 The results are positions in the list of batches.
 """
@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 
 class Copied(NamedTuple):
-    """The repeated part of a batch, from the first to the last place that was stored before; places between these two may be
-    new."""
+    """The repeated part of a batch, from the first to the last place that was stored before; places between may be new."""
 
     batch: int
     start: int
@@ -24,9 +23,9 @@ class Copied(NamedTuple):
     doubled: int
     """the number of places from the start to the end that were stored before"""
     first: int
-    """the first batch that holds the place `start`"""
+    """the first batch that holds the place `start` of the repeated part"""
     last: int
-    """the first batch that holds the place `end`"""
+    """the first batch that holds the place `end` of the repeated part"""
 
 
 def copied(extents: Sequence[tuple[int, int]]) -> Iterator[Copied]:
@@ -50,7 +49,7 @@ def copied(extents: Sequence[tuple[int, int]]) -> Iterator[Copied]:
 
 
 def _owners(batches: Sequence[range], cells: int) -> list[int]:
-    """The first batch that has each cell, or −1."""
+    """For each cell, the first batch that has the cell, or −1."""
     owners = [-1] * cells
     free = list(range(cells + 1))
     """Union-find links towards the next free cell."""
@@ -65,7 +64,7 @@ def _owners(batches: Sequence[range], cells: int) -> list[int]:
 
 def _next_free(free: list[int], cell: int) -> int:
     while (after := free[cell]) != cell:
-        free[cell] = free[after]  # halves the path for the next search
+        free[cell] = free[after]  # shortens the path for the next search
         cell = free[cell]
     return cell
 

@@ -12,7 +12,10 @@ EXPIRATION_MS = 86_400_000
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so sequences mean nothing there."""
 PREALLOCATED = 1024 * 1024
-"""With log.preallocate a broker fills a segment with zeros up to segment.bytes, in practice a multiple of this number."""
+"""With log.preallocate a broker fills a segment with zeros up to segment.bytes.
+
+In practice segment.bytes is a multiple of this number.
+"""
 WINDOWS = (1, 2, 5, 10)
 """The window sizes with which both audits judge arrivals again."""
 
@@ -47,7 +50,7 @@ LIKELY: dict[str, str] = {
     "unclean_election": "a replica that was not in sync became the leader, so records of the former leader are lost",
 }
 INFORMATION: dict[str, str] = {
-    "marker_without_data": "a marker ends a transaction that has no batch here",
+    "marker_without_data": "a marker ends a transaction that has no batch in this log",
     "replica_behind": "a replica ends before the high watermark",
     "group_skipped": "a group's committed offset lies outside the log, so records never reach it",
     "commit_jump": "a group's commit passed far more records than any commit before it",
@@ -77,9 +80,9 @@ OF_DIRECTORIES = frozenset(
 )  # fmt: skip
 """The kinds that only the audit on Spark reports: those of replicas and elections, of groups' commits, and of pipelines."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")
-"""The kinds after which a batch's header cannot be trusted."""
+"""The kinds of findings after which a batch's header cannot be trusted."""
 COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
-"""The kinds that mean "stored again"."""
+"""The kinds of findings that mean "stored again"."""
 
 
 def severity_of(kind: str) -> Severity:
@@ -88,8 +91,8 @@ def severity_of(kind: str) -> Severity:
 
 
 def weight(severity: str, kind: str) -> tuple[int, int]:
-    """Returns the place of a finding in a report: certain findings first, then likely findings; kinds in the order
-    of `KINDS`.
+    """Returns the sort key of a finding in a report: certain findings come before likely findings, and kinds have the order of
+    `KINDS`.
     """
     return SEVERITIES.index(severity), list(KINDS).index(kind)
 
@@ -102,8 +105,9 @@ def plural(count: int, what: str) -> str:
 class Finding(NamedTuple):
     """One finding; −1 stands for "none". `first_` and `last_` are inclusive.
 
-    If something is stored twice, the fields describe the later copy, and the evidence has both. The sequences of a `gap` are
-    the missing sequences. Its offsets are the offsets of the last record before it and the first record after it.
+    If a batch or record is stored twice, the fields describe the later copy, and the evidence has both. The sequences of a
+    `gap` finding are the missing sequences. Its offsets are the offsets of the last record before the gap and the first record
+    after it.
     """
 
     kind: str
@@ -145,11 +149,11 @@ class BatchRow(NamedTuple):
     segment: str
     """the file, or another name of the source"""
     position: int
-    """of the batch in its segment, in bytes"""
+    """the batch's position in its segment, in bytes"""
 
 
 class Damage(NamedTuple):
-    """Bytes of a log that hold no batch, at their place between the batches."""
+    """Bytes of a log that are not a batch, at their place between the batches."""
 
     topic: str
     partition: int
@@ -159,7 +163,7 @@ class Damage(NamedTuple):
     bytes: int
     """their number"""
     reason: str
-    """what is wrong with them, as a clause"""
+    """what is wrong with the bytes, as a clause"""
 
 
 class RecordRow(NamedTuple):
@@ -188,5 +192,5 @@ class RecordRow(NamedTuple):
 
     @property
     def base_sequence(self) -> int:
-        """The sequence, under the name that the field has in a batch."""
+        """The first sequence, under the name that this field has in a batch."""
         return self.sequence

@@ -57,7 +57,7 @@ class Intended(NamedTuple):
 
     @property
     def digest(self) -> str | None:
-        """The hash of the value, or None for a null value."""
+        """Returns the hash of the value, or None for a null value."""
         return self.value_hash if self.value_hash is not None else digest(self.value)
 
     def __str__(self) -> str:
@@ -100,11 +100,11 @@ class Journal:
         return entry
 
     def acknowledged(self, entry: str) -> None:
-        """The broker has acknowledged the record."""
+        """Write down that the broker has acknowledged the record."""
         self._write({"id": entry, "acknowledged": True})
 
     def failed(self, entry: str) -> None:
-        """Sending the record was reported as failed."""
+        """Write down that sending the record was reported as failed."""
         self._write({"id": entry, "acknowledged": False})
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ def _as_json(name: str, data: Data) -> dict[str, str]:
 
 
 def intended_rows(rows: Rows) -> list[Intended]:
-    """The intended records in one form. Raises ValueError, which names the malformed row and the reason."""
+    """Brings the intended records into one form. Raises ValueError, which names the malformed row and the reason."""
     if isinstance(rows, str | os.PathLike):
         return _merged(_lines(Path(rows)))
     return _merged((f"intended row {number}", row) for number, row in enumerate(rows, 1))
@@ -144,7 +144,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
-    """The object in a line. ValueError, whose text begins with `where`."""
+    """Returns the JSON object in a line. Raises ValueError, whose text begins with `where`."""
     try:
         row = json.loads(line.decode().rstrip())
     except UnicodeDecodeError as wrong:
@@ -157,9 +157,11 @@ def parse_line(line: bytes, where: str) -> dict[str, Any]:
 
 
 def part_of(row: Mapping[str, Any], where: str) -> Intended:
-    """One row by itself. A row with an id may leave out the topic, which is then empty.
+    """Returns the intended record in one row, which is not merged with other rows.
 
-    ValueError, whose text begins with `where`.
+    A row with an id may leave out the topic, which is then empty.
+
+    Raises ValueError, whose text begins with `where`.
     """
     _check_fields(row, where)
     topic = row.get("topic")

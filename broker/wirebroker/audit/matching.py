@@ -1,7 +1,7 @@
 """Identifies stored copies: the original, the copy with which a further copy is compared, and the intended copy.
 
-Both audits call these functions. Each has its own rows; the arguments are the places of the copies of one record, and the
-results are positions in that list.
+Both audits call these functions. Each audit has its own rows. The arguments are the places of the copies of one record, and the
+results are positions in that list of places.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ and not events: contents repeat too often to identify duplicates."""
 
 
 class Repeats(NamedTuple):
-    """How often the contents of a topic repeat, without the records that a journal names."""
+    """How often the contents of a topic repeat, apart from the records that a journal names."""
 
     units: int
     many: int
@@ -82,7 +82,10 @@ class Matched(NamedTuple):
 
 
 def is_tombstone(key: bytes | None, value_hash: str | None) -> bool:
-    """Whether the record deletes its key. If such a key is written again, an equal record deletes it again."""
+    """Tells whether the record deletes its key.
+
+    An equal record is not a duplicate if the key was written again in the meantime.
+    """
     return key is not None and value_hash is None
 
 
@@ -118,8 +121,9 @@ def _in_order(places: Sequence[Place]) -> list[int]:
 
 
 def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """Pairs each copy with the first copy on its partition, and the first copy with the original. Returns nothing for a single
-    copy.
+    """Pairs each further copy with the first copy on its partition, and each other first copy with the original.
+
+    Returns nothing for a single copy.
     """
     firsts: dict[int, int] = {}
     for copy in order if len(order) > 1 else ():
@@ -128,7 +132,7 @@ def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[i
 
 
 def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
-    """The copy of each intended record, or None.
+    """Returns the copy of each intended record, or None.
 
     Acknowledged records come first, and among them records that name a partition. A record without a partition gets, if
     possible, a copy that no other record needs for its partition.

@@ -1,14 +1,14 @@
 """What if the broker had other rules? The arrivals of a trace, judged again.
 
-Every window gives the stored log the same verdict. So the broker's own `judge` looks at the arrivals, accepted or not. The
-client chose what to send next by the responses that it got. If a batch had got another response, the client would have sent
-other batches afterwards; `beyond` counts the arrivals after the first such batch.
+Every window gives the batches of the stored log the same verdict. Therefore the broker's own `judge` looks at all arrivals,
+whether they were accepted or not. The client decided what to send next from the responses that it got. If a batch had got
+another response, the client would have sent other batches afterwards; `beyond` counts the arrivals after the first such batch.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
 
 A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
-failed. The arrivals do not contain restarts. That a producer has expired shows in the time between two of its batches.
+failed. The arrivals do not contain restarts. The time between two batches of a producer shows whether the producer has expired.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WhatIf:
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """arrivals after a batch of the same producer that gets another response; counted above as well"""
+    """arrivals after a batch of the same producer that gets another response; the other counts include them"""
     records: int = 0
     """the number of records that would be stored"""
     state_bytes: int = 0

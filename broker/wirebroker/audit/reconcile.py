@@ -130,7 +130,7 @@ def _likely(unnamed: Mapping[str, Sequence[Sequence[RecordRow]]], notices: list[
 
 
 def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
-    """Groups copies of the same producers and epochs that lie side by side, both originally and as copies."""
+    """Groups copies with the same producers and epochs that lie side by side, if their originals lie side by side, too."""
 
     def likeness(copy: _Copy) -> tuple[Any, ...]:
         first, again = copy.first, copy.again
@@ -151,7 +151,7 @@ def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
 
 
 class _Run(NamedTuple):
-    """Copies side by side, in the form that `Wording.stored_twice` reads."""
+    """Copies that lie side by side, in the form that `Wording.stored_twice` reads."""
 
     kind: str
     records: int
@@ -216,8 +216,9 @@ def _unacknowledged(row: RecordRow, intended: Intended) -> Finding:
 
 
 def _lost(missing: Sequence[tuple[Intended, RecordRow | None]], deleted: Mapping[Where, int]) -> Iterator[Finding]:
-    """Records that are not stored. If no more records are missing than offsets were deleted, the missing records may be among
-    the deleted.
+    """Records that are not stored.
+
+    If no more records are missing than offsets were deleted, the missing records may be among the deleted ones.
     """
     groups: dict[tuple[str, int | None], list[tuple[Intended, RecordRow | None]]] = defaultdict(list)
     for each, near in missing:
@@ -240,7 +241,7 @@ def _missing(intended: Intended, near: RecordRow | None, severity: Severity, gon
 
 
 def _reason(intended: Intended, near: RecordRow | None) -> str:
-    """Why the intended record does not count as stored; `near` is a stored copy that does not count for it."""
+    """Returns why the intended record does not count as stored; `near` is a stored copy that cannot stand for this record."""
     if near is None:
         return ""
     if not near.counts:

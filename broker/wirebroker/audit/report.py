@@ -18,8 +18,10 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100
-"""The most findings that the table shows for each kind, and the most that the assertion lists; the other findings are only
-counted."""
+"""The most findings of each kind that the table shows, and the most findings that the assertion lists.
+
+All other findings are only counted.
+"""
 COUNTED = (
     "partitions", "batches", "records", "producers", "committed", "aborted", "open", "recognised", "rejected",
 )  # fmt: skip
@@ -28,7 +30,7 @@ partitions. Recognised retries and rejected batches come from the trace."""
 
 
 class AuditReport:
-    """The findings in some partitions, at the moment when the report was made.
+    """The findings in some partitions, as they were when the report was made.
 
     `arrivals` are the verdicts of the trace. `intended` are the records that an application meant to send (`audit.journal`); if
     `topics` are named, records for other topics are ignored.
@@ -90,7 +92,7 @@ class AuditReport:
     # For tests
 
     def of(self, kind: str) -> list[Finding]:
-        """The findings of one kind. ValueError for a kind that does not exist."""
+        """The findings of one kind. Raises ValueError for a kind that does not exist."""
         if kind not in KINDS:
             raise ValueError(f"there is no kind of finding {kind!r}{did_you_mean(kind, KINDS)}")
         return [each for each in self.findings if each.kind == kind]

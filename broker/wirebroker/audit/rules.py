@@ -1,8 +1,8 @@
 """The rule of each check, written once for both audits.
 
-The audit in memory calls a rule with numbers; the audit on Spark calls it with NumPy arrays or with SQL columns. Each audit
-brings rows side by side in its own way. A rule decides about two rows that are side by side. Only `choose` and `modulo` differ
-between numbers, arrays and columns. The operators `&` and `|` take the place of `and` and `or`.
+The audit in memory calls a rule with numbers; the audit on Spark calls it with NumPy arrays or with SQL columns. Each audit has
+its own way to bring two rows together. A rule decides about two rows that were brought together. Only `choose` and `modulo`
+differ between numbers, arrays and columns. The operators `&` and `|` take the place of `and` and `or`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from kafkawire.batches import SEQUENCES
 
 
 class Rules:
-    """The rules for numbers. Each rule compares batches of one producer on one partition, or all batches of one partition."""
+    """The rules, for plain numbers.
+
+    Each rule compares batches of one producer on one partition, or all batches of one partition.
+    """
 
     def choose(self, condition: Any, yes: Any, no: Any) -> Any:
-        """`yes` where the condition holds, else `no`."""
+        """Returns `yes` where the condition holds, and `no` elsewhere."""
         return yes if condition else no
 
     def modulo(self, number: Any, divisor: int) -> Any:
@@ -37,15 +40,18 @@ class Rules:
         return self.choose(forwards >= SEQUENCES // 2, forwards - SEQUENCES, forwards)
 
     def is_gap(self, place: Any, reach: Any) -> Any:
-        """Whether sequences are missing before the batch at this place; the last place before it that is stored is `reach`."""
+        """Tells whether sequences are missing before the batch at this place; `reach` is the last stored place before the
+        batch."""
         return place > reach + 1
 
     def is_late_start(self, place: Any, lower_epoch: Any, epoch: Any) -> Any:
-        """Whether a new epoch of a known producer does not begin at sequence 0; the batch before it has the `lower_epoch`."""
+        """Tells whether a new epoch of a known producer does not begin at sequence 0; the batch before it has the
+        `lower_epoch`."""
         return (place > 0) & (lower_epoch >= 0) & (lower_epoch < epoch)
 
     def is_unexplained(self, missing: Any, holes: Any) -> Any:
-        """Whether more sequences are missing between two batches than offsets are missing there for a known reason."""
+        """Tells whether more sequences are missing between two batches than offsets that are missing there for a known
+        reason."""
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:
@@ -60,8 +66,10 @@ class Rules:
         return epoch < epoch_before
 
     def is_forgotten(self, pause_ms: Any, expiration_ms: Any, is_idle: Any) -> Any:
-        """Whether the broker has forgotten a producer after this pause. A producer with an open transaction (not `is_idle`) is
-        not forgotten."""
+        """Tells whether the broker has forgotten a producer after a pause of this length.
+
+        A producer with an open transaction (not `is_idle`) is not forgotten.
+        """
         return (pause_ms >= expiration_ms) & is_idle
 
     # Offsets

@@ -31,8 +31,8 @@ MEMORY = "memory"
 
 
 class Contents(NamedTuple):
-    """The content of a partition in log order, and the numbers of its committed and aborted transactions that have a batch
-    here."""
+    """The content of a partition in log order, and the numbers of committed and aborted transactions that have a batch in
+    it."""
 
     bounds: Bounds
     """the partition's bounds; `cleaned_to` is higher if the batches themselves show that they were compacted"""
@@ -43,7 +43,7 @@ class Contents(NamedTuple):
 
 
 class StoredPartition(NamedTuple):
-    """A partition at one moment; its batches are whole and never change."""
+    """A partition at one moment. Its list of batches is complete and never changes."""
 
     topic: str
     partition: int
@@ -77,9 +77,9 @@ class StoredPartition(NamedTuple):
 
 
 def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[StoredPartition]:
-    """The partitions of these topics.
+    """Returns the partitions of these topics.
 
-    Only references to the batches are taken, so another thread may read the batches later.
+    The result holds only references to the batches, so another thread may read the batches later.
     """
     return [
         StoredPartition(
@@ -102,7 +102,7 @@ def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
 
 
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
-    """The batches of a segment's bytes.
+    """Returns the batches in the bytes of a segment.
 
     Zeros up to a multiple of 1 MiB are preallocated space. All other bytes that are not a batch become a Damage. The scan
     continues after a Damage if the position of the next batch is known.
@@ -123,7 +123,7 @@ def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[Bat
 
 
 def read_batch(view: memoryview, topic: str, partition: int, segment: str, position: int) -> BatchRow | Damage:
-    """The batch at the beginning of some bytes."""
+    """Returns the batch at the beginning of some bytes."""
 
     def damage(kind: str, size: int, reason: str) -> Damage:
         torn = kind == "torn_tail"
@@ -154,7 +154,7 @@ def _row(
 
 
 class _Records:
-    """Collects records. The records of a transaction are open until its marker comes."""
+    """Collects records. Collects records; the records of a transaction stay open until its marker comes."""
 
     def __init__(self, partition: StoredPartition) -> None:
         self._partition = partition
@@ -165,7 +165,7 @@ class _Records:
         """the numbers of committed and of aborted transactions"""
 
     def take(self, batch: memoryview) -> None:
-        """Add the next batch. Raises ProtocolError, and adds nothing in this case."""
+        """Add the next batch. Raises ProtocolError; then the batch is not added."""
         header = read_header(batch)
         records = list(iter_records(batch, UNFOLDED))
         if header.is_control:

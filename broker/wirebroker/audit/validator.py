@@ -13,8 +13,8 @@ from wirebroker.core.producers import Accept, Duplicate, Key, Reject, Verdict, a
 from wirebroker.core.profile import Rules
 
 Change = Literal["saved", "lost", "doubled"]
-"""How the verdict under other rules differs. saved: a retry is recognised that was not recognised. lost: a batch is rejected
-that was accepted or recognised. doubled: a retry is stored again that was recognised."""
+"""The ways in which the verdict under other rules can differ. saved: a retry is recognised that was not recognised. lost: a
+batch is rejected that was accepted or recognised. doubled: a retry is stored again that was recognised."""
 COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
 """The counts of a `Validator`."""
 _JUDGED = frozenset(
@@ -50,9 +50,9 @@ class Arrival(Protocol):
 
 
 class Validator:
-    """One partition's validator under other rules; it takes the arrivals oldest first.
+    """The validator of one partition under other rules. It takes the arrivals in order, the oldest first.
 
-    `rules` None stands for a broker without idempotence. All counts are numbers of batches, except `records` and `state_bytes`.
+    If `rules` is None, the broker has no idempotence. All counts are numbers of batches, except `records` and `state_bytes`.
     """
 
     def __init__(self, rules: Rules | None, expiration_ms: int) -> None:
@@ -60,7 +60,7 @@ class Validator:
         self.records = 0
         """the number of records that would be stored"""
         self.beyond = 0
-        """arrivals after a batch of the same producer that gets another response; counted above as well"""
+        """arrivals after a batch of the same producer that gets another response; the other counts include them"""
         self._rules = rules
         self._expiration_ms = expiration_ms
         self._states: dict[Key, bytes] = {}
@@ -72,7 +72,7 @@ class Validator:
         return sum(map(len, self._states.values()))
 
     def take(self, row: Arrival) -> Change | None:
-        """Judge the next arrival. Returns how its verdict changes, or None if it does not change."""
+        """Judge the next arrival. Returns how the verdict changes, or None if it does not change."""
         key = self._key(row)
         self.beyond += key in self._diverged
         state = self._states.get(key)
@@ -115,7 +115,7 @@ class Validator:
 
 
 def _header(row: Arrival) -> BatchHeader:
-    """The header fields that `judge` reads; it is called without transactions here."""
+    """The header fields that `judge` reads. This module calls `judge` without transactions."""
     return BatchHeader(
         0, row.bytes, -1, 2, 0, 0, row.records - 1, row.time, row.time, row.producer_id, row.producer_epoch,
         row.first_sequence, row.records,
@@ -131,8 +131,10 @@ def _name(verdict: Verdict | None, row: Arrival) -> str:
 
 
 def _change(was: str, now: str) -> Change | None:
-    """Returns the kind of change. It is None for a rejected batch that is now accepted, which is neither a saved nor a doubled
-    retry."""
+    """Returns the kind of change.
+
+    The kind is None for a rejected batch that is now accepted, because that is neither a saved nor a doubled retry.
+    """
     if now == "accepted":
         return "doubled" if was == "duplicate" else None
     return "saved" if now == "duplicate" else "lost"

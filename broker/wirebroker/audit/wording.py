@@ -158,7 +158,7 @@ class Wording:
         )  # fmt: skip
 
     def marker_without_data(self, row: Any) -> Any:
-        """A transaction has an end and no batch."""
+        """The log has a transaction's end, but no batch of the transaction."""
         return self.text(
             "the marker at offset {offset} ends a transaction of {who}, but no batch of it is stored here",
             offset=row.base_offset, who=self.producer(row),

@@ -40,7 +40,7 @@ STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
 LAST_BYTES_S = 1.0
 """Seconds to wait for the bytes that the command sent before it ended."""
 ABORTED_AFTER_MINUTES = 16
-"""The minutes after which the broker has aborted every open transaction (transaction.max.timeout.ms)."""
+"""The minutes after which the broker has certainly aborted every open transaction (transaction.max.timeout.ms)."""
 
 
 class CannotRun(RuntimeError):
@@ -61,9 +61,9 @@ class Run:
     stored: dict[str, list[StoredRecord]] = field(default_factory=dict)
     """the stored records by topic, as a read_committed consumer gets them, without the records of the setup"""
     open_transactions: list[str] = field(default_factory=list)
-    """the open transactions that hold records back"""
+    """the open transactions that hold back records"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """offsets by group, topic and partition"""
+    """committed offsets by group, topic and partition"""
     has_static_members: bool = False
     rows: list[Row] = field(default_factory=list)
     requests: Counter[str] = field(default_factory=Counter)
@@ -89,7 +89,7 @@ class Application:
     thread: LoopThread | None = field(default_factory=LoopThread)
     """the thread of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
-    """the processes that are running"""
+    """the processes that are running now"""
 
     def run(
         self, faults: Iterable[Mapping[str, Any]] = (), usual: int | None = None, *, changed: Mapping[str, Any] | None = None
@@ -194,7 +194,10 @@ class Application:
 
 
 class Watch:
-    """A sink of the trace: keeps the rows of a run, counts its requests, and ends the run if its requests become a storm."""
+    """A sink of the trace that keeps the rows of a run and counts its requests.
+
+    It ends the run if the requests become a storm.
+    """
 
     name = "the exploration"
 
@@ -245,7 +248,10 @@ def _ends(kafka: MockKafka) -> Ends:
 
 
 def collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) -> None:
-    """Read the records, offsets and transactions that a run left in its broker. `begin` are the offsets before the run."""
+    """Read the records, offsets and transactions that a run left in its broker.
+
+    `begin` are the offsets at which the logs ended before the run.
+    """
     groups = kafka.groups()
     run.has_static_members = any(member.instance_id for group in groups.values() for member in group.members)
     run.committed = {(group, *where): offset for group in groups for where, offset in kafka.committed_offsets(group).items()}

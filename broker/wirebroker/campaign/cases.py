@@ -22,7 +22,7 @@ results."""
 
 
 class DamagedResults(ValueError):
-    """A file of results that cannot be read."""
+    """Raised if a file of results cannot be read."""
 
 
 class Results:
@@ -119,6 +119,8 @@ def _cell(value: Any) -> Any:
 
 
 def in_shard(case: Case, shard: tuple[int, int] | None) -> bool:
-    """Whether a case belongs to this shard, such as (1, 3) for the first of three. All machines divide the cases in the same
-    way."""
+    """Tells whether a case belongs to this shard, for example to (1, 3), the first of three shards.
+
+    All machines divide the cases in the same way.
+    """
     return shard is None or crc32(case["id"].encode()) % shard[1] == shard[0] - 1

@@ -1,4 +1,6 @@
-"""The dialogue that follows a fault. Runs with the same later dialogue form a class, and a second fault can match its requests.
+"""The dialogue that follows a fault.
+
+Runs that have the same dialogue after their fault form a class. A second fault can match the requests of a class.
 
 A dialogue is the sequence of each client's requests and responses. Requests that change something count in their order. Other
 requests count only as a set, because timers decide how often a client reads and fetches metadata. Equal neighbours count once.
@@ -30,7 +32,10 @@ Number = tuple[int, int, int]
 
 
 class Next(msgspec.Struct, frozen=True):
-    """A class of requests that came after a fault. Its first request is the nth request of this class in the run."""
+    """A class of requests that came after a fault.
+
+    The first of these requests is the nth request of this class in the whole run.
+    """
 
     api: str
     client_id: str | None
@@ -84,7 +89,10 @@ def after_request(rows: Sequence[Row], place: Place, nth: int, *, by_client: boo
 
 
 def _places_of(row: Row, by_client: bool) -> Iterator[Place]:
-    """Returns the classes of a request, as fault rules count them: a Produce has a class for each of its batches."""
+    """Returns the classes to which a request belongs, as fault rules count them.
+
+    A Produce belongs to one class for each of its batches.
+    """
     if not isinstance(row, RequestRow):
         return
     client_id = row.client_id if by_client else None
@@ -132,11 +140,11 @@ def pairs(
 ) -> list[Case]:  # fmt: skip
     """Returns the cases with two faults, the most promising cases first.
 
-    Runs with the same later dialogue are one class. Second faults are added to the first run of each class that the application
-    survived, unless the run without faults has the same dialogue after the same request (`plain`). The second fault matches the
-    first request of each class after the first fault: retries before other classes, and requests that change something before
-    requests that read. If several faults led to one dialogue, only one of these faults is a second fault. A fault that broke
-    the application by itself is never a second fault.
+    Runs that have the same dialogue after their fault are one class. Second faults are added to the first run of each class
+    that the application survived, unless the run without faults has the same dialogue after the same request (`plain`). The
+    second fault matches the first request of each class after the first fault: retries before other classes, and requests that
+    change something before requests that read. If several faults led to one dialogue, only one of these faults is a second
+    fault. A fault that broke the application by itself is never a second fault.
     """
     results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}
@@ -162,7 +170,10 @@ def matched(result: Result | Case) -> Place:
 
 
 def _classes(results: Iterable[Result]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns the class of each fault that was alone in its run; the key is the fault without its number."""
+    """Returns the class of the request that each single fault matched.
+
+    The key is the fault without the number of its request.
+    """
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for each in results:
         if each["fired"] and each.get("dialogue"):

@@ -118,7 +118,7 @@ WITHOUT_ID = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "CLUSTER_AUTHORIZATION_F
 """All errors of an InitProducerId without a transactional id. Any broker handles such a request, and no coordinator takes part
 (`TransactionCoordinator.handleInitProducerId`, `RPCProducerIdManager`)."""
 OF_REPLICAS = frozenset({"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT"})
-"""Errors of Produce that only acks=all gets. After a write has taken effect, it gets an error only if it waits for replicas."""
+"""Errors of Produce that only acks=all gets. A Produce whose batch was stored gets an error only if it waits for replicas."""
 
 OF_STATIC_MEMBERS = frozenset({"FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"})
 """Errors that only members with a group.instance.id get."""
@@ -142,4 +142,4 @@ SINCE: dict[tuple[str, str], int] = {
 """The first version of an API in which Kafka returns an error (KafkaApis, and the notes in the schemas)."""
 
 OF_LOST_DATA: frozenset[tuple[str, str]] = frozenset({("Fetch", "OFFSET_OUT_OF_RANGE")})
-"""Errors (API, name) that follow from records that the cluster has lost or deleted: no application can prevent that."""
+"""Errors (API, name) that result from records that the cluster has lost or deleted. No application can prevent them."""

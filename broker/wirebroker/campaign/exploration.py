@@ -25,9 +25,9 @@ from wirebroker.campaign.workers import Workers
 from wirebroker.trace.rows import ProduceRow, Row
 
 LONGEST_S = 30.0
-"""A run that hung is played again only if the time limit of a run (`Application.limit`) is at most this."""
+"""A run that hung is played again only if the time limit of a run (`Application.limit`) is not longer than this."""
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
-"""A run counts as slower if it took this many times the plain run's time, and this many seconds more."""
+"""A run counts as slower if it took this many times as long as the plain run, and this many seconds longer."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Exploration:
     def begin(self) -> None:
         """Run the command twice without faults, and make the table of cases. Raises CannotRun.
 
-        With a real cluster, an additional first run brings the cluster into the state that later runs find.
+        With a real cluster, there is a first run before the two. It brings the cluster into the state that later runs find.
         """
         if self.application.upstream is not None:
             self._plain()
@@ -135,7 +135,7 @@ class Exploration:
             raise
 
     def _elsewhere(self) -> Exploration:
-        """Returns a copy that plays cases in another process. The two processes share nothing but files."""
+        """Returns a copy of this exploration that plays cases in another process. The two processes share nothing but files."""
         application = replace(self.application, cwd=self.application.cwd or os.getcwd(), thread=None, processes=set())
         return replace(self, application=application, plain=replace(self.plain, rows=[], stored={}), places={}, table=[])
 
@@ -182,8 +182,8 @@ class Exploration:
                 each["again"] = "played once"
 
     def _is_kafkas_own(self, case: Case, run: Run) -> bool:
-        """Whether KAFKA-15591 is the cause: Kafka 4.3.1 refuses a producer's first batch on a partition, and then stores the
-        second batch.
+        """Tells whether KAFKA-15591 is the cause: Kafka 4.3.1 refuses a producer's first batch on a partition, and then stores
+        the second batch.
         """
         if not any(fault["kind"] == "error" for fault in faults_of(case)) or not _begins_late(run.rows):
             return False
@@ -234,9 +234,7 @@ class Exploration:
 
 
 def _begins_late(rows: Iterable[Row]) -> bool:
-    """Whether a partition stored a later batch of a producer's epoch first, and not the first batch that the producer sent
-    there.
-    """
+    """Tells whether the first batch of a producer's epoch that a partition accepted does not begin at sequence 0."""
     seen: set[tuple[str, int, int, int]] = set()
     for row in rows:
         if isinstance(row, ProduceRow) and row.producer_id >= 0 and row.verdict == "accepted":

@@ -1,7 +1,7 @@
 """Explores a test: runs it twice without faults, then once for each fault, each time with new fixtures.
 
-A run breaks the test if its own assertion fails, or if it passes and the log differs. Any other exception is a failure that the
-application reported. Each case is a subtest (pytest 9 or newer). The test itself fails if a case breaks it.
+A run breaks the test if an assertion of the test fails, or if the test passes and the log differs. Any other exception is a
+failure that the application reported. Each case is a subtest (pytest 9 or newer). The test itself fails if a case breaks it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Explored:
         self._watch = Watch(None)
 
     def prepare(self, case: Case | None) -> None:
-        """Prepare the next run, with the faults of this case, or without faults if it is None."""
+        """Prepare the next run, with the faults of this case. If the case is None, the run has no faults."""
         self._case, self.error, self.run = case, None, Run(0, 0.0)
 
     def begin(self, kafka: MockKafka) -> None:
@@ -59,7 +59,7 @@ class Explored:
 
 
 class _Sibling:
-    """Stands for the next test, so that pytest tears down only the fixtures of the present test."""
+    """A placeholder for the next test, so that pytest tears down only the fixtures of the present test."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -123,7 +123,7 @@ def _once(
 
 
 def _is_own_check(error: BaseException) -> bool:
-    """Whether an assertion of the test reported the failure, and not the application."""
+    """Tells whether the failure came from an assertion of the test, and not from the application."""
     waited = isinstance(error, TimeoutError) and "did not come true" in str(error)
     return isinstance(error, AssertionError | pytest.fail.Exception) or waited
 
@@ -158,7 +158,7 @@ def _sentence(result: Result) -> str:
 
 
 def _fail(reports: list[pytest.TestReport], broken: list[Result], count: int) -> None:
-    """Add the number of faults to the report of the call, and make it a failure if faults broke the test."""
+    """Add the number of faults to the report of the test's call. If faults broke the test, the report becomes a failure."""
     report = next((each for each in reports if each.when == "call"), None)
     if report is None:
         return

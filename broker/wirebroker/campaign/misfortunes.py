@@ -1,7 +1,8 @@
 """Makes a table of cases from the requests of a run without faults; each case has one fault at one request.
 
-Requests of the same client, API and topic are one class: the client is in the same state at each of them, except at the first
-and the last. A case puts a fault at the first, the second or the last request of a class, or at each of them.
+Requests of the same client, API and topic are one class: the client is in the same state at each of these requests, except at
+the first and the last. A case puts a fault at the first, the second or the last request of a class, or at each request of the
+class.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ LATE_MS = 100
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 """APIs with which each connection begins. Only lost requests and responses are tried at these APIs."""
 LAST_VALUE_AT = -5
-"""Where the last byte of the last record value is in the response to a Fetch, from the end: three tag sections and the number
-of headers follow it."""
+"""The distance of the last byte of the last record value from the end of a Fetch response.
+
+Three tag sections and the number of headers follow this byte.
+"""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
 """Faults of a cluster that loses or damages stored records. No application can repair such a loss, so these faults are tried
-only if `--faults` names them. There is one exception: truncation is tried at a Produce with acks=1, with which an application
-accepts that a new leader may lack the batch.
+only if `--faults` names them. There is one exception: truncation is tried at a Produce with acks=1, because an application that
+uses acks=1 accepts that a new leader may lack the batch.
 """
 IF_NAMED = ("upgrade",)
 """Faults that are tried only if `--faults` names them, because no cluster meets them by accident."""
@@ -57,7 +60,7 @@ COORDINATED = frozenset(lose_coordinator.only_apis) - READING | {"OffsetFetch"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A class of requests, described by what a fault file says about it."""
+    """A class of requests, described by the words with which a fault file selects them."""
 
     api: str
     client_id: str | None
@@ -65,7 +68,7 @@ class Place:
 
     @property
     def words(self) -> dict[str, Any]:
-        """The words of a fault file that match its requests."""
+        """The words of a fault file that match the requests of this class."""
         named = {"client_id": self.client_id, "topic": self.topic}
         return {"api": self.api} | {word: name for word, name in named.items() if name}
 
@@ -85,7 +88,7 @@ class Asked:
     """of a Produce"""
     idempotent: bool = False
     before: tuple[int, int, int] | None = None
-    """for a Produce: the partition, the base offset of the preceding batch there, and the number of earlier batches"""
+    """for a Produce: the partition, the base offset of the batch before this one, and the number of earlier batches"""
     transactional_ids: tuple[str, ...] = ()
     fetched: list[FetchRow] = field(default_factory=list)
 
@@ -160,8 +163,9 @@ class Choice:
         return cls(frozenset(apis) or None, frozenset(faults) or None, every, proxied)
 
     def has(self, fault: dict[str, Any], api: str, version: int) -> bool:
-        """Whether this fault is tried at a request of this version. Named errors are tried even if Kafka does not return them
-        in this version or to these groups.
+        """Tells whether this fault is tried at a request of this version.
+
+        Named errors are tried even if Kafka does not return them in this version or to these groups.
         """
         kind, code = fault["kind"], fault.get("code")
         if self.proxied and KINDS[kind].needs_broker:
@@ -195,7 +199,7 @@ def brokers_for(faults: Iterable[Mapping[str, Any]]) -> int:
 
 
 def is_slow(case: Case) -> bool:
-    """Whether the client waits for its own timeout."""
+    """Tells whether the client waits for its own timeout."""
     return bool(case["fault"].get("then") == SILENT or (case["fault"]["kind"] == "delay" and not case.get("second")))
 
 
@@ -229,7 +233,7 @@ def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
         yield {"kind": kind, "then": SILENT}
     if place.api in HANDSHAKES:
         return
-    if asked.acks == 0:  # such a request gets no response, so there can be no error in it
+    if asked.acks == 0:  # such a request gets no response, so no response can have an error
         yield {"kind": "restart", "mode": "kill"}
         yield {"kind": "upgrade", "to": NEWEST}
         return

@@ -1,6 +1,7 @@
 """The outcome of a run: its records, as a read_committed consumer gets them, are compared with two runs without faults or with
-a journal. Two plain runs show which properties repeat. Records are compared by key and value if both runs stored the same
-records; else by their common properties: the fields of their JSON objects that repeat, their keys, or only their number.
+a journal. Two plain runs show which properties are the same in every run. Records are compared by key and value if both runs
+stored the same records; otherwise by their common properties: the fields of their JSON objects that repeat, their keys, or only
+their number.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LISTED = 20
 """The most records that a result lists."""
 Identity = Callable[[StoredRecord], Hashable]
 Lane = tuple[str, Hashable, str | None]
-"""What records of one order have in common: topic, key or partition, and the client that sent them."""
+"""The properties that the records of one sequence have in common: topic, key or partition, and the client that sent them."""
 
 
 @dataclass(slots=True)
@@ -56,11 +57,11 @@ class Expectation:
 
     topics: dict[str, Expected] = field(default_factory=dict)
     lanes: dict[Lane, list[Hashable]] = field(default_factory=dict)
-    """the records of each lane, as far as they came in the same order in both plain runs"""
+    """the records of each lane, as far as both plain runs stored them in the same order"""
     by_client: bool = True
     """whether lanes distinguish clients; false if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """the groups' offsets, which are compared only if no topic's records are compared"""
+    """the groups' committed offsets, which are compared only if no topic's records are compared"""
     notices: list[str] = field(default_factory=list)
     """sentences about differences between the plain runs"""
 
@@ -122,7 +123,7 @@ def _compare(topic: str, expected: Expected, records: Sequence[StoredRecord], ju
     for identity, count in (expected.counts - got).items():
         key: Hashable = identity[0] if isinstance(identity, tuple) else None
         changed = min(count, unknown[key])
-        unknown[key] -= changed  # the topic has a record of this key with another value
+        unknown[key] -= changed  # the topic has a record with this key and another value
         judged.missing += [f"{topic}: {labels.get(identity, 'a record')}"] * (count - changed)
     for identity, count in (got - expected.counts).items():
         if identity in expected.counts:
@@ -184,8 +185,10 @@ def _by_digest(record: StoredRecord) -> Hashable:
 
 
 ANY = ("any",)
-"""The identity of all records of a topic if nothing about its records repeats from run to run; only their number is
-compared."""
+"""The identity of all records of a topic if no property of its records repeats from run to run.
+
+Then only the number of records is compared.
+"""
 
 
 def _identity(first: Sequence[StoredRecord], second: Sequence[StoredRecord]) -> tuple[str, Identity]:
@@ -203,7 +206,7 @@ def _identity(first: Sequence[StoredRecord], second: Sequence[StoredRecord]) -> 
 
 
 def _stable_fields(first: Sequence[StoredRecord], second: Sequence[StoredRecord]) -> list[str]:
-    """The fields of JSON objects that have the same values in both runs."""
+    """Returns the fields of JSON objects that have the same values in both runs."""
     one, other = (list(map(_object, each)) for each in (first, second))
     names = sorted(set().union(*one) & set().union(*other))
     return [name for name in names if _values(one, name) == _values(other, name)]
@@ -227,7 +230,7 @@ def _fields(record: StoredRecord, names: Iterable[str]) -> Hashable:
 
 
 def lanes(run: Run, identities: Mapping[str, Identity], *, by_client: bool = True) -> dict[Lane, list[Hashable]]:
-    """The records of each key and client in their order. Without keys, a topic with one partition is one sequence."""
+    """Returns the records of each key and client in their order. Without keys, a topic with one partition is one sequence."""
     clients = _clients(run) if by_client else {}
     found: dict[Lane, list[Hashable]] = {}
     for topic, identity in identities.items():

@@ -171,7 +171,7 @@ def _around_fault(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def write_junit(path: Path, results: Iterable[Result], failing: Sequence[Result]) -> None:
-    """A test case for each run. OSError."""
+    """Writes JUnit XML with a test case for each run. OSError."""
     ids = {each["id"] for each in failing}
     cases = [
         exports.Tested(
@@ -185,7 +185,7 @@ def write_junit(path: Path, results: Iterable[Result], failing: Sequence[Result]
 
 
 def write_sarif(path: Path, failing: Iterable[Result]) -> None:
-    """A result for each run that failed. OSError."""
+    """Writes SARIF with a result for each run that failed. OSError."""
     rules = [
         {"id": name, "shortDescription": {"text": words}, "defaultConfiguration": {"level": "error"}}
         for name, words in MEANINGS.items()

@@ -23,7 +23,7 @@ BAR = 19
 """The width of the progress bar in columns."""
 SHOWN_APIS = 6
 MOST_WAYS = 12
-"""The number of causes that are shown for an outcome; explore.json has all."""
+"""The number of causes that are shown for an outcome; explore.json has all causes."""
 
 
 def bar(console: Console) -> Progress:

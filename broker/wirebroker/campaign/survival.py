@@ -11,7 +11,7 @@ from wirebroker.campaign.outcomes import SILENT_OUTCOMES
 from wirebroker.campaign.upstream import Upstream
 from wirebroker.faults.rules import Rule
 
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # pytest shows the line of the caller
 
 
 def assert_survives(
@@ -23,7 +23,7 @@ def assert_survives(
     """Run a command twice without faults, then once with these faults. Raises AssertionError if the command breaks silently, or
     if no fault has fired.
 
-    The arguments have the meaning of the flags of `wirebroker explore`. Raises CannotRun if the command fails without faults.
+    The arguments mean the same as the flags of `wirebroker explore`. Raises CannotRun if the command fails without faults.
     """
     settings: dict[str, Any] = {"topics": list(topics), "configs": dict(configs or {})}
     cluster = None

@@ -1,7 +1,8 @@
 """A real cluster in place of each run's own broker: reads a run's records, and prepares the cluster for the next run.
 
-The records of earlier runs stay, so a run's records are the records after the log end offsets at its start. Afterwards
-the application's transactions are aborted, its members leave their groups, and its groups commit the log end offsets.
+The records of earlier runs stay in the cluster. A run's own records are those after the log end offsets at its start.
+After a run, the application's transactions are aborted, its members leave their groups, and its groups commit the log end
+offsets.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Left(NamedTuple):
 
 
 def open_producers(records: Iterable[StoredRecord]) -> set[int]:
-    """Returns the ids of the producers whose open transactions have some of these records.
+    """Returns the ids of the producers whose open transactions contain some of these records.
 
     An open transaction without records does no harm: a late AddPartitionsToTxn begins such a transaction after the client has
     committed.
@@ -80,10 +81,11 @@ def open_producers(records: Iterable[StoredRecord]) -> set[int]:
 
 
 class Upstream:
-    """The cluster to which the broker at `address` belongs. All requests work with Kafka 3.0 and newer. Not safe for several
-    threads.
+    """Knows the cluster to which the broker at `address` belongs.
 
-    Every use can raise UpstreamError, and the errors of `Brokers`.
+    All requests work with Kafka 3.0 and newer. Not safe for several threads.
+
+    Every method can raise UpstreamError, and the errors of `Brokers`.
     """
 
     def __init__(self, address: str, topics: Topics = ()) -> None:
@@ -111,7 +113,8 @@ class Upstream:
             self._commit(group, {place: ends[place] for place in places if place in ends})
 
     def ends(self) -> Ends:
-        """The log end offset of each partition in the application's topics, which are all topics except internal topics."""
+        """Returns the log end offset of each partition in the application's topics, which are all topics except internal
+        topics."""
         answered = self._retried("ListOffsets", self._offsets, _worst)
         return {place: each.offset for place, each in answered.items()}
 
@@ -138,7 +141,10 @@ class Upstream:
         return Left(stored, committed, [each.transactional_id for each in ongoing if each.producer_id in writers])
 
     def has_static_members(self, group: str) -> bool:
-        """Whether a member of the group has a group.instance.id. Such a member stays in the group when its process ends."""
+        """Tells whether a member of the group has a group.instance.id.
+
+        Such a member stays in the group when its process ends.
+        """
         return any(instance_id for _, instance_id, _ in self._members(group))
 
     # One request each
@@ -238,7 +244,7 @@ class Upstream:
         coordinator = self._coordinator(GROUP, group)
         (classic,) = self._brokers.request(DescribeGroupsRequest(groups=[group]), 4, coordinator).groups
         yield from ((each.member_id, each.group_instance_id, False) for each in classic.members)
-        if classic.group_state == "Dead":  # DescribeGroups shows a group of the other protocol like this
+        if classic.group_state == "Dead":  # also the state of a group of KIP-848
             request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
             (found,) = self._brokers.request(request, 0, coordinator).groups
             yield from ((each.member_id, each.instance_id, True) for each in found.members)

@@ -1,4 +1,4 @@
-"""Makes a capture of kept exchanges: each connection as it would have been on the wire."""
+"""Makes a capture from stored exchanges. It shows each connection as it would have been on the wire."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
 
 
 def _ends(about: About) -> tuple[Endpoint, Endpoint]:
-    """Returns the addresses of client and server. A proxy's listener is an address. A broker's listener is only a name, so the
-    address gets Kafka's usual port.
+    """Returns the addresses of client and server.
+
+    The listener of a proxy is an address. The listener of a broker is only a name, so the address gets Kafka's usual port.
     """
     host, _, listener = about.place.partition(" ")
     server, _, port = listener.rpartition(":")

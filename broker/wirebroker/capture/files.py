@@ -32,7 +32,7 @@ class Packet(NamedTuple):
 
     time: int
     link: int
-    """The type of its first header, one of tcpdump's LINKTYPE_ numbers."""
+    """The type of the packet's first header, one of tcpdump's LINKTYPE_ numbers."""
     data: bytes
     comments: tuple[str, ...] = ()
     at: int = 0

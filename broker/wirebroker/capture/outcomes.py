@@ -1,7 +1,7 @@
 """The outcomes of a session: errors, offsets and verdicts, for each client and each topic or group that it names.
 
-A client's division of records into batches and fetches depends on timing. So consecutive stored batches become one line, and
-consecutive fetched records become one line. Responses without an error and without an offset are left out.
+A client's division of records into batches and fetches depends on timing. For this reason, consecutive stored batches become
+one line, and so do consecutive fetched records. Responses without an error and without an offset are left out.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class _Line:
         self.text, self.start, self.end = text, start, max(start, end)
 
     def shown(self, moved: int) -> str:
-        """The text of the line, after `moved` is subtracted from its offsets."""
+        """The text of the line; `moved` is subtracted from its offsets."""
         if self.start < 0:
             return self.text
-        moved = moved if self.start >= moved else 0  # the offsets stay if the records are older than the session
+        moved = moved if self.start >= moved else 0  # records that are older than the session keep their offsets
         start, end = self.start - moved, self.end - moved
         return f"{self.text} {start}" if start == end else f"{self.text} {start}–{end}"
 

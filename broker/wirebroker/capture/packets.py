@@ -44,7 +44,7 @@ class Segment(NamedTuple):
 
 
 def segment_of(packet: Packet) -> Segment | None:
-    """Returns the TCP segment in a packet, or None if it holds anything else, or too little of it was captured."""
+    """Returns the TCP segment in a packet, or None if the packet holds anything else, or if too little of it was captured."""
     try:
         at = _network_header(packet)
         return None if at is None else _segment(packet, at)
@@ -80,7 +80,7 @@ def _segment(packet: Packet, at: int) -> Segment | None:
         size, fragment = _number(data, at + 2), _number(data, at + 6)
         if data[at + 9] != TCP or fragment & 0x3FFF:
             return None
-        end = at + size if size else len(data)  # 0 if the card splits the packet later (TCP offload)
+        end = at + size if size else len(data)  # the size is 0 if the network card splits the packet later
         begin = at + (data[at] & 15) * 4
         hosts = _shown4(data[at + 12 : at + 16]), _shown4(data[at + 16 : at + 20])
     elif data[at] >> 4 == 6:
@@ -122,7 +122,7 @@ def _shown6(raw: bytes) -> str:
 
 
 class Line:
-    """A TCP connection for which packets are made: each side's address and its next sequence number."""
+    """A TCP connection for which packets are made: the address and the next sequence number of each side."""
 
     def __init__(self, client: Endpoint, server: Endpoint) -> None:
         self._ends = _address(client[0]), _address(server[0])
@@ -136,7 +136,7 @@ class Line:
         return [self._packet(0, SYN), self._packet(1, SYN | ACK), self._packet(0, ACK)]
 
     def sent(self, by_server: bool, payload: bytes) -> bytes:
-        """A packet with these bytes, of which there are at most LONGEST_PAYLOAD."""
+        """A packet with these bytes, of which there may be at most LONGEST_PAYLOAD."""
         return self._packet(int(by_server), PSH | ACK, payload)
 
     def end(self, by_server: bool) -> bytes:
@@ -172,6 +172,9 @@ def _ethernet(source: IPv4Address | IPv6Address, target: IPv4Address | IPv6Addre
 
 
 def _checksum(data: bytes) -> bytes:
-    """Returns the internet checksum, which is a sum of 16-bit numbers modulo 65,535. One large division computes it."""
+    """Returns the internet checksum, which is a sum of 16-bit numbers modulo 65,535.
+
+    The sum is computed by one large division.
+    """
     total = int.from_bytes(data + bytes(len(data) % 2), "big") % 0xFFFF
     return struct.pack(">H", ~total & 0xFFFF)

@@ -53,8 +53,10 @@ class Capture:
         self._by_number[number] = conversation
 
     def ended(self, conversation: Conversation, number: int) -> None:
-        """Forget the number of a connection that is over. After a reset of the broker, another connection may have this
-        number."""
+        """Forget the number that the trace gave to a connection that is over.
+
+        After a reset of the broker, another connection may get this number.
+        """
         if self._by_number.get(number) is conversation:
             del self._by_number[number]
 
@@ -98,7 +100,7 @@ class Conversation:
         self._responses = _Cut(SIZE_BYTES * 2, self._response)
         self._tokens = False
         self._secret = False
-        """Whether the client has authenticated: then bytes that cannot be read may be secret."""
+        """Whether the client has authenticated. If not, bytes that cannot be read may be secret."""
         for packet in line.handshake():
             capture.packet(now, packet, [])
 
@@ -113,7 +115,7 @@ class Conversation:
             self._send(True, piece, now)
 
     def closed(self, now: int, *, by_server: bool) -> None:
-        """The connection is over."""
+        """End the connection in the capture."""
         self._send(False, self._requests.rest(), now)
         self._send(True, self._responses.rest(), now)
         for packet in (self._line.end(by_server), self._line.end(not by_server)):
@@ -129,7 +131,8 @@ class Conversation:
         return comments
 
     def _request(self, start: bytes, size: int) -> _Redact | None:
-        """Returns how to hide the secrets of a request that begins with these bytes, or None if it has none."""
+        """Returns a function that hides the secrets of a request that begins with these bytes, or None if the request has no
+        secrets."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(start, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
             self._awaited.append((None, -1, -1))
@@ -140,8 +143,8 @@ class Conversation:
         return redacted_request if key in SECRET_APIS else None
 
     def _response(self, start: bytes, size: int) -> _Redact | None:
-        """Returns how to hide the secrets of a response that begins with these bytes, or None if it has none. Responses come in
-        the order of the requests; some requests get no response.
+        """Returns a function that hides the secrets of a response that begins with these bytes, or None if the response has no
+        secrets. Responses arrive in the order of the requests; some requests get no response.
         """
         (correlation_id,) = SIZE.unpack_from(start, SIZE_BYTES)
         while self._awaited:

@@ -1,6 +1,6 @@
 """Changes recorded requests for another cluster, which hands out other ids.
 
-It compares a cluster's responses with the recorded responses, and learns the values that differ: producer ids with
+The module compares a cluster's responses with the recorded responses, and learns the values that differ: producer ids with
 their epochs, members of groups and their generations, topic ids, fetch sessions, and the offsets at which records are stored.
 CRCs are computed again.
 """
@@ -44,7 +44,7 @@ class Remaker:
         self._values: dict[tuple[str, str | int, Any], Any] = {}
         """Members by group, generations by group, and fetch sessions by connection."""
         self._moved: dict[tuple[str, int], int] = {}
-        """The number by which a partition's offsets are higher in this cluster than in the capture."""
+        """How much higher a partition's offsets are in this cluster than in the capture."""
 
     # Requests
 
@@ -53,7 +53,7 @@ class Remaker:
         self._remake(request, _Around(connection))
 
     def moved(self) -> dict[str, int]:
-        """By how much the offsets of each partition are higher in this cluster than in the recording."""
+        """How much higher the offsets of each partition are in this cluster than in the recording."""
         return {f"{topic}-{index}": by for (topic, index), by in self._moved.items()}
 
     def _remake(self, part: Any, around: _Around) -> None:
@@ -99,7 +99,7 @@ class Remaker:
             return producer_id, epoch
         if (producer_id, epoch) not in self._producers:
             known = [(found, each) for each, found in self._producers.items() if each[0] == producer_id]
-            # An epoch that was never handed out, such as that of a fenced producer, stays at the same distance from the known
+            # An epoch that was never handed out, for example the epoch of a fenced producer, keeps its distance from the known
             # epoch.
             self._producers[producer_id, epoch] = (
                 (known[-1][0][0], max(known[-1][0][1] + epoch - known[-1][1][1], 0)) if known else (self._new_producer(), 0)
@@ -152,7 +152,7 @@ class Remaker:
             self._compare_lists(getattr(one, name) or [], getattr(other, name) or [], around)
 
     def _compare_lists(self, one: list[Any], other: list[Any], around: _Around) -> None:
-        """Compare the topics and partitions in two lists. The order of a group's members in a response has no meaning."""
+        """Compare the topics and partitions in two lists. The order of a group's members in a response means nothing."""
         by_name = {self._names(each, around, self._current)[2:]: each for each in other}
         for each in one:
             name = self._names(each, around, self._recorded)[2:]

@@ -3,8 +3,8 @@
 A frame with a secret keeps its size and its other fields. If the frame cannot be read, only its header is kept.
 
 The value of a setting is kept if Kafka knows the setting and does not hide it (`Definitions`). The name of any other setting
-does not tell whether its value is a secret. Responses to DescribeConfigs stay unchanged: the broker itself hides such values in
-them.
+does not tell whether its value is a secret. Responses to DescribeConfigs stay unchanged, because the broker itself hides secret
+values in these responses.
 """
 
 from __future__ import annotations

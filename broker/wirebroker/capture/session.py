@@ -64,7 +64,7 @@ def _ignored(each: Recorded) -> None:
 
 
 class Session:
-    """A capture that is being read. `row` gets each row of the trace, `event` each request and each response."""
+    """A capture that is being read. `row` is called with each row of the trace, `event` with each request and each response."""
 
     def __init__(self, row: Callable[[Row], None], event: Callable[[Recorded], None] = _ignored) -> None:
         self.complaints: list[str] = []
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def is_empty(self) -> bool:
-        """Whether not a single request could be read. In this case a complaint gives the reason."""
+        """Tells whether no request could be read. If so, a complaint gives the reason."""
         return not self._seen
 
     @property
@@ -89,7 +89,7 @@ class Session:
         return self._proxy.directory
 
     def read(self, file: BinaryIO) -> None:
-        """Read a whole capture. Raises DamagedCapture if it has no packet at all, and OSError."""
+        """Read a whole capture. Raises DamagedCapture if the capture has no packet at all, and OSError."""
         for _ in self.reading(file):
             pass
 
@@ -139,7 +139,7 @@ class Session:
         return made
 
     def _node(self, host: str, port: int, node_id: int) -> Endpoint:
-        """Give the connections to a broker its id, because a response named it. Returns the address unchanged."""
+        """Give the connections to a broker its node id, after a response has named it. Returns the address unchanged."""
         where = LOOPBACK.get(host, host), port
         self._nodes[where] = node_id
         for stream, conversation in self._conversations.items():
@@ -203,7 +203,7 @@ class _Conversation:
                     relay.from_broker(memoryview(frame), now)
 
     def _is_response(self, data: bytes, after_gap: bool) -> bool:
-        """Whether these bytes begin with a response that the client awaits."""
+        """Tells whether these bytes begin with a response that the client awaits."""
         if self.relay.connection.state is CLOSED or len(data) < SIZE_BYTES * 2 or not _is_size(data):
             return False
         return self.relay.expects(SIZE.unpack_from(data, SIZE_BYTES)[0])
@@ -257,8 +257,8 @@ def _is_size(data: bytes | bytearray) -> bool:
 
 
 def is_request(data: bytes, after_gap: bool) -> bool:
-    """Whether these bytes begin with a request: the header is possible, and the request can be decoded if all its bytes are
-    here."""
+    """Tells whether these bytes begin with a request: the header is possible, and the request can be decoded if all its bytes
+    are here."""
     if len(data) < HEADER:
         return not after_gap and data[0] == 0  # the size of a frame below 16 MiB begins with a 0 byte
     if not _is_size(data):

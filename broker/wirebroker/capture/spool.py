@@ -20,8 +20,9 @@ from wirebroker.trace.rows import ReplyRow, Row
 
 
 def spool(capture: BinaryIO, write: Callable[[bytes], object]) -> Iterator[list[str]]:
-    """Read a capture and write its rows as lines. Yields an empty list after each packet, and the list of complaints at the
-    end.
+    """Read a capture and write its rows as lines.
+
+    After each packet, yields an empty list; at the end, yields the list of complaints.
 
     Raises DamagedCapture if the capture has not even one packet, and OSError.
     """
@@ -47,8 +48,10 @@ def _line(row: Row, session: Session) -> bytes:
 
 
 def exchange_in(line: bytes, read: Callable[[int, int], bytes]) -> KeptExchange | None:
-    """The exchange of a line that `spool` wrote, or None for other lines. `read` returns bytes of the capture by position and
-    size."""
+    """Returns the exchange of a line that `spool` wrote, or None for other lines.
+
+    `read` returns bytes of the capture by position and size.
+    """
     row: dict[str, Any] = json.loads(line)
     if "at" not in row or row["event"] != ReplyRow.event or row["api"] not in KEYS:
         return None

@@ -22,14 +22,14 @@ class Piece(NamedTuple):
     sender: Endpoint
     data: bytes
     after_gap: bool
-    """Whether bytes before these are missing from the capture."""
+    """Whether bytes that precede these bytes are missing from the capture."""
     time: int
     at: int = 0
     """The position of the bytes in the file of the capture."""
 
 
 class Ended(NamedTuple):
-    """A connection is over; `reason` is a sentence."""
+    """The end of a connection; `reason` is a sentence."""
 
     stream: Stream
     reason: str
@@ -72,7 +72,7 @@ class Stream:
 
 
 Passed = tuple[bytes, bool, int]
-"""Complete bytes, whether bytes before them are missing, and their position in the file."""
+"""Complete bytes, their position in the file, and whether bytes before them are missing."""
 
 
 class _Side:
@@ -106,19 +106,19 @@ class _Side:
         yield from self._held_ones()
 
     def acknowledge(self, acknowledged: int) -> Iterator[Passed]:
-        """Take an acknowledgement: the other side has all earlier bytes, so those that have not come yet are missing from the
-        capture."""
+        """Take an acknowledgement: the other side has all earlier bytes, so earlier bytes that have not come yet are missing
+        from the capture."""
         if self._acknowledged is None or 0 < (acknowledged - self._acknowledged) & _ALL < _HALF:
             self._acknowledged = acknowledged
         if self._held and self._is_received(min(self._held, key=self._ahead)):
             yield from self.give_up()
 
     def _is_received(self, sequence: int) -> bool:
-        """Whether the other side has acknowledged all bytes before this sequence number."""
+        """Tells whether the other side has acknowledged all bytes before this sequence number."""
         return self._acknowledged is not None and (self._acknowledged - sequence) & _ALL < _HALF
 
     def give_up(self) -> Iterator[Passed]:
-        """Yields the bytes after a gap, which counts as missing from now on."""
+        """Yields the bytes after a gap; from now on, the bytes of the gap count as missing."""
         while self._held and self._next is not None:
             nearest = min(self._held, key=self._ahead)
             self._next = nearest
@@ -135,7 +135,7 @@ class _Side:
         return (sequence - (self._next or 0)) & _ALL
 
     def _pass(self, sequence: int, data: bytes, at: int, after_gap: bool) -> Iterator[Passed]:
-        """The part of these bytes that was not yielded before."""
+        """Returns the part of these bytes that was not yielded before."""
         passed = ((self._next or 0) - sequence) & _ALL
         if passed < len(data):
             self._next = (sequence + len(data)) & _ALL
@@ -151,7 +151,7 @@ class Streams:
         self._time = 0
 
     def take(self, segment: Segment) -> Iterator[Piece | Ended]:
-        """The bytes that this segment completes, in the order of the capture."""
+        """Yields the bytes that this segment completes, in the order of the capture."""
         self._time = segment.time
         first, second = sorted((segment.source, segment.target))
         stream = self._streams.get((first, second))
@@ -163,7 +163,7 @@ class Streams:
                 self._forget_after((first, second))
 
     def _forget_after(self, ended: tuple[Endpoint, Endpoint]) -> None:
-        """A connection is over. Late segments of the latest connections are still recognised."""
+        """Remember that a connection is over. Late segments of the latest connections are still recognised."""
         self._ended.append(ended)
         if len(self._ended) > MOST_ENDED:
             oldest = self._ended.popleft()
@@ -171,6 +171,6 @@ class Streams:
                 del self._streams[oldest]
 
     def rest(self) -> Iterator[Piece]:
-        """The bytes that waited for segments missing in the capture."""
+        """Yields the bytes that waited for segments missing in the capture."""
         for stream in self._streams.values():
             yield from stream.rest(self._time)

@@ -13,8 +13,9 @@ from wirebroker.client.wire import CLIENT_ID, TIMEOUT, UNLIMITED, Connection, Co
 
 
 class Brokers(Connections):
-    """Connections to brokers, named by `host:port`. They use the access's TLS and login, so every use can also raise
-    LoginFailed.
+    """Connections to brokers, named by `host:port`.
+
+    The connections use the TLS and the login of `access`, so every method can also raise LoginFailed.
     """
 
     def __init__(

@@ -15,7 +15,10 @@ _WHITENER = b"Mighty Aphrodite"
 
 
 class Jks(NamedTuple):
-    """The first key (PKCS #8) with its certificates. If the store has no key, all trusted certificates. All are in DER."""
+    """The contents of a store in DER: the first key (PKCS #8) with its certificates.
+
+    If the store has no key, the contents are all trusted certificates.
+    """
 
     key: bytes
     certificates: list[bytes]
@@ -56,7 +59,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def block(self, size: int) -> bytes:
-        """Reads a length, which takes `size` bytes, and returns as many of the following bytes."""
+        """Reads a length, which has `size` bytes, and returns as many of the following bytes."""
         return self.take(self.number(size))
 
     def der(self) -> bytes:

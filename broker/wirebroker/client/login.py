@@ -22,8 +22,9 @@ SASL_AUTHENTICATE = SaslAuthenticateRequest.__schema__.key
 RENEWED_AT = 0.85
 """A client logs in again after this part of the session's lifetime, as Kafka's clients do."""
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
-"""The smallest and the largest number of SCRAM iterations that a client accepts. The smallest is RFC 7677's. The largest keeps
-a broker from occupying the client.
+"""The smallest and the largest number of SCRAM iterations that a client accepts.
+
+RFC 7677 defines the smallest number. The largest number limits how long a broker can occupy the client.
 """
 
 
@@ -34,7 +35,7 @@ class LoginFailed(Exception):
 def log_in(connection: Connection, access: Access) -> None:
     """Log in, or log in again, on a connection, if the access uses SASL. Raises LoginFailed and the connection's errors.
 
-    If the broker limits sessions (`connections.max.reauth.ms`), this sets `session_ends`, the time of the next login.
+    If the broker limits sessions (`connections.max.reauth.ms`), this function sets `session_ends`, the time of the next login.
     """
     if not access.mechanism:
         return
@@ -61,7 +62,10 @@ def log_in(connection: Connection, access: Access) -> None:
 
 
 def _version(connection: Connection) -> int:
-    """The version of SaslAuthenticate to use: 1 tells the lifetime of the session, and brokers before Kafka 2.2 have only 0."""
+    """The version of SaslAuthenticate to use.
+
+    Version 1 tells the lifetime of the session; brokers before Kafka 2.2 have only version 0.
+    """
     offered = connection.request(ApiVersionsRequest(), 0).api_keys
     return min(max((each.max_version for each in offered if each.api_key == SASL_AUTHENTICATE), default=0), 1)
 

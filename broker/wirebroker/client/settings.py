@@ -59,7 +59,10 @@ class BadConfig(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the brokers of a cluster. The default is plaintext, without a rate limit."""
+    """How to reach the brokers of a cluster: the protocol, the login, the certificates and the rate limit.
+
+    The default is plaintext, without a rate limit.
+    """
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""

@@ -30,7 +30,7 @@ class BadStore(ValueError):
 
 
 def pem_of(store: str, settings: Mapping[str, str]) -> str:
-    """Convert the `keystore` or `truststore` that the settings name to PEM. Returns "" if its type is PEM already.
+    """Convert the `keystore` or `truststore` that the settings name to PEM. Returns "" if the store's type is PEM already.
 
     The PEM text has the certificates, and for a keystore the key before them, without a password. Raises BadStore if the file
     cannot be read, has another format, or lacks the key or certificates for which the store is used.

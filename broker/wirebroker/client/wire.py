@@ -60,7 +60,7 @@ UNLIMITED = Limits()
 
 
 class Connection:
-    """One connection to a broker, over TLS if it gets a context. Raises ConnectionClosed if it cannot be made."""
+    """One connection to a broker, over TLS if it gets a context. Raises ConnectionClosed if the connection cannot be made."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Connection:
         self.session_ends = inf
         """When the login must be renewed (KIP-368), as a value of `time.monotonic`."""
         self.login_version = -1
-        """The version of SaslAuthenticate that the broker accepts, −1 until it is known."""
+        """The version of SaslAuthenticate that the broker accepts, or −1 until it is known."""
         try:
             self._socket = socket.create_connection(address, timeout)
             if tls is not None:
@@ -122,7 +122,7 @@ class Connection:
             raise ConnectionClosed(_words(broken)) from broken
 
     def response(self, timeout: float | None = None) -> Any:
-        """Returns the response to the oldest unanswered request. If this raises NoResponse, it can be called again.
+        """Returns the response to the oldest unanswered request. After NoResponse, the method can be called again.
 
         Raises ConnectionClosed, NoResponse, and ProtocolError for a response that is unreadable or belongs to another request.
         """
@@ -161,7 +161,7 @@ class Connection:
         return frame[SIZE_BYTES:]
 
     def _hint(self) -> str:
-        """Returns advice if the broker seems to speak TLS and this connection does not, else ""."""
+        """Returns advice if the broker seems to speak TLS and the client does not, else ""."""
         if self._has_answered or isinstance(self._socket, ssl.SSLSocket):
             return ""
         if bytes(self._frames.tail[:2]) == TLS_ALERT:
@@ -170,7 +170,10 @@ class Connection:
 
 
 class Connections:
-    """Named connections. A connection opens at its first use. An error closes it, and its next use opens it again."""
+    """Named connections.
+
+    A connection opens at its first use. An error closes the connection, and its next use opens it again.
+    """
 
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
@@ -197,8 +200,10 @@ class Connections:
     def send(
         self, message: Message, version: int, connection: str = "main", *, awaits_response: bool = True, reads_on: bool = False
     ) -> None:  # fmt: skip
-        """Send a request without waiting; see Connection.send. With `reads_on`, a connection that fails here is kept while it
-        awaits responses, so that `response` still returns those that came before the broker closed the connection.
+        """Send a request without waiting; see Connection.send.
+
+        With `reads_on`, a connection that fails in this call is kept while it awaits responses. Then `response` still returns
+        the responses that came before the broker closed the connection.
         """
         with self._open(connection, reads_on) as held:
             held.send(message, version, awaits_response=awaits_response)
@@ -225,8 +230,9 @@ class Connections:
 
     @contextmanager
     def _open(self, name: str, reads_on: bool = False) -> Iterator[Connection]:
-        """Yields the connection with this name, opened if necessary. After an error the connection is dropped, unless
-        `reads_on` is set and it still awaits responses.
+        """Yields the connection with this name, opened if necessary.
+
+        After an error the connection is dropped, unless `reads_on` is set and the connection still awaits responses.
         """
         if name not in self._connections:
             self._connections[name] = self.connect(name)
@@ -253,5 +259,5 @@ class WireClient(Connections):
         return cls(*address_of(address), timeout)
 
     def connect(self, name: str) -> Connection:
-        """A new connection to the broker. Raises ConnectionClosed."""
+        """Returns a new connection to the broker. Raises ConnectionClosed."""
         return Connection(self.address, self.timeout)

@@ -17,8 +17,9 @@ from typing import Any, Literal, Protocol, get_args
 ClientName = Literal["kafka-python", "aiokafka", "confluent", "wire"]
 CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
 Report = Callable[[str, int, str], None]
-"""The type of a callback for a record's outcome. It gets the value, the offset (−1 if there is none) and the error ("" if there
-is none).
+"""The type of a callback for a record's outcome.
+
+The callback gets the value, the offset (−1 if there is none) and the error ("" if there is none).
 """
 BLOCK = 2.0
 """The seconds for which a call may block, set in each client that has such a setting."""
@@ -29,11 +30,11 @@ PACKAGES: dict[ClientName, str] = {
 
 
 class NotInstalled(Exception):
-    """The client library is not installed; the message says how to get it."""
+    """Raised if the client library is not installed; the message says how to install it."""
 
 
 class Refused(Exception):
-    """The client refuses the settings."""
+    """Raised if the client refuses the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,7 @@ class ProducerSettings:
     request_timeout: int = 2000
     delivery_timeout: int = 4000
     quick: bool = True
-    """Whether to use short timeouts and one record per batch, so that a scenario ends soon, instead of the library's
-    defaults.
+    """Whether to use short timeouts and one record per batch, instead of the library's defaults, so that a scenario ends soon.
     """
     batches: list[int] = field(default_factory=list)
     """The numbers of records in the wire client's batches. The libraries send each record in its own batch."""
@@ -68,7 +68,7 @@ class ProducerSettings:
 
 
 class Producer(Protocol):
-    """An application's producer. Exceptions of the client library are not changed."""
+    """An application's producer. Exceptions of the client library are passed on unchanged."""
 
     def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         """Raises Refused if the client does not take the settings."""
@@ -80,7 +80,7 @@ class Producer(Protocol):
         """Hand over a record. Its outcome is reported now or later."""
 
     def push(self) -> None:
-        """Start to send the records that were handed over. Most clients do so by themselves."""
+        """Start to send the records that were handed over. Most clients start to send without this call."""
 
     def flush(self, timeout: float) -> None:
         """Wait up to `timeout` seconds until the outcome of every record is reported."""
@@ -95,13 +95,13 @@ class Producer(Protocol):
         """abort_transaction"""
 
     def send_offset(self, reader: Any, offset: int) -> None:
-        """send_offsets_to_transaction for partition 0 of the reader's topic."""
+        """Call send_offsets_to_transaction for partition 0 of the reader's topic."""
 
     def close(self, timeout: float) -> None:
         """Close the producer, and wait up to `timeout` seconds for it."""
 
     def crash(self) -> None:
-        """Drop the producer as if its process had died: it sends and reports nothing more."""
+        """Drop the producer as if its process had died. It sends and reports nothing from now on."""
 
 
 class Reader(Protocol):
@@ -116,12 +116,12 @@ class Reader(Protocol):
         """Returns the group's committed offset, or 0 if it has none."""
 
     def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
-        """Returns offsets and values of at most `count` records that arrive within the timeout, from `offset` or the current
-        position on.
+        """Returns offsets and values of at most `count` records that arrive within the timeout, beginning at `offset` or at the
+        current position.
         """
 
     def position(self) -> int:
-        """The offset after the last record or marker read."""
+        """The offset after the last record or marker that was read."""
 
     def commit(self, offset: int) -> None:
         """Commit the group's offset."""

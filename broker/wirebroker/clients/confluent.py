@@ -71,8 +71,8 @@ class Producer:
             self._producer.flush(timeout)
         self._report_delivered()
         if raised is not None and not len(self._producer):
-            # librdkafka raises a fatal error while it serves delivery reports, and the record's own report may get lost. Then
-            # the exception is the only sign of the failure.
+            # librdkafka raises a fatal error while it serves delivery reports, and the report of the affected record may get
+            # lost. Then the exception is the only sign of the failure.
             for value in list(self._pending):
                 self._outcome(value, -1, sentence(raised))
 

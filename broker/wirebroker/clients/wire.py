@@ -48,7 +48,7 @@ class _Batch:
 
 
 class Producer:
-    """A producer with or without idempotence. It sends its records when it is flushed."""
+    """A producer with or without idempotence. The producer sends its records when it is flushed."""
 
     def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         self._settings, self._report = settings, report
@@ -56,7 +56,7 @@ class Producer:
         self._brokers = Brokers(timeout=settings.request_timeout / 1000)
         self._leaders: dict[tuple[str, int], str] = {}
         self._closed: set[str] = set()
-        """The leaders whose connections failed at a send, so nothing more is sent to them in this round."""
+        """The leaders to which nothing more is sent in this round, because a send to them failed."""
         self._given_up: set[str] = set()
         """The leaders from which no further responses can come in this round."""
         self._records: deque[tuple[str, int, str]] = deque()
@@ -144,7 +144,7 @@ class Producer:
             return False
         numbered = self._settings.idempotence
         if numbered and code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID) and time.monotonic() < batch.due:
-            return first  # if an earlier batch failed, too, both are sent again
+            return first  # if an earlier batch failed, both batches are sent again
         if code in RETRIABLE and self._settings.retries and time.monotonic() < batch.due:
             return False
         self._done(batch, -1, error_name(code))

@@ -10,7 +10,7 @@ from wirebroker.common.suggestions import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of one command, or of all commands. Subparsers are of this class, too."""
+    """The parser of one command, or of all commands. Subparsers also belong to this class."""
 
     def error(self, message: str) -> NoReturn:
         """Print the sentence and end the program with exit code 2. argparse's own usage text has many lines and would hide the

@@ -59,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """The settings of a replay: the profile of our own broker, the versions of requests, and the scenarios that a release does
-    not support."""
+    """The settings of a replay: the profile of wirebroker, the versions of requests, and the scenarios that a release does not
+    support."""
 
     profile: ProfileName = "kafka-4.3"
     versions: VersionMode = "named"
@@ -68,7 +68,7 @@ class Play:
 
 
 def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenario], Play]]:
-    """The scenarios to replay, and their settings, for each choice of request versions. Raises ValueError."""
+    """For each choice of request versions, the scenarios to replay and their settings. Raises ValueError."""
     only = options.only.split(",") if options.only else None
     profile = cast(ProfileName, options.profile or "kafka-4.3")
     release = profile.removeprefix(PREFIX)
@@ -92,7 +92,8 @@ def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenari
 
 
 def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, play: Play = Play()) -> Report:
-    """Replay the scenarios on the broker at an address, or replay each on its own wirebroker with the recorded settings."""
+    """Replay the scenarios on the broker at an address, or replay each scenario on a wirebroker of its own with the recorded
+    settings."""
     from rich.progress import track
 
     report = Report(skipped=dict(play.skipped))

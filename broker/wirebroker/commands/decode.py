@@ -48,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def given(text: str) -> bytes:
-    """Returns what an argument stands for: standard input for `-`, the content of a file, or the argument itself. Raises
-    OSError.
+    """Returns the input that an argument stands for: standard input for `-`, the content of a file, or the argument itself.
+
+    Raises OSError.
     """
     if text == "-":
         return sys.stdin.buffer.read()

@@ -12,8 +12,10 @@ from wirebroker.common.complaints import complain
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the differences. Returns the exit code: 0 without a difference that matters, 1 with one, 2 if a session cannot be
-    read."""
+    """Print the differences.
+
+    Returns the exit code: 0 if no difference matters, 1 if a difference matters, 2 if a session cannot be read.
+    """
     sessions = []
     for name in (arguments.one, arguments.other):
         outcomes = Outcomes()

@@ -1,4 +1,4 @@
-"""Reads the environment of `serve`: the variables of Kafka's images. Warns of misspelt wirebroker variables.
+"""Reads the environment of `serve`: the variables of Kafka's images. Warns of misspelt variables of wirebroker.
 
 The images of apache/kafka and Confluent turn each variable `KAFKA_…` into a setting, and Bitnami's image does so with each
 `KAFKA_CFG_…`. Like Kafka, `serve` ignores settings that it does not know. So a compose file for one of these images works after
@@ -41,8 +41,9 @@ _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 
 
 def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
-    """Read the variables of Kafka's images. Flags take precedence over them. Returns sentences about variables that have no
-    effect.
+    """Read the variables of Kafka's images.
+
+    Flags take precedence over these variables. Returns sentences about variables that have no effect.
 
     Raises UsageError for a value that cannot be used.
     """
@@ -146,8 +147,9 @@ def _users(environment: Mapping[str, str]) -> list[str]:
 
 
 def _topics(environment: Mapping[str, str], arguments: argparse.Namespace) -> list[str]:
-    """Returns the topics in the variable of wurstmeister's image, in the form of --topic. Their replicas are limited to the
-    number of brokers.
+    """Returns the topics in the variable of wurstmeister's image, in the form of --topic.
+
+    The replicas of each topic are limited to the number of brokers.
     """
     made = []
     given = {text.partition(":")[0] for text in arguments.topic}

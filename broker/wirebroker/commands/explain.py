@@ -31,7 +31,10 @@ Told = dict[str, Any]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the findings. Returns the exit code: 0 without a finding, 1 with one, 2 if the source cannot be read."""
+    """Print the findings.
+
+    Returns the exit code: 0 if nothing is wrong, 1 if there is a finding, 2 if the source cannot be read.
+    """
     try:
         told = _of_control(options.source) if "://" in options.source else _of_file(options.source)
         for each in told["findings"]:
@@ -73,7 +76,7 @@ def _rows(name: str, file: BinaryIO) -> Iterator[Row]:
 
 
 def _of_control(url: str) -> Told:
-    """Ask a running control. Raises OSError, ValueError."""
+    """Get the findings from a running HTTP control. Raises OSError, ValueError."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("this is neither a file nor an address like http://127.0.0.1:8080")
     try:

@@ -1,5 +1,6 @@
-"""`wirebroker explore`: finds the faults that break an application. For each request of the application it tries every fault
-that can happen to the request.
+"""`wirebroker explore`: finds the faults that break an application.
+
+For each request of the application, the command tries every fault that can happen to the request.
 """
 
 from __future__ import annotations
@@ -141,7 +142,10 @@ def _exploration(options: argparse.Namespace) -> Exploration:
 
 
 def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream | None:
-    """The cluster of --upstream, and the settings of the proxy in front of it. Raises UsageError, ValueError."""
+    """Returns the cluster of --upstream, and the settings of the proxy in front of this cluster.
+
+    Raises UsageError, ValueError.
+    """
     if options.upstream is None:
         if options.allow_faults:
             raise UsageError("--allow-faults: this is for --upstream")

@@ -26,8 +26,10 @@ SECURED = "; if this listener has TLS or SASL, --command-config tells how to rea
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask a broker who it is. Returns the exit code: 0 with a response, 1 without, 2 if the address or the settings are
-    wrong."""
+    """Ask a broker for its cluster, and print the response.
+
+    Returns the exit code: 0 with a response, 1 without, 2 if the address or the settings are wrong.
+    """
     try:
         access = read_access(options.command_config) if options.command_config else None
         if options.bootstrap is None:

@@ -40,7 +40,7 @@ SECURED = "; if this listener has TLS or SASL, --command-config tells how to rea
 
 
 def run(options: argparse.Namespace) -> int:
-    """Learn a cluster, or compare two files. Returns 0, 1 if the files differ, 2 if it could not be done."""
+    """Learn a cluster, or compare two files. Returns 0, 1 if the files differ, 2 if the command failed."""
     try:
         if options.compare is not None:
             return _compare(*options.compare)
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _learn(bootstrap: str, config: str | None) -> Learned:
-    """The cluster of the first broker that can be reached. Raises CannotLearn, BadConfig."""
+    """Learn the cluster of the first broker that can be reached. Raises CannotLearn, BadConfig."""
     access = Access() if config is None else read_access(config)
     addresses = [each.strip() for each in bootstrap.split(",") if each.strip()]
     problem = f"--bootstrap {bootstrap!r} is not host:port"
@@ -77,7 +77,7 @@ def _learn(bootstrap: str, config: str | None) -> Learned:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on a terminal; nothing elsewhere."""
+    """Shows a progress bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

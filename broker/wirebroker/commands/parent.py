@@ -1,4 +1,4 @@
-"""`--exit-with-parent`: a broker or proxy ends with the process that started it, even if that process is killed.
+"""`--exit-with-parent`: a broker or proxy ends when the process that started it ends, even if that process is killed.
 
 This module watches two signs that the parent process has ended. First, if standard input is a pipe, the pipe ends when no
 process holds its other end. Every platform closes the pipe when the parent ends in any way, and wrappers such as `uv run` or
@@ -26,7 +26,10 @@ STDIN = 0
 
 
 def watch_parent(stop: asyncio.Event) -> None:
-    """Set `stop` when the process that started this one has ended. Raises UsageError if this process could not notice that."""
+    """Set `stop` when the process that started this one has ended.
+
+    Raises UsageError if this process could not notice the end of its parent.
+    """
     loop = asyncio.get_running_loop()
     piped = _piped()
     if sys.platform == "win32" and not piped:

@@ -45,7 +45,7 @@ LOGIN_TIMEOUT_S = 10.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal stops the proxy. Returns 0, or 2 if it cannot be started."""
+    """Serve until a signal stops the proxy. Returns 0, or 2 if the proxy cannot be started."""
     log_to_stderr()
     try:
         loop = new_loop(arguments.loop)
@@ -159,7 +159,7 @@ def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
 
 
 def upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext | None:
-    """TLS towards the brokers. Raises UsageError."""
+    """Returns the TLS context for connections to the brokers. Raises UsageError."""
     if authority is None:
         if certificate is not None or key is not None:
             raise UsageError("--upstream-tls-cert needs --upstream-tls-ca, the authority that signed the brokers' certificates")

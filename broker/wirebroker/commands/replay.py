@@ -66,7 +66,10 @@ class CannotReplay(ValueError):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the session, and compare: 0 if nothing that matters differs, 1 if something does, 2 if it cannot be sent."""
+    """Send the session, and compare the outcomes.
+
+    Returns 0 if no difference matters, 1 if one matters, 2 if the session cannot be sent.
+    """
     recorded, events = Outcomes(), list[Recorded]()
 
     def take(event: Recorded) -> None:
@@ -235,7 +238,7 @@ class Replay:
             time.sleep(PAUSE_S)
 
     def _found_again(self, exchange: ForwardedExchange) -> Address:
-        """Asks again for the coordinator of a request. Returns its address."""
+        """Finds the coordinator of a request again. Returns its address."""
         for place in _coordinated(exchange.api_key, exchange.request):
             self._coordinators.pop(place, None)
         return self._address(exchange.api_key, exchange.request)
@@ -246,7 +249,7 @@ class Replay:
             header = read_request_header(frame)
             request, _ = decode(request_class(header.api_key), frame, header.api_version, header.end)
         except (ProtocolError, KeyError):
-            return  # neither the recorded broker nor this program could read it
+            return  # neither the recorded broker nor this program could read the request
         if header.api_key in NOT_REPLAYED:
             return
         session = number, getattr(request, "session_id", 0)
@@ -296,18 +299,19 @@ class Replay:
             self._drop(key, "the broker closed it")
 
     def _renew(self, line: _Line) -> None:
-        """Log in again before the SASL session of a connection ends. First read all outstanding responses: none may arrive
-        during the login.
+        """Log in again before the SASL session of a connection ends.
+
+        First read all outstanding responses, because no response may arrive during the login.
         """
         if time.monotonic() < line.connection.session_ends:
             return
-        sent = len(line.awaited) - 1  # the last awaited request is not sent yet
+        sent = len(line.awaited) - 1  # the last awaited request has not been sent yet
         while len(line.arrived) < sent:
             line.arrived.append(bytes(line.connection.frame()))
         self._brokers.renew(line.connection)
 
     def _open(self, key: tuple[int, Address], node_id: int) -> _Line:
-        """Opens the connection that replaces a recorded connection for requests to this node."""
+        """Opens the connection to this node that replaces a recorded connection."""
         relay = self._observer.connect(node_id, "", "", 0)
         line = self._lines[key] = _Line(self._connect(key[1]), relay)
         return line
@@ -364,14 +368,14 @@ class Replay:
 
 
 def _coordinated(key: int, request: Message) -> list[tuple[int, str]]:
-    """The groups or transactional ids in a request for a coordinator."""
+    """Returns the groups or transactional ids in a request for a coordinator."""
     if key in OF_TRANSACTIONS:
         return [(TRANSACTION, name) for name in values(request, "transactionalId") if name]
     return [(GROUP, name) for name in values(request, "groupId") if name]
 
 
 def _codes(frame: bytes, key: int, version: int) -> set[int]:
-    """The error codes in a response; none if it cannot be read."""
+    """Returns the error codes in a response, or no codes if the response cannot be read."""
     try:
         return set(values(decode_response(frame, key, version)[1], "errorCode"))
     except ProtocolError:
@@ -379,7 +383,7 @@ def _codes(frame: bytes, key: int, version: int) -> set[int]:
 
 
 def _topics(events: Iterable[Recorded]) -> dict[str, int]:
-    """The topics that existed when the session first requested them, with their partitions."""
+    """Returns the topics that existed when the session first requested them, with their partitions."""
     found: dict[str, int] = {}
     told: dict[str, bool] = {}
     for event in events:
@@ -394,7 +398,7 @@ def _topics(events: Iterable[Recorded]) -> dict[str, int]:
 
 
 def _told(event: RecordedExchange) -> Iterator[tuple[str, int]]:
-    """The topics that a response describes, with 0 partitions if they did not exist."""
+    """Yields the topics that a response describes; a topic that did not exist has 0 partitions."""
     if isinstance(event.response, MetadataResponse):
         for topic in event.response.topics:
             if topic.name:

@@ -57,12 +57,12 @@ LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 
 
 def log_to_stderr() -> None:
-    """Log with the time of day, from INFO on."""
+    """Log messages of the level INFO and above, with the time of day."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal stops the broker. Returns 0, or 2 if it cannot be started."""
+    """Serve until a signal stops the broker. Returns 0, or 2 if the broker cannot be started."""
     log_to_stderr()
     try:
         for warning in from_environment(arguments, os.environ):
@@ -143,7 +143,7 @@ def print_line(text: str) -> None:
 
 
 def control_server(arguments: argparse.Namespace) -> ModuleType | None:
-    """The module `wirebroker.control.server`, if the flags want the HTTP control. Raises UsageError."""
+    """Returns the module `wirebroker.control.server`, if the flags ask for the HTTP control. Raises UsageError."""
     if not arguments.control:
         if arguments.control_allow_host:
             raise UsageError("--control-allow-host is for the control; say with --control where it listens")
@@ -164,7 +164,7 @@ async def open_control(control: Control | None, arguments: argparse.Namespace) -
 
 
 def unfired(plan: FaultPlan, command: str) -> int:
-    """Name the faults that never fired, removed faults included; returns 1 if there is one."""
+    """Print the faults that never fired, including removed faults. Returns 1 if there is such a fault."""
     silent = plan.unfired()
     for rule in silent:
         why = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it" if rule.seen else rule.why_not
@@ -176,7 +176,7 @@ def unfired(plan: FaultPlan, command: str) -> int:
 
 
 def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = None) -> BrokerOptions:
-    """The broker that the flags describe. Raises UsageError, OptionError."""
+    """Returns the broker that the flags describe. Raises UsageError, OptionError."""
     configs = dict(pair(text, "--config") for text in arguments.config)
     if arguments.partitions is not None:
         configs["num.partitions"] = str(arguments.partitions)
@@ -199,8 +199,9 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
 
 
 def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, part: Part | None) -> Callable[[], Engine]:
-    """Returns a function that makes the engine at the start and at each reset. It applies the options, the fault file and the
-    scenario, in this order.
+    """Returns a function that makes the engine at the start and at each reset.
+
+    The function applies the options, the fault file and the scenario, in this order.
 
     A soft reset keeps the engine, and loads the faults of the file and of the scenario again.
     """
@@ -243,7 +244,7 @@ def from_scenario(arguments: argparse.Namespace) -> Part:
 
 
 def fault_file(path: str) -> FaultFile:
-    """The rules of a fault file. Raises UsageError."""
+    """Returns the rules of a fault file. Raises UsageError."""
     from wirebroker.faults.files import FaultFileError, load
 
     try:
@@ -281,7 +282,7 @@ def attach_sink(trace: Recorder, sink: str, rotation: Rotation | None, resources
 
 
 def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
-    """Returns when files of --trace and --capture are full. Raises UsageError."""
+    """Returns the limits at which files of --trace and --capture count as full. Raises UsageError."""
     if arguments.rotate is None:
         if arguments.rotate_keep is not None:
             raise UsageError("--rotate-keep needs --rotate, which says when a file is full")
@@ -295,7 +296,7 @@ def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
 
 
 def stop_signal() -> asyncio.Event:
-    """Set by SIGINT and SIGTERM."""
+    """Returns an event that is set by SIGINT and SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -304,8 +305,8 @@ def stop_signal() -> asyncio.Event:
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     with suppress(ValueError):  # not in the main thread
-        # If signals come faster than the loop reads them, some are lost, which does no harm. Without this Python would write a
-        # warning for each lost signal.
+        # If signals come faster than the loop reads them, some are lost, which does no harm. Without this call Python would
+        # write a warning for each lost signal.
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
     return stop
 

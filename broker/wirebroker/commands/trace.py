@@ -79,8 +79,9 @@ def _show(file: BinaryIO, selection: Selection) -> int:
 
 
 def _show_capture(file: BinaryIO, selection: Selection) -> int:
-    """Show a capture of any size: its rows are not kept in memory. The capture is read twice if the flags need later rows to
-    choose earlier rows.
+    """Show a capture of any size: its rows are not kept in memory.
+
+    The capture is read twice if the flags need later rows to select earlier rows.
     """
     name, colour, read, printed = selection.options.file, has_colour(sys.stdout), 0, 0
     complaints: TextIO | None = sys.stderr
@@ -158,7 +159,7 @@ def _timelines(runs: list[Run], colour: bool) -> Iterator[str]:
 
 
 def _draw(runs: list[Run], rows: list[Row], options: argparse.Namespace) -> int:
-    """Draw the chosen rows of the last run. The picture numbers each row by its line in the file."""
+    """Draw the selected rows of the last run. The picture numbers each row by its line in the file."""
     if not any(selection.has(row) for run, selection in runs for row in run):
         print(_nothing(len(rows), options), file=sys.stderr)
         return 2
@@ -176,7 +177,7 @@ def _draw(runs: list[Run], rows: list[Row], options: argparse.Namespace) -> int:
 
 
 def _follow(file: BinaryIO, selection: Selection) -> int:
-    """Show the rows as they come, until Ctrl-C or the end of standard input."""
+    """Show the rows as they arrive, until Ctrl-C or the end of standard input."""
     for flag in ("timeline", "picture"):
         if getattr(selection.options, flag):
             raise ValueError(f"--{flag} draws a whole trace, so --follow cannot be given with it")
@@ -193,8 +194,9 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
 
 
 def appended(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file and, without end, the lines that are appended to it. If the file is truncated, it is read from
-    its start again. After a rotation the new file is read.
+    """Yields the lines of a file and, without an end, the lines that are appended to the file.
+
+    If the file is truncated, it is read again from its start. After a rotation the new file is read.
     """
     text = b""
     while True:
@@ -244,7 +246,7 @@ Run = tuple[list[Row], "Selection"]
 
 
 class Selection:
-    """Tells which rows the flags choose. Raises ValueError for flags that can match no row."""
+    """Tells which rows the flags select. Raises ValueError for flags that can match no row."""
 
     def __init__(self, options: argparse.Namespace, day: int | None = None) -> None:
         self.options = options
@@ -265,7 +267,10 @@ class Selection:
 
     @property
     def folds(self) -> bool:
-        """Tells whether repeated rows are printed as one line. On a terminal they are, unless the flags say otherwise."""
+        """Tells whether repeated rows are printed as one line.
+
+        On a terminal they are printed as one line, unless the flags say otherwise.
+        """
         wanted: bool | None = self.options.fold
         return sys.stdout.isatty() if wanted is None else wanted
 
@@ -298,7 +303,7 @@ class Selection:
                 raise ValueError(sentence)
 
     def has(self, row: Row) -> bool:
-        """Whether the flags choose this row."""
+        """Tells whether the flags select this row."""
         options = self.options
         if (self._since is not None and row.time < self._since) or (self._until is not None and row.time > self._until):
             return False
@@ -317,8 +322,9 @@ def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None
 
 
 def moment(text: str, day: int) -> int:
-    """Returns ms since the epoch. The text is such a number, an ISO date and time, or a time of the day on `day`. ValueError
-    for neither.
+    """Returns ms since the epoch.
+
+    The text is a number of ms since the epoch, an ISO date and time, or a time of the day on `day`. ValueError for neither.
     """
     if text.isdigit():
         return int(text)

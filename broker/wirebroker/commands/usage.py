@@ -1,4 +1,4 @@
-"""How the values of flags are read, and the errors about invalid values."""
+"""Reads the values of flags, and makes the errors about invalid values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class UsageError(ValueError):
 
 
 def address_in(text: str, flag: str) -> Address:
-    """The address that a flag names. Raises UsageError."""
+    """Returns the address that a flag names. Raises UsageError."""
     try:
         return parse_address(text)
     except ValueError as wrong:
@@ -18,12 +18,12 @@ def address_in(text: str, flag: str) -> Address:
 
 
 def addresses_in(text: str, flag: str) -> list[Address]:
-    """The addresses that a flag names, separated by commas. Raises UsageError."""
+    """Returns the addresses that a flag names, separated by commas. Raises UsageError."""
     return [address_in(each.strip(), flag) for each in text.split(",")]
 
 
 def pair(text: str, flag: str) -> tuple[str, str]:
-    """The name and the value of `NAME=VALUE`. Raises UsageError."""
+    """Returns the name and the value of `NAME=VALUE`. Raises UsageError."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"{flag} {text}: this is not NAME=VALUE")
@@ -31,5 +31,5 @@ def pair(text: str, flag: str) -> tuple[str, str]:
 
 
 def whole(text: str) -> int:
-    """The whole number in a text, −1 if it is not one of up to nine digits."""
+    """Returns the whole number in a text, or −1 if the text is not a number of up to nine digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1

@@ -1,7 +1,7 @@
 """The users of `serve` and their passwords: from flags, from variables of the environment, and from a file.
 
-Every user of a machine can see the flags of a process (`ps`). Only the owner of a process can see its variables, and only a
-file's owner the file.
+Every user of a machine can see the flags of a process (`ps`). Only the owner of a process can see its variables, and only the
+owner of a protected file can read the file.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ ENVIRONMENT = "@env:"
 
 
 def users_of(flags: Iterable[str], file: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """The passwords by the users' names; a flag takes precedence over the file. Raises UsageError, whose message contains no
-    password.
+    """Returns the passwords by the users' names; a flag takes precedence over the file.
+
+    Raises UsageError, whose message contains no password.
     """
     found = dict(_in_file(Path(file))) if file is not None else {}
     for text in flags:
@@ -37,7 +38,7 @@ def users_of(flags: Iterable[str], file: str | None, environment: Mapping[str, s
 
 
 def _in_file(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines NAME:PASSWORD of a file; empty lines and lines that begin with # mean nothing."""
+    """Yields the lines NAME:PASSWORD of a file; empty lines and lines that begin with # are ignored."""
     flag = f"--users-file {path}"
     try:
         text, mode = path.read_text(encoding="utf-8-sig"), path.stat().st_mode

@@ -1,1 +1,1 @@
-"""Helpers that every layer may import and that import no layer: turns in long work, suggestions for mistyped names."""
+"""Helpers that every layer may import and that import no layer: pauses in long work, suggestions for mistyped names."""

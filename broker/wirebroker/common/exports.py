@@ -21,12 +21,12 @@ class Tested(NamedTuple):
     """of the problem"""
     details: str = ""
     tag: str = "failure"
-    """or "error" if the test could not be carried out"""
+    """"failure", or "error" if the test could not be carried out"""
     seconds: float = 0.0
 
 
 def junit(suite: str, time: str, host: str, cases: Iterable[Tested]) -> str:
-    """A file with one suite. `time` is ISO 8601."""
+    """Returns a JUnit file with one suite. `time` is ISO 8601."""
     made = ET.Element("testsuite", name=suite, timestamp=time[:19], hostname=_xml(host))
     for each in cases:
         case = ET.SubElement(made, "testcase", classname=_xml(each.group), name=_xml(each.name), time=f"{each.seconds:g}")

@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
 
 def exposition(families: Iterable[Family]) -> str:
-    """The families as text."""
+    """Returns the families as text."""
     lines: list[str] = []
     for family in families:
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]

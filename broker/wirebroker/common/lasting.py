@@ -54,7 +54,7 @@ class Rotation:
         return cls(size, ms, keep)
 
     def is_due(self, size: int, age: int) -> bool:
-        """Whether a file of this size, whose first write is `age` ms ago, is full."""
+        """Tells whether a file is full that has this size and was first written `age` ms ago."""
         return (self.size is not None and size > self.size) or (self.ms is not None and age >= self.ms)
 
 
@@ -93,7 +93,7 @@ class LastingFile:
             self._failed(full, -RETRY_MS)
 
     def write(self, piece: bytes, now: int) -> None:
-        """Append a piece. The piece is lost, and counted, while the file cannot be written."""
+        """Append a piece. While the file cannot be written, the piece is lost and counted."""
         if self._file is None and (self._retry_at is None or now < self._retry_at):
             self._missing += 1
             return
@@ -109,7 +109,7 @@ class LastingFile:
             self._retry_at, self._missing = None, 0
 
     def close(self) -> None:
-        """Close the file. Later pieces are lost. Does nothing if the file is closed."""
+        """Close the file. Pieces that are written later are lost. Does nothing if the file is closed already."""
         self._retry_at = None
         self._release()
 
@@ -145,7 +145,10 @@ class LastingFile:
             self._began = now
 
     def _try_to_move_away(self, now: int) -> None:
-        """Rotate. If that fails, continue the full file; on Windows it fails while another process reads the file."""
+        """Rotate.
+
+        If the rotation fails, the full file is continued. On Windows the rotation fails while another process reads the file.
+        """
         try:
             self._move_away()
         except OSError as refused:
@@ -169,14 +172,14 @@ class LastingFile:
                 path.unlink(missing_ok=True)
 
     def _numbered(self) -> dict[int, Path]:
-        """The full files by their numbers."""
+        """Returns the full files by their numbers."""
         stem, suffix = re.escape(self.path.stem), re.escape(self.path.suffix)
         pattern = re.compile(rf"{stem}\.(\d{{6,12}}){suffix}")
         found = ((pattern.fullmatch(each.name), each) for each in self.path.parent.iterdir())
         return {int(match[1]): path for match, path in found if match is not None}
 
     def _failed(self, failure: OSError, now: int) -> None:
-        """Keep the whole pieces, and decide whether to try again."""
+        """Keep the pieces that are whole, and decide whether to try again."""
         tries = self._retry_at is not None or self._file is None or self._is_regular
         if self._retry_at is None:
             then = f"it tries again every {RETRY_MS // 1000} s" if tries else "nothing more goes there"

@@ -18,7 +18,7 @@ MEMBERS = 32
 TOPICS = 2048
 """The number of topics or partitions of an assignment in one slice; each takes a microsecond."""
 MEMBER = TOPICS // MEMBERS
-"""A group's member takes as long as this number of topics."""
+"""A member of a group takes as long as this many topics."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:

@@ -12,7 +12,7 @@ MOST_NAMES = 30
 
 def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
     """Returns the end of a sentence about an unknown word, `; did you mean 'orders'?`, or "" if no known word is similar."""
-    from difflib import get_close_matches  # takes a while to import, and most runs need no advice
+    from difflib import get_close_matches  # its import takes a while, and most runs need no advice
 
     close = get_close_matches(word[:LONGEST], list(known), 1, likeness)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -8,6 +8,6 @@ __version__ = "0.1.0"
 
 
 def build() -> str:
-    """Whether the modules that do most of the work are compiled to machine code; does not import them."""
+    """Tells whether the modules that do most of the work are compiled to machine code. The function does not import them."""
     found = find_spec("kafkawire.record_walk")
     return "pure Python" if found is None or (found.origin or "").endswith(".py") else "compiled"

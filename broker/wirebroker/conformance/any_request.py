@@ -2,7 +2,7 @@
 
 In a request `@T` is a topic of the run, `#T` the topic's id, `@g` any other name of the run, and `0x…` bytes. The response is
 recorded in the same form, without fields that have their default value. In place of an error message the recording says whether
-there is one, and in place of a batch it has the batch's first offset and number of records.
+the response has one, and in place of a batch it has the batch's first offset and number of records.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ def _field(value: Any, declared: Field, run: Run) -> Any:
 
 
 def _batch(batch: memoryview) -> list[int]:
-    """Returns a batch's first offset and number of records. For an entry of an old message set these are its offset and 1."""
+    """Returns a batch's first offset and number of records.
+
+    For an entry of an old message set, the result is the entry's offset and 1.
+    """
     header = first_header(batch)
     return [int.from_bytes(batch[:8], "big"), 1] if header is None else [header.base_offset, header.records_count]
 

@@ -38,8 +38,8 @@ class OwnBroker:
         # Topics are created immediately, because a replay retries immediately: between the retries of the recorded client there
         # was enough time for Kafka to create a topic.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
-        # Coordinators load for 900 ms. This is long enough that a request that met a loading coordinator in the recording meets
-        # one here too, even if it comes later. After a step that pauses for 1 s, the coordinator must be loaded.
+        # Coordinators load for 900 ms. In this time, a request that met a loading coordinator in the recording also meets one
+        # in the replay, even if it comes later. After a step that pauses for 1 s, the coordinator must be loaded.
         self.kafka._call(lambda engine: setattr(engine.cluster, "loading_ms", LOADING_MS))
         self.address = self.addresses["PLAINTEXT"] = address_of(self.kafka.bootstrap_servers)
         if self.kafka._options.users:

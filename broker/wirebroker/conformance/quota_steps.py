@@ -35,7 +35,10 @@ def _alter(run: Run, step: Json) -> Json:
 
 
 def _wait(run: Run, step: Json, altered: set[str]) -> None:
-    """Wait until the addressed broker knows the change. In Kafka the controller makes it, and the broker learns of it later."""
+    """Wait until the addressed broker knows the change.
+
+    In Kafka the controller makes the change, and the broker learns of the change later.
+    """
     for entity, limits in step["entries"]:
         wanted = {key: value for key, value in limits if value is not None}
         components = [

@@ -1,7 +1,7 @@
 """Waiting until a broker is ready, so that a replay meets the same state as the recording.
 
-Kafka announces a coordinator before the coordinator is loaded, and responds to EndTxn before the markers are written. The
-recording waited for both.
+Kafka announces a coordinator before the coordinator is loaded, and responds to EndTxn before the markers are written. During
+the recording, the client waited until the coordinators were loaded and the markers were written.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from wirebroker.conformance.versions import Announced
 PAUSE, WITHIN = 0.02, 10.0
 """The pause in seconds between two requests that ask for the state, and the longest time for which the replay waits."""
 COORDINATOR_CODES = (14, 15, 16)
-"""The errors for a loading, unavailable or wrong coordinator; the client retries each."""
+"""The errors for a loading, unavailable or wrong coordinator; the client repeats a request that gets one of these errors."""
 DESCRIBING = "DescribeTransactions"
-"""The API that shows most of a transaction's state. Releases before 3.0 lack the API."""
+"""The API that shows most of a transaction's state. Releases before 3.0 do not have this API."""
 _GROUP, _TRANSACTION = 0, 1
 _ENDING = (2, 3)
 """The numbers of the states PrepareCommit and PrepareAbort in the transaction log."""
@@ -55,8 +55,9 @@ def prepare(run: Run) -> None:
 
 
 def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional_ids: Iterable[str]) -> None:
-    """Wait until the coordinators of these groups and transactional ids are loaded. The requests for that create the internal
-    topics.
+    """Wait until the coordinators of these groups and transactional ids are loaded.
+
+    The requests that this function sends also create the internal topics.
 
     Raises ConnectionClosed, NoResponse or ProtocolError if the broker does not serve one of the requests.
     """
@@ -76,7 +77,7 @@ def markers_written(run: Run, transactional_id: str) -> None:
 
 
 def transactions_complete(client: WireClient, transactional_ids: list[str], announced: Announced) -> bool:
-    """Wait until none of these transactions is ending. Returns False if one is still ending after WITHIN seconds."""
+    """Wait until none of these transactions is ending. Returns False if a transaction is still ending after WITHIN seconds."""
     if announced.lacks(DESCRIBING):
         return until(lambda: not any(_last_state(client, each) in _ENDING for each in transactional_ids))
     return until(lambda: not any(state.transaction_state.startswith("Prepare") for state in _states(client, transactional_ids)))
@@ -112,7 +113,7 @@ def _asking(run: Run) -> Iterator[WireClient]:
 
 
 def _values(steps: Any, key: str) -> Iterator[str]:
-    """Every non-empty text under this key, at any depth."""
+    """Yields every non-empty text under this key, at any depth of the steps."""
     if isinstance(steps, dict):
         if isinstance(steps.get(key), str) and steps[key]:
             yield steps[key]
@@ -123,7 +124,7 @@ def _values(steps: Any, key: str) -> Iterator[str]:
 
 
 def until(reached: Callable[[], bool]) -> bool:
-    """Repeat until `reached` returns True. Returns False if it does not do so within WITHIN seconds."""
+    """Repeat until `reached` returns True. Returns False if `reached` returns False for WITHIN seconds."""
     deadline = time.monotonic() + WITHIN
     while not (done := reached()) and time.monotonic() < deadline:
         time.sleep(PAUSE)

@@ -137,8 +137,9 @@ def own_scenarios(release: str) -> list[Scenario]:
 
 
 def load(path: Path | Traversable | None = None, only: Iterable[str] | None = None) -> list[Scenario]:
-    """Returns the scenarios in a recording, by default the recording of Kafka 4.3.1. Raises ValueError for names that are not
-    in it.
+    """Returns the scenarios in a recording, by default the recording of Kafka 4.3.1.
+
+    Raises ValueError for names that are not in the recording.
     """
     folder = files(__package__).joinpath("recordings")
     sources: list[Path | Traversable] = [path] if path is not None else [folder.joinpath(name) for name in RECORDINGS]
@@ -173,7 +174,8 @@ class Normaliser:
     def _object(self, observed: Json, key: str) -> Json:
         if key == "" and isinstance(observed.get("partitions"), list):
             observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p.get("part", -1))}
-        # A response with an error has no producer id. The 0 or −1 in its field is a default, and is compared unchanged.
+        # A response with an error has no producer id. The 0 or −1 in the field of the producer id is a default, and is compared
+        # unchanged.
         plain = ("pid",) if str(observed.get("error", NO_ERROR)) != NO_ERROR else ()
         return {k: v if k in plain else self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}
 
@@ -226,7 +228,7 @@ def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
 
 
 def deliberate(difference: Difference) -> bool:
-    """True for the one deliberate difference: to a Produce with null records wirebroker returns INVALID_RECORD. Kafka 4.x never
-    responds to it; earlier releases return other errors, often twice."""
+    """Tells whether the difference is the one deliberate difference: to a Produce with null records wirebroker returns
+    INVALID_RECORD. Kafka 4.x never responds to such a Produce; earlier releases return other errors, often twice."""
     null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
     return null_records and str(difference.got.get("error", "")).startswith("87 ")

@@ -81,5 +81,5 @@ class RemoteBroker:
         time.sleep(seconds)
 
     def restart(self, mode: str) -> None:
-        """Not possible for a broker at an address."""
+        """Raises NotImplementedError, because a broker at an address cannot be restarted."""
         raise NotImplementedError("a broker by address cannot be restarted from here")

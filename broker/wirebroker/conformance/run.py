@@ -19,11 +19,11 @@ _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750
 """Batches are dated back by this many ms, so that their timestamps differ from the broker's time of an append.
 
-Retention checks run every half second, and a batch is dated back by more than that. So with retention.ms=1000 a batch is gone a
-second after its append, at whatever moment the checks run.
+Retention checks run every half second, and a batch is dated back by more than that. Therefore, with retention.ms=1000, a batch
+is gone a second after its append, at whatever moment the checks run.
 """
 CLOCKS_APART_MS = 2000
-"""A time from a broker counts as its present time if it differs from our clock by at most this many ms."""
+"""A time from a broker counts as its present time if it differs from this machine's clock by at most this many ms."""
 
 
 class ReplayTarget(Protocol):
@@ -113,8 +113,8 @@ class Run:
     def version(self, api: str, step: Json, version: int) -> int:
         """Returns the version of a step's request: the version that the step names, else `version`.
 
-        If the broker does not announce this version, it is lowered in two cases: if versions are "clamped", and if the request
-        is the replay's own, so that `step` has no operation.
+        If the broker does not announce this version, the version is lowered in two cases: if versions are "clamped", and if the
+        request is the replay's own, so that `step` has no operation.
         """
         named: int = step.get("v", version)
         lowered = self.announced.lowered(api, named)
@@ -140,11 +140,11 @@ class Run:
         return f"{self._prefix}-{name}" if name else name
 
     def is_of_another(self, name: str) -> bool:
-        """Whether a name belongs to another run on the same broker."""
+        """Tells whether a name belongs to another run on the same broker."""
         return re.match(r"o[0-9a-f]{8}-", name) is not None and not name.startswith(self._prefix)
 
     def topic_id(self, name: str) -> bytes:
-        """The topic's id, from Metadata."""
+        """Returns the topic's id, from Metadata."""
         response = self.ask("Metadata", {}, 12, topics=[{"name": name}], allow_auto_topic_creation=False)
         topic_id: bytes = response.topics[0].topic_id
         return topic_id

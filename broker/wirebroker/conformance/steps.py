@@ -340,7 +340,7 @@ def op_find_coordinator(run: Run, step: Json) -> Json:
     transactional = "txid" in step
     key = run.name(step["txid" if transactional else "group"])
     response = run.ask("FindCoordinator", step, 4, key_type=int(transactional), key=key, coordinator_keys=[key])
-    found = response.coordinators[0] if response.coordinators else response  # versions before 4 return only one
+    found = response.coordinators[0] if response.coordinators else response  # versions before 4 have no list
     return {"error": shown(found.error_code), "node": found.node_id}
 
 
@@ -537,7 +537,7 @@ def _bare_token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
 
 @_operation
 def op_ask(run: Run, step: Json) -> Json:
-    """Send any request. Returns the names of all errors in its response."""
+    """Send any request. Returns the names of all errors in the response."""
     response = run.ask(step["api"], step, versions(KEYS[step["api"]])[1], **step.get("fields", {}))
     return {"errors": [shown(code) for code in values(response, "errorCode")]}
 

@@ -12,7 +12,8 @@ from kafkawire.registry import api_name
 from wirebroker.client.wire import WireClient
 
 VersionMode = Literal["named", "clamped"]
-"""How a replay chooses API versions: as the scenario names them ("named"), or lowered to what the broker has ("clamped")."""
+"""The way in which a replay chooses API versions: as the scenario names them ("named"), or lowered to the versions that the
+broker has ("clamped")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Announced:
         return cls({api_name(each.api_key): each.max_version for each in told})
 
     def lowered(self, api: str, version: int) -> int:
-        """Returns the version, or the broker's newest version of the API if that is lower."""
+        """Returns the version, or the broker's newest version of the API if the newest version is lower."""
         return min(version, self.newest.get(api, version))
 
     def lacks(self, api: str) -> bool:

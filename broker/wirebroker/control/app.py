@@ -276,7 +276,10 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 class _Slowly(json.JSONDecoder):
-    """Parses JSON in Python, so that other threads can run meanwhile. The decoder in C would block them until it is done."""
+    """Parses JSON in Python, so that other threads can run meanwhile.
+
+    The decoder in C would block the other threads until it is done.
+    """
 
     def __init__(self, **hooks: Any) -> None:
         super().__init__(**hooks)

@@ -67,7 +67,7 @@ class Readable:
         raise NotImplementedError
 
     def exchange(self, number: int) -> KeptExchange | None:
-        """Returns the exchange whose `reply` row has this number, or None if its bytes are not there."""
+        """Returns the exchange whose `reply` row has this number, or None if its bytes are not available."""
         raise NotImplementedError
 
     def why_no_bytes(self) -> str:
@@ -122,7 +122,8 @@ class Controlled(Readable):
         return f"{self._began}-{self._traces}"
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
-        """Yields topic, partition, producer, the producer's packed state, and whether all cached batches of it are known."""
+        """Yields topic, partition, producer, the producer's packed state, and whether all cached batches of the producer are
+        known."""
         raise NotImplementedError
 
     @property
@@ -132,7 +133,7 @@ class Controlled(Readable):
 
     @property
     def problem(self) -> str:
-        """The reason why the broker or proxy cannot serve clients now, "" if it can."""
+        """The reason why the broker or proxy cannot serve clients now, or "" if it can."""
         return ""
 
     @property
@@ -168,7 +169,7 @@ class Controlled(Readable):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep the bytes of exchanges as long as the context lasts, which is while a client reads /events."""
+        """Keep the bytes of exchanges as long as the context lasts. It lasts while a client reads /events."""
         self._readers += 1
         try:
             yield
@@ -205,7 +206,7 @@ class Controlled(Readable):
 
     @property
     def capture_path(self) -> str:
-        """The file of `--capture`, "" without one."""
+        """The file of `--capture`, or "" without this flag."""
         return self._of.capture_path
 
     def begin(self) -> None:
@@ -332,8 +333,11 @@ class ControlledBroker(Controlled):
             raise Problem(503, "the broker is stopping")
 
     async def reach(self, goal: Goal[T], timeout: float) -> T:
-        """Wait until a goal is reached, and return its result. After `timeout` s raises Problem 409, which says what is
-        missing, unless the goal's result itself does so."""
+        """Wait until a goal is reached, and return its result.
+
+        After `timeout` s, raises Problem 409 with the goal's shortfall. If the goal has no shortfall, its result explains
+        what is missing.
+        """
         try:
             await self.until(lambda: goal.reached(self.engine), timeout)
         except TimeoutError:
@@ -381,7 +385,7 @@ class ControlledProxy(Controlled):
     def groups(self) -> dict[str, states.Group]:
         self.set_time()
         found = passing.groups(self.host.proxy)
-        self.host.flush()  # schedules the time at which the proxy stops following groups, unless it is asked again
+        self.host.flush()  # schedules the end of following groups, which comes if no request asks again
         return found
 
     def transactions(self) -> dict[str, states.Transaction]:

@@ -17,7 +17,7 @@ PAUSE_S = 1.0
 
 
 class Followed(Protocol):
-    """What a follower needs of a broker or a proxy."""
+    """What a follower needs from a broker or a proxy."""
 
     at_close: list[Callable[[], None]]
 

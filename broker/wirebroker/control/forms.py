@@ -39,7 +39,7 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Misfit(ValueError):
-    """Raised if a value does not fit its form. `field` is its place, as `headers[0].name`."""
+    """Raised if a value does not fit its form. `field` is the place of the value, such as `headers[0].name`."""
 
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -76,7 +76,7 @@ def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
 
 
 def _from_text(hint: Any, text: str) -> Any:
-    """Converts a text in a query to a value of this type. Returns the text itself if that is not possible."""
+    """Converts a text in a query to a value of this type. Returns the text itself if it cannot be converted."""
     kinds = _alternatives(hint)
     if bool in kinds:
         return {"": True, "true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)

@@ -16,8 +16,10 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-"""The response headers of the page. Because of them a browser runs only the page's own scripts, even if a client's data contain
-a script."""
+"""The response headers of the page.
+
+With these headers a browser runs only the page's own scripts, even if a client's data contain a script.
+"""
 
 
 def pages() -> dict[str, tuple[bytes, str]]:

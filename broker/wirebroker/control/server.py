@@ -125,7 +125,9 @@ class _Protocol(H11Protocol):
         self.access_log = False
 
     def data_received(self, data: bytes) -> None:
-        """Read HTTP. Refuse a Kafka client, and log it only once, because such a client tries again and again. Its requests
+        """Read HTTP.
+
+        Refuse a Kafka client, and log it only once, because such a client tries again and again. The requests of a Kafka client
         begin with a size below 16 MiB, so their first byte is 0.
         """
         if self.scope is None and data[:1] == b"\0":

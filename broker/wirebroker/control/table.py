@@ -1,4 +1,6 @@
-"""The table of the control's endpoints, with a row for each. The routes of the app and the descriptions are made from it.
+"""The table of the control's endpoints, with a row for each.
+
+The routes of the app and the descriptions are made from this table.
 
 A proxy has the endpoints whose handlers take any `Controlled`.
 """
@@ -88,7 +90,7 @@ ENDPOINTS = (
     # Clients
     Endpoint("GET", "/transactions", state.transactions),
     Endpoint("POST", "/transactions/{transactional_id:id}/expire", state.expire_transaction, 204,
-             problems=NO_ID | {409: "Kafka forgets no transactional id in its state"}),
+             problems=NO_ID | {409: "in its present state, Kafka does not forget the transactional id"}),
     Endpoint("POST", "/transactions/{transactional_id:id}/fence", state.fence,
              problems=NO_ID | {409: "the producer cannot be fenced now"}),
     Endpoint("GET", "/transactions/{transactional_id:id}", state.transaction, problems=NO_ID),

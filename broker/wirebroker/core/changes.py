@@ -1,4 +1,4 @@
-"""The changes in a cluster that `Cluster.watch` is called with, other than appended records. The trace uses the same names."""
+"""The changes in a cluster with which `Cluster.watch` is called, other than appended records. The trace uses the same names."""
 
 from __future__ import annotations
 

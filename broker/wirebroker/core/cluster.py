@@ -45,12 +45,15 @@ SETTINGS_OF = {
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
-"""The number of partitions that one slice creates. With a data directory the creation of each takes about a millisecond."""
+"""The number of partitions that one slice creates.
+
+With a data directory the creation of each partition takes about a millisecond.
+"""
 
 
 @dataclass(slots=True)
 class Broker:
-    """One broker. `addresses` are its advertised addresses by the name of the listener."""
+    """One broker. `addresses` are the broker's advertised addresses by the name of the listener."""
 
     node_id: int
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -59,7 +62,7 @@ class Broker:
     registered: bool = True
     """Tells whether the controller knows the broker. A broker registers itself when it starts."""
     in_quorum: bool = True
-    """Tells whether the active controller knows the broker as a controller. A broker registers itself when it starts."""
+    """Tells whether the active controller knows this broker as a controller. A broker registers itself when it starts."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of the broker's loggers."""
     rules: Rules = field(default_factory=Rules)
@@ -165,7 +168,10 @@ class Cluster:
         """The quotas of clients."""
         self.tokens = DelegationTokens()
         self.cold_start = cold_start
-        """Tells whether new coordinators must load first, as Kafka's must. Until then clients get a retriable error, twice."""
+        """Tells whether new coordinators must load first, as Kafka's coordinators must.
+
+        Until a coordinator is loaded, clients get a retriable error, twice.
+        """
         self._unloaded: set[str] = set()
         self.loading_ms = 0
         """The longest time in ms for which coordinators load after their topic is created. With 0 they load until the first
@@ -397,8 +403,10 @@ class Cluster:
     def _growing(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
     ) -> Generator[None, Any, list[Partition]]:
-        """Make the partitions that a topic lacks to have `total`. If a broker starts or stops in the meantime, start over with
-        another placement."""
+        """Make the missing partitions of a topic, so that it has `total` partitions.
+
+        If a broker starts or stops in the meantime, start over with another placement.
+        """
         self.growing.add(topic.name)
         made: list[Partition] = []
         pause = pauses(GROWN)
@@ -588,8 +596,9 @@ class Cluster:
         return ErrorCode.NONE
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
-        """Create a coordinators' topic. Raises ConfigError if the settings do not allow that, or if no broker can have a
-        replica.
+        """Create a coordinators' topic.
+
+        Raises ConfigError if the settings do not allow this topic, or if no broker can have a replica.
         """
         if why := self.cannot_replicate(1):
             raise ConfigError(why)

@@ -2,7 +2,8 @@
 client metrics.
 
 Kafka checks an alteration twice: first the receiving broker does (ConfigAdminManager), then the controller
-(ConfigurationControlManager). Each has its own messages. The checks here run in the same order.
+(ConfigurationControlManager). The receiving broker and the controller have different error messages. The checks here run in the
+same order.
 """
 
 from __future__ import annotations
@@ -383,8 +384,8 @@ def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) ->
 
 
 _INHERITED = {"streams.assignor.name": "group.streams.assignors"}
-"""The broker settings with the defaults of group settings, where the broker setting is not named `group.` plus the group
-setting's name."""
+"""The broker settings that hold the defaults of group settings, if the name of the broker setting is not `group.` plus the name
+of the group setting."""
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:

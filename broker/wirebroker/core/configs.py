@@ -3,7 +3,7 @@
 A broker setting takes its value from the first of these sources that has one: the dynamic settings of one broker, the dynamic
 settings of all brokers, the static settings, the defaults (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own
 value, or else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a dynamic
-setting of one broker takes effect for all brokers. DescribeConfigs shows it only for this broker.
+setting of one broker takes effect for all brokers. DescribeConfigs shows this setting only for this broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Broker settings with the same meaning in different units. Of each group, the first setting that has a value takes effect."""
+"""Broker settings with the same meaning in different units. In each group, the first setting that has a value takes effect."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -119,9 +119,11 @@ class BrokerConfigs(Configs):
     def __init__(
         self, overrides: Mapping[str, str], *, brokers: int = 1, of: Release | None = None, kafkas_defaults: bool = False
     ) -> None:
-        """`overrides` are Kafka's broker settings by name. The name of a topic setting sets the broker's default for it. All
-        other settings have the defaults for tests or, with `kafkas_defaults`, Kafka's defaults. `of` is the release whose
-        settings are used, by default `wirebroker.core.releases.DEFAULT`.
+        """`overrides` are Kafka's broker settings by name.
+
+        The name of a topic setting sets the broker's default for this topic setting. All other settings have the defaults for
+        tests or, with `kafkas_defaults`, Kafka's defaults. `of` is the release whose settings are used, by default
+        `wirebroker.core.releases.DEFAULT`.
 
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
@@ -129,8 +131,9 @@ class BrokerConfigs(Configs):
         self.definitions = definitions_of(self.release.settings)
         self.static = {} if kafkas_defaults else _own_defaults(brokers)
         self.apart: dict[int, Mapping[str, str]] = {}
-        """For each broker: the static settings that differ from broker to broker. DescribeConfigs shows them; in effect are the
-        values in `static`.
+        """For each broker: the static settings that differ from broker to broker.
+
+        DescribeConfigs shows these values, but the values in `static` take effect.
         """
         self.topic_static: dict[str, str] = {}
         """The initial values of topic settings that have no corresponding broker setting."""
@@ -139,7 +142,7 @@ class BrokerConfigs(Configs):
             self._take(name, raw, given)
         self.static.update(given)
         self.features = new_levels(self.release.features)
-        """The levels of the cluster's features. Elections and the precedence of min.insync.replicas depend on them."""
+        """The levels of the cluster's features. Elections and the precedence of min.insync.replicas depend on these levels."""
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} if self.features[ELIGIBLE_REPLICAS] else {}
         self.dynamic: dict[int | None, dict[str, str]] = {None: whole}
         """The dynamic settings, which were altered while the broker runs: for all brokers under the key None, for one broker
@@ -301,7 +304,7 @@ class BrokerConfigs(Configs):
 
     def begin_eligible_replicas(self) -> None:
         """Prepare the settings for eligible leader replicas. If min.insync.replicas is not a dynamic setting of all brokers, it
-        becomes one, with its static value. It is removed from the dynamic settings of single brokers."""
+        becomes one, with its static value. The setting is removed from the dynamic settings of single brokers."""
         cleaned = {node: {k: v for k, v in layer.items() if k != MIN_IN_SYNC} for node, layer in self.dynamic.items()}
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} | self.dynamic[None]
         self.restore({**cleaned, None: whole})

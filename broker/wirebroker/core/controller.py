@@ -1,7 +1,7 @@
 """The controller starts and stops brokers, moves leaders, and lets followers lag (Kafka's ReplicationControlManager).
 
-Kafka's controller notices a dead broker when the broker's session ends. Here the controller notices it immediately, so that
-tests need not wait.
+Kafka's controller notices a dead broker when the broker's session ends. In wirebroker the controller notices a dead broker
+immediately, so that tests need not wait.
 """
 
 from __future__ import annotations
@@ -155,7 +155,10 @@ class Controller:
         self._change_all(led_by_others, lambda each: each.replication.elect(alive, now, preferred=True), now)
 
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Make a follower stop fetching. It falls out of sync when it has lacked records for replica.lag.time.max.ms."""
+        """Make a follower stop fetching.
+
+        The follower falls out of sync when it has lacked records for replica.lag.time.max.ms.
+        """
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         if topic in INTERNAL_TOPICS:

@@ -22,8 +22,9 @@ class Lifetimes(NamedTuple):
     most: int
 
     def until(self, now: int, most_at: int, wanted: int, *, strict: bool) -> int:
-        """Returns the expiry time of a token that is renewed now for `wanted` ms. A negative number means `renewal`. A `strict`
-        release uses `renewal` for 0, too, and as the largest value.
+        """Returns the expiry time of a token that is renewed now for `wanted` ms.
+
+        A negative number means `renewal`. A `strict` release uses `renewal` for 0, too, and `renewal` is its largest value.
         """
         if not strict and wanted >= 0:
             return min(most_at, now + wanted)

@@ -72,8 +72,10 @@ class Circumstances(NamedTuple):
     unclean: bool
     """Tells whether a replica that is not in sync may lead as a last resort (unclean.leader.election.enable)."""
     keeps_eligible: bool = True
-    """Tells whether the cluster has eligible leader replicas. If not, the last in-sync replicas stay in sync even when they are
-    down."""
+    """Tells whether the cluster has eligible leader replicas.
+
+    If it has none, the last in-sync replicas stay in sync even when they are down.
+    """
 
 
 def elect(

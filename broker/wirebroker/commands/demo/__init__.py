@@ -22,11 +22,14 @@ from wirebroker.scenarios.reading import find
 from wirebroker.scenarios.scenario import Part, Scenario
 
 FLOWS = ("B1", "B2", "B3", "B4", "B7")
-"""The scenarios in the demo. Only the first part of each is played, with the `wire` client."""
+"""The scenarios in the demo. Only the first part of each scenario is played, with the `wire` client."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send, show and compare. Returns the exit code: 0 if everything went as expected, else 1."""
+    """Play the clients and the scenarios, show the verdicts, and compare them with the expected verdicts.
+
+    Returns the exit code: 0 if everything went as expected, else 1.
+    """
     silence()  # the libraries complain when the broker stops, which is not the demo's subject
     with MockKafka() as kafka:
         code = demonstrate(kafka, Screen())

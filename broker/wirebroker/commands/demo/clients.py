@@ -13,14 +13,14 @@ PARTITIONS = 3
 RECORDS, ROUND = 60, 15
 """The number of records that each client sends, and the number of records after which it waits for acknowledgements."""
 TIMEOUT = 15.0
-"""Seconds that a client may take to produce, and seconds that it may take to consume."""
+"""The seconds that a client may take to produce, and the seconds that it may take to consume."""
 VALUES = [f"order {number}" for number in range(RECORDS)]
 PARTITION_OF = {value: number % PARTITIONS for number, value in enumerate(VALUES)}
 
 
 @dataclass(slots=True)
 class ClientResult:
-    """The outcome of one client. `skipped` says why it did not run."""
+    """The outcome of one client. `skipped` is the reason why the client did not run."""
 
     name: str
     sent: int = RECORDS
@@ -57,7 +57,7 @@ def drive(client: ClientName, kafka: MockKafka) -> ClientResult:
 
 
 def _produce(client: ClientName, address: str, topic: str, acknowledged: dict[str, int]) -> None:
-    """Send all records, and enter the offset of each acknowledged record into `acknowledged`."""
+    """Send all records, and note the offset of each acknowledged record in `acknowledged`."""
 
     def report(value: str, offset: int, error: str) -> None:
         if not error:

@@ -36,7 +36,7 @@ class Screen:
         self._runs = Runs(self._console)
 
     def begin(self, address: str) -> None:
-        """Print what is running."""
+        """Print the address of the broker, and what the clients will do."""
         self._console.print(
             f"[bold]wirebroker {__version__}[/] listens on {address} and responds as Apache Kafka {release(DEFAULT).version}"
         )

@@ -65,8 +65,8 @@ class Counts(Form):
     committed: Annotated[int, about("the number of committed transactions, counted once on each partition")]
     aborted: Annotated[int, about("the number of aborted transactions, counted once on each partition")]
     open: Annotated[int, about("the number of open transactions, counted once on each partition")]
-    recognised: Annotated[int, about("the number of retries that the trace has and that were not stored again")]
-    rejected: Annotated[int, about("the number of rejected batches that the trace has")]
+    recognised: Annotated[int, about("the number of retries in the trace that were not stored again")]
+    rejected: Annotated[int, about("the number of rejected batches in the trace")]
 
 
 class Audit(Form):

@@ -47,7 +47,7 @@ def listed(controlled: Controlled) -> Faults:
 
 
 def add(controlled: Controlled, body: RuleWords) -> Fault:
-    """Load a rule. It applies from the next request on."""
+    """Load a rule. The rule applies from the next request on."""
     try:
         rule = controlled.machine.plan.add(read_rule(body))
     except FaultError as wrong:
@@ -56,7 +56,7 @@ def add(controlled: Controlled, body: RuleWords) -> Fault:
 
 
 def clear(controlled: Controlled) -> None:
-    """Unload all rules. Requests that the rules hold back continue."""
+    """Unload all rules. Requests that the removed rules held back continue."""
     controlled.machine.plan.clear()
     controlled.changed()
 
@@ -89,7 +89,7 @@ def one(controlled: Controlled, fault: int) -> Fault:
 
 
 def remove(controlled: Controlled, fault: int) -> None:
-    """Unload a rule. Requests that the rule holds back continue."""
+    """Unload a rule. Requests that the removed rule held back continue."""
     controlled.machine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 

@@ -11,7 +11,7 @@ from wirebroker.control.controlled import Controlled
 MOST_GROUPS = 1_000
 """The largest number of groups that have metrics."""
 LONGEST = 249
-"""The largest number of characters of a group's id in a label. A topic's name may have as many."""
+"""The largest number of characters of a group's id in a label. The name of a topic may also have this many characters."""
 
 
 def metrics(controlled: Controlled) -> str:

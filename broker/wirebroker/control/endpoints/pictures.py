@@ -41,8 +41,8 @@ class Drawn(Form):
 async def picture(controlled: Readable, kind: str, query: Wanted) -> str:
     """Returns a picture of the trace or of the file as an SVG file.
 
-    After the first picture the control keeps up to 200,000 rows of the run. It reads new rows when a picture is drawn: if more
-    than 10,000 rows are traced between two pictures, it misses some.
+    After the first picture the control keeps up to 200,000 rows of the run. The control reads new rows when a picture is drawn.
+    If more than 10,000 rows are traced between two pictures, the later picture misses some of these rows.
     """
     return svg(await _drawn(controlled, kind, query))
 

@@ -156,7 +156,7 @@ class Expectation(Form):
     records: list[ExpectedRecord]
     partition: Annotated[int | None, about("look only at this partition")] = None
     in_order: Annotated[bool, about("compare in order of partition and offset; false: in any order")] = True
-    committed: Annotated[bool, about(COMMITTED + ". With false, also records of open and aborted transactions")] = True
+    committed: Annotated[bool, about(COMMITTED + ". false: also compare records of open and aborted transactions")] = True
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
@@ -202,7 +202,7 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
 
 
 async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Records:
-    """Wait until a topic stores `count` records. Returns their first page. The topic need not exist yet.
+    """Wait until a topic stores `count` records. Returns the first page of the topic's records. The topic need not exist yet.
 
     If too few records are stored within the timeout, 409 gives their number in `detail`.
     """

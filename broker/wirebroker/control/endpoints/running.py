@@ -134,8 +134,8 @@ def reset(controlled: ControlledBroker, body: Reset) -> Health:
 def take_snapshot(controlled: ControlledBroker) -> Kept:
     """Take a snapshot of all that the broker has stored, and of its time. Clients stay connected.
 
-    The broker keeps at most 16 snapshots. It refuses a snapshot if it has a data directory, and as long as a broker is down, a
-    follower does not fetch, or a replica moves.
+    The broker keeps at most 16 snapshots. The broker refuses a snapshot if it has a data directory, and while a broker is down,
+    a follower does not fetch, or a replica moves.
     """
     number, made = controlled.take_snapshot()
     return Kept(number, made.now)

@@ -15,8 +15,10 @@ from wirebroker.trace.recorder import RING
 from wirebroker.trace.rows import ProduceRow, Row
 
 BEHIND = 10_000
-"""The largest number of rows that wait for a slow reader of a stream. If there are more, the stream ends with the number of
-missed rows."""
+"""The largest number of rows that wait for a slow reader of a stream.
+
+If more rows wait, the stream ends with the number of missed rows.
+"""
 
 
 class Which(Form):
@@ -70,7 +72,7 @@ class Verdicts(Form):
 
 
 class Tail:
-    """Collects new rows of the trace, until the context of this context manager ends."""
+    """Collects new rows of the trace while this context manager is open."""
 
     name = "a reader of the control"
 
@@ -115,7 +117,7 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
     """Wait until there are `count` verdicts that meet the conditions. Returns all of them. Earlier verdicts count too.
 
-    If there are fewer within the timeout, 409 gives their number.
+    If there are fewer verdicts within the timeout, 409 gives their number.
     """
     with Tail(controlled, query.fits) as tail:
         found = _past(controlled, query)

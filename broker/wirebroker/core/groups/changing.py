@@ -1,6 +1,6 @@
 """Changes of groups that take several slices.
 
-Kafka's coordinator handles the requests for a group one after the other. So here a request or timer that needs a group waits
+Kafka's coordinator handles the requests for a group one after the other. Therefore a request or timer that needs a group waits
 until a running change of the group is done. The waiting request itself runs the rest of the change, one slice at a time, so
 that it need not wait for the request that began the change.
 """
@@ -66,7 +66,7 @@ class Changes:
             next(change.slices)
         except StopIteration as last:
             change.result = last.value
-        except Exception as error:  # raised again in the request that began the change
+        except Exception as error:  # the request that began the change raises it again
             change.error = error
         else:
             return

@@ -51,7 +51,10 @@ class JoinRequest(NamedTuple):
     """Tells whether a new member first gets a member id, with which it must join again (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
-    """Tells whether the client may see a topic, so that its regular expression can match the topic. None: it may see all."""
+    """Tells whether the client may see a topic, so that its regular expression can match the topic.
+
+    None means that the client may see all topics.
+    """
 
 
 class Joined(NamedTuple):
@@ -115,7 +118,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:
-        """Returns the state of the group that a record has."""
+        """Returns the state of a group that its record contains."""
         members = [
             Member(
                 each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,
@@ -143,7 +146,7 @@ class Group(AnyGroup):
         self.state = ClassicGroupState.EMPTY
         self.state_since = now
         self.previous = ClassicGroupState.EMPTY
-        """The previous state. It is EMPTY while the first members join."""
+        """The previous state. The state is EMPTY while the first members join."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -153,7 +156,7 @@ class Group(AnyGroup):
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.is_strict = True
-        """Whether what a member names is compared as since Kafka 3.0 (`Behaviour.strict_members`)."""
+        """Whether the ids and the generation in requests are checked as in Kafka 3.0 and newer (`Behaviour.strict_members`)."""
         self._votes: Counter[str] = Counter()
         """The number of members that support each protocol."""
         self.pending: dict[str, Timer] = {}
@@ -222,8 +225,10 @@ class Group(AnyGroup):
         return ErrorCode.NONE
 
     def _named_error(self, by: Committer) -> ErrorCode:
-        """Returns the error if a transactional commit names another member or generation than the group has, or NONE. Before
-        Kafka 3.0 a commit may name only one of them."""
+        """Returns the error if a transactional commit names another member or generation than the group has, or NONE.
+
+        Before Kafka 3.0 a commit may name only a member or only a generation.
+        """
         if by.instance_id is not None and self.static_members.get(by.instance_id, by.member_id) != by.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
         if by.member_id and by.member_id not in self.members:
@@ -536,7 +541,10 @@ class Group(AnyGroup):
             self._respond_to_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
-        """Note that the member has sent its SyncGroup. When all members have done so, the timeout of the phase is cancelled."""
+        """Note that the member has sent its SyncGroup.
+
+        When all members have sent their SyncGroup, the timeout of the phase is cancelled.
+        """
         self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self._cancel_phase()

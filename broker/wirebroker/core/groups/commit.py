@@ -28,7 +28,7 @@ class Commit:
         self._size = 0
 
     def add(self, where: TopicPartition, committed: Committed) -> None:
-        """Add an offset. It replaces an offset that was added earlier for the same partition."""
+        """Add an offset. The new offset replaces an offset that was added earlier for the same partition."""
         self._records[where] = offset_record(self.group_id, where, committed, self._cluster)
         self.offsets[where] = committed
         self._size += len(self.group_id) + len(where[0]) + len(committed.metadata) + LEAST_OVERHEAD
@@ -37,7 +37,7 @@ class Commit:
         """Returns the batch to write. Returns None if the batch is larger than `limit`, or an id is longer than a record can
         hold.
 
-        The method changes nothing. It takes long if there are many offsets.
+        The method changes nothing. If there are many offsets, this method takes long.
         """
         if self._size > self._limit:
             return None

@@ -54,10 +54,13 @@ class GroupHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     sees: Callable[[str], bool] | None = None
-    """Tells whether the client may see a topic, so that its regular expression can match the topic. None: it may see all."""
+    """Tells whether the client may see a topic, so that its regular expression can match the topic.
+
+    None means that the client may see all topics.
+    """
 
     def changes_no_field_of(self, member: ConsumerMember) -> bool:
-        """Tells whether the heartbeat changes nothing of the member, as nearly all heartbeats."""
+        """Tells whether the heartbeat leaves the member unchanged, as nearly all heartbeats do."""
         sent = (self.instance_id, self.rack_id, self.rebalance_timeout, self.topics, self.regex, self.assignor)
         client = (member.client_id, member.client_host, member.classic)
         return sent == (None, None, -1, None, None, None) and (self.client_id, self.client_host, None) == client
@@ -366,7 +369,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         """If `due`, match the group's regular expressions with the topics that the requesting client may see.
 
         As in Kafka's TopicRegexResolver, the matches are used for all members, and the matching comes after the heartbeat: a
-        member learns the matches of its expression from a later heartbeat. If the matching takes long, a timer continues it.
+        member learns the matches of its expression from a later heartbeat. If the matching takes long, a timer continues the
+        matching.
         """
         if not due:
             return
@@ -471,8 +475,10 @@ def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMembe
 
 
 def instance_gone(group: ConsumerGroup, instance_id: str) -> Refusal | None:
-    """Returns a refusal if this group.instance.id belongs to a member that has left. This is so if the member changed its
-    group.instance.id before it left."""
+    """Returns a refusal if this group.instance.id belongs to a member that has left.
+
+    A member can leave its old group.instance.id behind if it changed the id before it left.
+    """
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 

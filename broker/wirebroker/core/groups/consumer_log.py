@@ -60,8 +60,10 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         return self.epoch(group_id, group_metadata.ConsumerGroupMetadataValue(epoch=epoch))
 
     def regex(self, group_id: str, regex: str, topics: Iterable[str], version: int, time: int) -> CoordinatorRecord:
-        """Returns the record of the topics that a regular expression matched at `time`. `version` is the number of topics that
-        had been created until then."""
+        """Returns the record of the topics that a regular expression matched at `time`.
+
+        `version` is the number of topics that had been created at that time.
+        """
         key = self.regex_key(group_id=group_id, regular_expression=regex)
         value = regular_expression.ConsumerGroupRegularExpressionValue(
             topics=sorted(topics), version=version, timestamp=time
@@ -103,7 +105,10 @@ def _owned(owned: Owned) -> list[current.TopicPartitions]:
 
 
 def _read(partitions: Sequence[current.TopicPartitions], epoch: int) -> Mapping[bytes, Mapping[int, int]]:
-    """Returns the epoch at which each partition was assigned. If the record has no such epochs, it is the member's epoch."""
+    """Returns the epoch at which each partition was assigned.
+
+    If the record has no such epochs, every partition has the member's epoch.
+    """
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs or [epoch] * len(each.partitions), strict=True))
         for each in partitions
