@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     except BaseException:
         if interruption.number is None:
             raise
-    if interruption.number is not None:  # after a signal, other errors are its consequences
+    if interruption.number is not None:  # after a signal, every other error is a consequence of the signal
         _tidy(Path(options.out))
         said = f"interrupted: {_left_behind(Path(options.out), follows=options.follow is not None)}"
     err.print(printable_lines(f"wirebroker audit: {said}"), soft_wrap=True, markup=False)
@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from wirebroker_audit.report.exports import Exports
     from wirebroker_audit.spark.session import BRIEF, ONCE, get_session
 
-    # PySpark warns of pandas 3 from 4.2 on; the audit uses Arrow and not pandas
+    # PySpark 4.2 and later warn about pandas 3, which the audit does not use: it uses Arrow
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:
         request = _request(options)
@@ -138,7 +138,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
                 code, why = _follow(spark, request, shown.stage, options.follow)
     except (CannotAudit, *REFUSALS) as refused:
         raise Refused(str(refused)) from refused
-    except OSError as refused:  # from a file of the live form
+    except OSError as refused:  # a file of the live audit cannot be read or written
         raise Refused(f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)) from refused
     except (PySparkException, Py4JError) as failed:
         raise Refused(f"Spark failed: {first_line(failed)}") from failed
@@ -213,7 +213,7 @@ def show(result: Result, console: Console, out: Path) -> None:
     summary = result.summary
     table = Table(box=None, pad_edge=False)
     names = ("partitions", "batches", "records", "producers", "committed", "aborted")
-    for name in ("topic", *names[:-2], "commit markers", "abort markers"):  # a transaction has one in each of its partitions
+    for name in ("topic", *names[:-2], "commit markers", "abort markers"):  # a transaction has one in each partition
         table.add_column(name, justify="left" if name == "topic" else "right")
     topics: dict[str, dict[str, int]] = summary["topics"]
     largest = set(sorted(topics, key=lambda name: -topics[name]["batches"])[:TOPICS_SHOWN])

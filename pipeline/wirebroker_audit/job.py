@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 RECORDS_LIMIT = 1_000_000
 """A topic with more records than this is compared batch by batch, unless a journal names records."""
 COMMITS_MS = 60_000
-"""Outputs of transactions that ended so short a time before the audit may have offsets that were committed later."""
+"""If a transaction ended less than this time before the audit, the commit of its offsets may not have been read."""
 OPEN_LIMIT = 10_000
 """The largest number of open transactions that are joined with their coordinators' state."""
 SAID = 20
-"""The largest number of listed problems. All are counted."""
+"""The largest number of problems that are listed. All problems are counted."""
 SUMMARY = "summary.json"
 SIGNED = ("SHA256SUMS", "SHA256SUMS.minisig", "SHA256SUMS.asc", "SHA256SUMS.sigstore.json")
 """The digests of a report's files, and signatures that other programs have added."""
@@ -118,7 +118,7 @@ class Request:
     pipeline: tuple[str, ...] = ()
     """pipelines, or TOML files that describe pipelines"""
     match: str | None = None
-    """how the records of pipelines are matched that say nothing else"""
+    """how records are matched in pipelines without a `match` of their own"""
 
     @property
     def policies(self) -> Policies:
@@ -162,7 +162,7 @@ class Request:
         return all(not is_elsewhere(path) and _bytes_of(Path(path)) <= SMALL_BYTES for path in paths)
 
     def check(self, own: str = SUMMARY) -> None:
-        """Check the input before Spark starts; the file `own` marks an `out` that may be replaced. Raises CannotAudit."""
+        """Check the input before Spark starts. `out` may be replaced only if it has the file `own`. Raises CannotAudit."""
         try:
             for name, path in (("--trace", self.trace), ("--intended", self.intended), ("--policy", self.policy)):
                 if path is not None and not is_elsewhere(path) and not Path(path).exists():
@@ -187,7 +187,8 @@ class Request:
 
 
 def _log_dir_above(out: Path, partitions: Sequence[PartitionFolder]) -> Path | None:
-    """Returns the log directory that contains the place, because a partition's folder alone may be audited."""
+    """Returns the log directory that contains `out`, if one does. It is found from the partitions, because the audit may have
+    been given only a partition's folder."""
     log_dirs = {each.path.resolve().parent for each in partitions}
     return next((folder for folder in (out.resolve(), *out.resolve().parents) if folder in log_dirs), None)
 
@@ -277,9 +278,9 @@ def partial_of(out: Path) -> Path:
 
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[Path]:
-    """A temporary folder next to `out`, which it replaces when the report is complete. It replaces only an earlier report.
+    """Makes a temporary folder next to `out`, which replaces `out` when the report is complete.
 
-    The earlier report is renamed first and then removed. `out` is a whole report or absent, whenever the audit ends.
+    The earlier report is first renamed and then removed. So `out` is a whole report or absent, no matter when the process ends.
     """
     partial, earlier = partial_of(out), out.with_name(f".{out.name}.earlier")
     shutil.rmtree(partial, ignore_errors=True)
@@ -397,8 +398,8 @@ class _Audit:
         return read
 
     def _counted(self, totals: Mapping[str, Mapping[str, int]], intended: Journal | None) -> int:
-        """Returns the number of records, and updates the estimated duration: numbers of rows predict it better than sizes of
-        segments."""
+        """Returns the number of records, and updates the estimated duration: numbers of rows predict the duration better than
+        sizes of segments."""
         batches, records = (sum(each[name] for each in totals.values()) for name in ("batches", "records"))
         rows = intended.number if intended is not None else 0
         self.expect(expected.by_rows(self.origin.pieces, batches, records, rows, by_record=self._by_record(records)))
@@ -420,7 +421,8 @@ class _Audit:
         return 0 if path is None or is_elsewhere(path) else _bytes_of(Path(path))
 
     def _by_record(self, records: int) -> bool:
-        """Guesses from the number of all records whether contents are compared record by record; the largest topic decides."""
+        """Guesses from the number of all records whether contents will be compared record by record. In fact the number of
+        records in the largest topic decides."""
         return self.request.intended is not None or records <= self.request.records_limit
 
     def _to_read(self) -> tuple[list[Piece], Earlier | None]:
@@ -434,7 +436,8 @@ class _Audit:
         return pieces, Earlier(self.spark, self.request.since, goes_on, starts)
 
     def _with_coordinators(self, findings: DataFrame) -> DataFrame:
-        """Returns the findings. A finding about an open transaction also gets the state that its coordinator has written."""
+        """Returns the findings. Adds to each finding about an open transaction the state that the transaction's coordinator has
+        written."""
         open_ms = sf.get_json_object("evidence", "$.open_ms").cast("long")
         rows = collected(findings.where("kind = 'open_transaction'").select(*_OPEN, open_ms.alias("open_ms")).limit(OPEN_LIMIT))
         if not rows:
@@ -495,7 +498,7 @@ class _Audit:
         return tables.added(identified(findings), self.folder / "findings")
 
     def _aside(self, rows: DataFrame, name: str) -> DataFrame:
-        """The rows, written to an intermediate table."""
+        """Writes the rows to an intermediate table, and returns that table."""
         return tables.added(rows, self.folder / WORK / name)
 
     def _arrivals(self) -> DataFrame | None:
@@ -507,7 +510,7 @@ class _Audit:
         return rows
 
     def _unreadable(self, batches: DataFrame) -> None:
-        """Add problems and notices about batches or records that were not read, each once."""
+        """Add problems and notices about batches or records that were not read; equal sentences are added once."""
         rows = batches.where("problem IN ('unreadable', 'deleted', 'old_format')")
         rows = settled(rows.select("topic", "partition", "problem", "detail"))
         if rows.isEmpty():
@@ -575,7 +578,7 @@ class _Audit:
             yield self._against_table(self.table, units)
         if intended is None:
             compared = contents.without_tombstones(stored)
-            alike = settled(contents.repeated(contents.external(compared)))  # few rows: only their transactions are read
+            alike = settled(contents.repeated(contents.external(compared)))  # transactions are read only for these few rows
             if not alike.isEmpty():
                 alike = contents.units_of_records(contents.with_outcome(alike, data, batches))
                 yield from self._stored_again(contents.visible(alike), found, among=contents.without_tombstones(units))
@@ -619,7 +622,7 @@ class _Audit:
         yield from self._stored_again(contents.units_of_batches(rows), found, among=data)
 
     def _since_log_start(self, records: DataFrame, bounds: DataFrame) -> DataFrame:
-        """The records at or after the log start, which may lie inside a batch."""
+        """Keeps the records at or after the log start offset, which may lie inside a batch."""
         if all(log_start == 0 for _, _, log_start, _ in self.origin.bounds):
             return records
         starts = bounds.select(*PARTITION, "log_start")
@@ -628,7 +631,8 @@ class _Audit:
     def _stored_again(
         self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None
     ) -> Iterator[DataFrame]:
-        """Returns the findings about repeated units. If `units` is only a part of a topic's units, `among` has all of them."""
+        """Returns the findings about repeated units. If `units` is only a part of a topic's units, `among` has all the topic's
+        units."""
         alike = settled(contents.repeated(units))
         again = None if alike.isEmpty() else contents.copies(self._meaningful(units if among is None else among, alike))
         if beyond is not None:

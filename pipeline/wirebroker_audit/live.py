@@ -46,9 +46,9 @@ SAID = 500
 """The number of characters of a failure that are shown."""
 SAID_NOTICES = 20
 LIMIT = 10_000
-"""The number of findings that `findings.json` lists. All are counted."""
+"""The largest number of findings that `findings.json` lists. All findings are counted."""
 PATIENCE, PAUSE = 600.0, 2.0
-"""Seconds for which a failing stream of a cluster is restarted although it reads nothing, and seconds between two
+"""A failing stream of a cluster is restarted until it has read nothing for `PATIENCE` seconds, with `PAUSE` seconds between two
 attempts."""
 _REASON = re.compile(r"(?:OSError|BrokerError|NotALogDirectory|\w*NotFoundError|PermissionError): (?:\[Errno \d+\] )?(.+)")
 
@@ -126,7 +126,7 @@ class LiveState:
 
 
 class Restarts:
-    """The micro-batch in which each partition restarted, in a file that is replaced whole."""
+    """The micro-batch in which each partition restarted. Each change replaces the whole file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -160,7 +160,7 @@ class _Table:
         self._folders = MicroBatches(folder / name, folder / f"joined-{name}")
 
     def take(self, rows: DataFrame, micro: int) -> DataFrame:
-        """Write a micro-batch's rows; returns them as they were written."""
+        """Write a micro-batch's rows to a file, and return the rows of that file."""
         self._folders.join(micro, self._join)
         path = str(self._folders.path(micro))
         rows.write.mode("overwrite").parquet(path)
@@ -242,7 +242,7 @@ def follow(
 
 
 def reason_of(failure: str) -> str:
-    """The error in the text of a Spark exception, which has the stack traces of two languages around it."""
+    """Returns the error from the text of a Spark exception, without the stack traces of both languages around it."""
     found = _REASON.findall(failure)
     return str(found[-1] if found else failure.strip().partition("\n")[0])[:SAID].rstrip(". ")
 
@@ -269,7 +269,7 @@ class _Shown:
         return progressed
 
     def trouble(self, why: str) -> None:
-        """Says once that the stream is restarted."""
+        """Reports that the stream is restarted, once for each reason."""
         if why != self._trouble:
             self._trouble = why
             self._say(f"{why}; trying again for {PATIENCE / 60:.0f} minutes")

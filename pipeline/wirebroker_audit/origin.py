@@ -1,4 +1,4 @@
-"""The log directory or live cluster that is audited: the pieces to read, and its partitions' bounds."""
+"""The origin of an audit is a log directory or a live cluster. It has the pieces to read and the bounds of its partitions."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ class Origin(ABC):
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start offset, and `cleaned_until`, as in `schema.BOUNDS`"""
     elections_ms: int = -1
-    """unclean elections since this time are known, once the replicas are compared; −1 if no elections are known, as in a live
-    cluster"""
+    """The origin knows the unclean elections since this time. The time is set when the replicas are compared; −1 if the origin
+    knows no elections, as in a live cluster."""
     unsure: frozenset[str] = frozenset()
-    """topics that may be compacted because no file or broker says otherwise, so compaction may explain missing offsets"""
+    """topics that may be compacted, as no file or broker tells; so compaction may explain their missing offsets"""
     is_small: bool = False
-    """whether the driver can read the log as fast as the executors; known once the origin is pinned"""
+    """whether the driver can read the log as fast as the executors; set by `pin`"""
     durability: Mapping[str, Durability]
     """the topics' settings, known once the replicas are compared; empty if the origin does not tell them"""
     problems: list[str]
-    """sentences about files that cannot be read; problems with batches are rows instead"""
+    """sentences about files that cannot be read; problems with batches are rows of the scan, not sentences"""
     notices: list[str]
 
     def __init__(self, spark: SparkSession) -> None:
@@ -78,7 +78,7 @@ class Origin(ABC):
 
     @abstractmethod
     def pin(self) -> None:
-        """Plan the `pieces`: all later readings read the log as it is now."""
+        """Plan the `pieces`: from now on, every stage reads the log as it is at this moment."""
 
     @abstractmethod
     def after(self, state: ReportState) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
@@ -86,7 +86,7 @@ class Origin(ABC):
         notices."""
 
     def state_of(self, folded: DataFrame, expiration_ms: int) -> ReportState:
-        """Returns how far an audit has read, as its runs show."""
+        """Returns how far the audit has read each partition, from the last batches in its runs."""
         ends = ends_of(folded)
         marks = {}
         for topic, partition, start, _ in self.bounds:
@@ -111,7 +111,7 @@ class Origin(ABC):
 
     @abstractmethod
     def coordinators(self, opened: Sequence[Open]) -> Coordinators:
-        """The transaction coordinators' states for these open transactions, as far as the origin has such states."""
+        """Returns the transaction coordinators' states for these open transactions, as far as the origin has them."""
 
     @abstractmethod
     def pieces_of(self, topic: str) -> list[list[Piece]]:
@@ -222,7 +222,7 @@ class Cluster(Origin):
         }  # fmt: skip
 
     def pin(self) -> None:
-        """The offsets are those that the last request to the brokers returned."""
+        """Plan the pieces up to the end offsets that the last request to the brokers returned."""
         self.pieces = self._plan(self._live)
         self.is_small = sum(each.size for each in self.pieces) <= SMALL_RECORDS
 
@@ -249,7 +249,7 @@ class Cluster(Origin):
         client = Client(self.name, self._access)
         try:
             return live_coordinators(client, opened, int(time.time() * 1000))
-        except BrokerError:  # a broker that does not list its transactions can be audited all the same
+        except BrokerError:  # a broker that does not list its transactions can still be audited
             return Coordinators((), ())
         finally:
             client.close()
@@ -267,7 +267,8 @@ class Cluster(Origin):
             client.close()
 
     def look(self) -> None:
-        """Asks for the commits' ends first, so that what was processed before a commit is read."""
+        """Asks for the end of `__consumer_offsets` first. So the audit reads every record that a group wrote before a commit
+        that it reads."""
         self._commits = self._partitions_of(OFFSETS_TOPIC)
         client = Client(self.name, self._access)
         try:

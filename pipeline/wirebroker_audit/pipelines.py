@@ -1,4 +1,4 @@
-"""A stage of the audit: the records of pipelines, from their inputs to their outputs."""
+"""A stage of the audit that follows the records of pipelines from inputs to outputs."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _JUMPS = StructType(
 
 @dataclass(slots=True)
 class Followed:
-    """What was found along all pipelines."""
+    """The result of following all pipelines."""
 
     findings: list[DataFrame] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    """for the summary, one for each pipeline"""
+    """the rows of the summary, one for each pipeline"""
     by_records: list[tuple[Pipeline, Facts]] = field(default_factory=list)
     """the pipelines whose records are matched"""
     unprocessed: DataFrame | None = None
-    """the inputs without output, by the place of their `pipeline` in `by_records`"""
+    """the inputs without output; `pipeline` is an index into `by_records`"""
     notices: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ class Log:
     """the groups' commits"""
     expiration_ms: int
     until_ms: int
-    """the time until which the commits of a live cluster were read for certain"""
+    """the commits of a live cluster were certainly read up to this time"""
     work: Path
     """the folder of intermediate tables"""
     aside: Callable[[DataFrame, str], DataFrame]
@@ -116,7 +116,8 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
 
 
 def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
-    """The pipeline's group: the only one that commits its inputs, or that does so in transactions; and a notice without one."""
+    """Returns the pipeline's group: the only group that commits the pipeline's inputs, or the only one that does so in
+    transactions. If there is no such group, the list has a notice."""
     name = f"pipeline {pipeline.name}"
     waiting = "inputs after the last one with an output may still be processed"
     groups = sorted({group for group, topic, _ in log.seen.reached if topic in pipeline.inputs})
@@ -135,7 +136,7 @@ def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
 
 
 def passed_by(jumps: Sequence[Step], followed: Followed) -> dict[Step, int]:
-    """How many inputs without output each jump of a followed group has passed."""
+    """Counts, for each jump of a followed group, the inputs without output that the jump has passed."""
     asked = [
         (place, number, step.commit.topic, step.commit.partition, step.before.offset, step.commit.offset)
         for place, step in enumerate(jumps)
@@ -167,7 +168,7 @@ def _by_transactions(
 
 
 def _by_records(followed: Followed, log: Log, matched: Sequence[dict[str, Any]]) -> None:
-    """Reads what identifies the records of both sides, and compares the sides."""
+    """Reads the identities of inputs and outputs, and compares the two sides."""
     pipelines = [pipeline for pipeline, _ in followed.by_records]
     wanted: dict[str, list[Wanted]] = {}
     for number, pipeline in enumerate(pipelines):

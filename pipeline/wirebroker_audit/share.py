@@ -1,4 +1,5 @@
-"""How much of an audit is done, and how long the rest takes: from the stages' expected times, corrected by the clock."""
+"""Estimates how much of an audit is done and how long the rest takes, from the stages' expected times and the time that they
+really take."""
 
 from __future__ import annotations
 

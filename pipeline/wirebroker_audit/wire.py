@@ -32,7 +32,8 @@ ATTEMPTS, PAUSE = 8, 0.5
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
-"""Seconds to wait before the next request to a broker that throttles, and seconds to wait in all without a result."""
+"""If a broker throttles this client, the longest wait in seconds before the next request, and the longest wait in all without a
+result."""
 EARLIEST, LATEST = -2, -1
 NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4, 60: 0, 61: 0, 65: 0, 66: 0}
 """The newest version that the client sends, by API key; Produce 13 and Fetch 13 name topics by id."""
@@ -71,7 +72,7 @@ class LivePartition:
     compacted: bool | None
     """Whether the topic is compacted; None if the broker does not return the setting."""
     topic_id: str = ""
-    """"" if the broker has no ids"""
+    """the topic's id; "" if the broker has no topic ids"""
 
 
 class Client:
@@ -80,7 +81,7 @@ class Client:
     def __init__(self, bootstrap: str, access: Access = PLAINTEXT) -> None:
         self._access = access
         self._free_at = 0.0
-        """The earliest time of the next Fetch under `max_rate`, by `time.monotonic`."""
+        """Under `max_rate`, the earliest time of the next Fetch, by `time.monotonic`."""
         self._bootstrap = [each.strip() for each in bootstrap.split(",") if each.strip()]
         for each in self._bootstrap:
             address_of(each)
@@ -100,7 +101,7 @@ class Client:
         self._brokers.close()
 
     def partitions(self, topics: Iterable[str] = (), turns: Mapping[str, int] | None = None) -> list[LivePartition]:
-        """Returns the partitions of these topics, or of all topics, with their offsets, in order.
+        """Returns the partitions of these topics (or of all topics) in order, each with its offsets.
 
         The offsets of a topic with a higher number in `turns` are requested later; topics that are not in `turns` have the
         number 0.
@@ -163,7 +164,7 @@ class Client:
         return self._ask(address, request)
 
     def refresh(self, topics: tuple[str, ...]) -> None:
-        """Asks again for the leaders."""
+        """Asks the cluster again for the partitions' leaders."""
         names = [MetadataRequestTopic(name=name) for name in topics] if topics else None
         response = self._ask_any(MetadataRequest(topics=names, allow_auto_topic_creation=False))
         self._leaders.update(leaders_in(response))
@@ -175,8 +176,8 @@ class Client:
                 self.replicas[topic.name] = max((len(each.replica_nodes) for each in topic.partitions), default=0)
 
     def _offsets(self, which: int, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Returns the offsets of these partitions, with few requests to each leader; partitions that must be asked for again
-        are left out.
+        """Returns the offsets of these partitions, with few requests to each leader. Partitions that need another request are
+        left out.
         """
         led: dict[str, list[tuple[str, int]]] = {}
         for where in sorted(partitions):
@@ -232,8 +233,8 @@ class Client:
         return records, watermark
 
     def _unthrottled(self, leader: str, request: Message) -> Any:
-        """Returns the response to a Fetch. To a client above its quota Kafka responds without partitions, and says how long
-        it will not read requests."""
+        """Returns the response to a Fetch. If the client is above its quota, Kafka responds without partitions, and says for
+        how long it will read no requests; this method then waits and asks again."""
         waited = 0.0
         while True:
             response = self._ask(leader, request)
@@ -254,7 +255,7 @@ class Client:
                 DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=keys)
                 for topic in topics[begin : begin + AT_ONCE]
             ]
-            with suppress(BrokerError):  # a broker that does not return its settings can be audited all the same
+            with suppress(BrokerError):  # a broker that does not return its settings can still be audited
                 told = self._ask_any(DescribeConfigsRequest(resources=resources)).results
                 found |= {
                     each.resource_name: {held.name: held.value or "" for held in each.configs}

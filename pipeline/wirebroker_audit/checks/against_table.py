@@ -60,7 +60,7 @@ class Description:
     file: str
     key: str
     time: str = ""
-    """a timestamp, or milliseconds since 1970; "" in the table that a pipeline writes"""
+    """a timestamp, or milliseconds since 1970; "" if a pipeline writes the table"""
     topic_from: str = ""
     value: str | None = None
     where: str | None = None
@@ -189,8 +189,8 @@ def _milliseconds(rows: DataFrame, expression: str) -> Column:
 
 
 def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
-    """Joins rows and records into pairs. `time` or `timestamp` is null without a partner; `rows` and `records` count the equal
-    rows.
+    """Joins rows and records into pairs. A record without a row has a null `time`; a row without a record has a null
+    `timestamp`. `rows` and `records` count the rows and records with the same name.
     """
     wanted = rows.select(*NAME, ROW.time.alias("at"), sf.lit(0).alias("side"), sf.lit(-1).cast("bigint").alias("base_offset"))
     stored = units.select(*NAME, ROW.timestamp.alias("at"), sf.lit(1).alias("side"), "base_offset")
@@ -215,7 +215,8 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
 
 def facts_of(units: DataFrame, bounds: list[tuple[str, int, int, int]]) -> DataFrame:
     """Returns a row for each topic. `begins` is the time from which all partitions of the topic have records, null if nothing
-    was removed at their beginning. `ends` is the time of its latest record. `compacted` tells whether the topic was compacted.
+    was removed at their beginning. `ends` is the time of the topic's latest record. `compacted` tells whether the topic was
+    compacted.
     """
     times = units.groupBy("topic", "partition").agg(sf.min("timestamp").alias("first"), sf.max("timestamp").alias("last"))
     seen = {(row["topic"], row["partition"]): row for row in times.collect()}
@@ -293,7 +294,7 @@ def summary_of(file: str, buckets: list[dict[str, Any]], width: int) -> dict[str
 
 
 def milliseconds(moment: datetime) -> int:
-    """Returns the ms since the epoch."""
+    """Returns the moment in ms since the epoch."""
     return int(moment.timestamp() * 1000)
 
 

@@ -110,7 +110,7 @@ def compare(pair: Pair) -> list[Finding]:
 
 @dataclass(slots=True)
 class _Stretch:
-    """The first and the last offset of some batches, their number, and the position of the first batch."""
+    """Some batches of a segment: their first and last offset, their number, and the position of the first batch."""
 
     first: int = -1
     last: int = -1

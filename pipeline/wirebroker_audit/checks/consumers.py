@@ -61,7 +61,8 @@ def outputs(spark: SparkSession, batches: DataFrame, seen: Seen) -> Mapping[int,
 
 
 def ended(batches: DataFrame) -> DataFrame:
-    """The batches of data with the `end` of each: its producer's next marker, with offset and time; null without one."""
+    """Returns the batches of data. The `end` of a batch is its producer's next marker (offset and time), null if there is
+    none."""
     after = Window.partitionBy(*PARTITION, "producer_id").orderBy(*LOG_ORDER).rowsBetween(1, Window.unboundedFollowing)
     marker = sf.struct("marker", sf.col("base_offset").alias("offset"), sf.col("max_timestamp").alias("at_ms"))
     end = sf.first(sf.when(sf.col("marker") >= 0, marker), ignorenulls=True).over(after)

@@ -56,7 +56,7 @@ class Told(NamedTuple):
     """The coordinator's knowledge about an open transaction, which a finding repeats."""
 
     words: str
-    """the text after the finding's sentence; "" for unknown"""
+    """the text after the finding's sentence; "" if nothing is known"""
     evidence: str
     """fields of JSON, without braces"""
     severity: Severity = "certain"
@@ -66,7 +66,8 @@ class Told(NamedTuple):
 class Coordinators:
     """The latest states that the coordinators have for some producers.
 
-    The coordinators have written these states into `folders`. `of_cluster` has the states that the coordinators returned.
+    The constructor reads the states that the coordinators wrote into `folders`. `of_cluster` takes the states that the
+    coordinators of a live cluster returned.
     """
 
     def __init__(self, folders: Sequence[PartitionFolder], producers: Iterable[int]) -> None:
@@ -153,7 +154,7 @@ def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:
 
 
 def _has_all(folders: Sequence[PartitionFolder]) -> bool:
-    """Whether every partition that the cluster's metadata has of the topic is among the folders; one broker may lack some."""
+    """Tells whether `folders` has every partition of the topic that the cluster's metadata names. One broker may lack some."""
     images = [written.image for each in {each.path.parent for each in folders} if (written := written_image(each)) is not None]
     counts = [len(each.partitions) for image in images for each in image.topics.values() if each.name == TRANSACTION_TOPIC]
     return bool(counts) and len(folders) >= max(counts)

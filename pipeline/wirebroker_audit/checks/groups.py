@@ -90,7 +90,7 @@ class Seen:
     current: dict[tuple[str, str, int], Commit] = field(default_factory=dict)
     counts: dict[tuple[str, str, int], int] = field(default_factory=dict)
     reached: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """the highest offset of each"""
+    """the highest committed offset of each group and partition"""
     largest: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """the largest number of records that a commit passed; of the first commit, its offset"""
     back: list[Step] = field(default_factory=list)
@@ -121,15 +121,16 @@ PASSED = pa.schema(
     ]
 )  # fmt: skip
 """The offsets that a commit passed: from `start`, −1 if no earlier commit is known, up to `stop`. `reached` is the highest
-offset before it; `number` counts the partition's batches; `holes` counts the holes before `start`, where compaction may have
-removed commits."""
+offset that was committed before this commit; `number` counts the partition's batches; `holes` counts the holes before `start`,
+where compaction may have removed commits."""
 PASSED_ROWS = 20_000
 
 
 def passed_rows(chunks: Iterable[Chunk], groups: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """What each commit of these groups passed, from a partition's chunks in the order of the log.
+    """Yields the offsets that each commit of these groups passed. `chunks` has a partition's batches in the order of the log.
 
-    A row with the group "" has all holes, and others the producers whose transactions have not ended in this partition.
+    One row with the group "" has the number of all holes. Each further row with the group "" has a producer whose transaction
+    has not ended in this partition.
     """
     reader = _Reader(frozenset(), groups)
     for chunk in chunks:
@@ -240,7 +241,7 @@ class _Reader:
         seen.current[key] = commit
         seen.counts[key] = seen.counts.get(key, 0) + 1
         if before is None or _is_another_topic(before.topic_id, commit.topic_id):
-            earlier = seen.reached.get(key, 0) if before is None else 0  # a deleted commit was a commit
+            earlier = seen.reached.get(key, 0) if before is None else 0  # a commit that was deleted later still counts
             seen.reached[key], seen.largest[key] = max(earlier, commit.offset), commit.offset
             if commit.producer_id >= 0:
                 self._pipeline(commit.group, commit.producer_id).first_commits += 1

@@ -88,7 +88,7 @@ def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFram
 
 
 def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
-    """Reports missing offsets without a reason, unless the sequence gaps in `told` explain the same number.
+    """Reports missing offsets without a reason, unless the sequence gaps in `told` already report the same number of records.
 
     The finding is only likely if compaction may be the reason and no file says whether the topic is compacted.
     """

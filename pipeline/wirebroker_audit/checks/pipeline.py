@@ -29,7 +29,7 @@ class Pipeline:
     """what an input and its outputs have in common; None: a transaction"""
     table: Description | None = None
     match_out: Part | None = None
-    """where the outputs have it, if elsewhere"""
+    """where outputs have what they share with their input; None: where inputs have it"""
     group: str | None = None
     fan_out: tuple[int, int | None] = (1, 1)
     """the least and the greatest number of outputs of an input; None: any number"""
@@ -42,7 +42,7 @@ class Pipeline:
     begin: str = BEGINS[0]
     """latest: inputs before the first one that was processed do not count"""
     isolation: str = ISOLATIONS[0]
-    """how its consumers read"""
+    """the isolation level of the pipeline's consumers"""
 
     @property
     def part(self) -> Part | None:
@@ -64,7 +64,7 @@ FOREVER = 1 << 62
 
 
 class Facts(NamedTuple):
-    """What is known beside the records."""
+    """What is known about a pipeline besides its records."""
 
     group: str | None
     """the group of consumers, if it is known"""

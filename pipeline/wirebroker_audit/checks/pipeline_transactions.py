@@ -1,9 +1,10 @@
 """Consume, transform, produce: the inputs that each transaction passes, and the outputs that it has.
 
-A group's commit passes the inputs from its earlier commit on. Batches are counted, records are not read. A producer has a new
-epoch in each transaction since KIP-890, so offsets and outputs with the same epoch belong together. Under an older protocol
-they belong together by the brokers' clocks: the offsets of a transaction are stored before its first marker, and after the last
-marker of the transaction before it. Findings are then likely.
+A group's commit passes the inputs since the group's previous commit. These checks count records by batch headers, and read no
+records. A producer has a new epoch in each transaction since KIP-890, so offsets and outputs with the same epoch belong
+together. Under an older protocol they belong together by the brokers' clocks: the offsets of a transaction are stored before
+its first marker, and after the last marker of the transaction before it. Under an older protocol, findings have only the
+severity `likely`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 PRODUCED = ("producer_id", "producer_epoch")
 NUMBER = ("group", "number")
 MOST = 1 << 30
-"""More outputs than any input has."""
+"""A number of outputs that no input reaches."""
 
 
 class Counted(NamedTuple):
@@ -37,7 +38,8 @@ class Counted(NamedTuple):
 
 
 def counted(pipeline: Pipeline, facts: Facts, passed: DataFrame, batches: DataFrame, log_starts: DataFrame) -> Counted:
-    """Compare the transactions of a pipeline's group. `passed` has the rows `PASSED` of that group and those with all holes."""
+    """Compare the transactions of a pipeline's group. `passed` has the rows `PASSED` of that group, and the rows that count all
+    holes."""
     return _Transactions(pipeline, facts, passed, batches, log_starts).counted()
 
 
@@ -53,9 +55,9 @@ class _Transactions:
         self.steps = settled(self._judgeable(mine, log_starts, max(holes, default=0)))
 
     def _judgeable(self, mine: DataFrame, log_starts: DataFrame, holes: int) -> DataFrame:
-        """Adds `known`: whether the commit before each is known, and whether the log still has all inputs between both.
+        """Adds `known` to each commit: whether the previous commit is known, and the log still has all inputs between the two.
 
-        A group's first commit began at the log's start, unless it was to begin at the end.
+        Before its first commit, a group read from the log's start, unless the pipeline begins at `latest`.
         """
         rows = mine.join(sf.broadcast(log_starts), [*PARTITION])
         first = sf.lit(self.is_whole and self.pipeline.begin == "earliest")
@@ -96,7 +98,8 @@ class _Transactions:
         return Counted(found, counts)
 
     def _passed(self) -> DataFrame:
-        """How many inputs each commit passed (`ins`), and how many of them for the second time (`again`)."""
+        """Counts the inputs that each commit passed (`ins`), and those among them that an earlier commit had passed
+        (`again`)."""
         data = data_batches(self.batches).where(ROW.topic.isin(*self.pipeline.inputs))
         if self.pipeline.isolation == "read_committed":
             data = with_outcome(data, data, self.batches).where("transaction IN ('none', 'committed')")
@@ -119,7 +122,7 @@ class _Transactions:
         )
 
     def _transactions(self) -> DataFrame:
-        """The transactions of the group, and its commits outside of transactions, which have a number of their own."""
+        """Returns the transactions of the group, and its commits outside of transactions; each has its own number."""
         steps = self.steps.join(self._passed(), [*PARTITION, *NUMBER, "start", "stop"])
         part = sf.struct(*PARTITION, ROW.start.alias("first_offset"), (ROW.stop - 1).alias("last_offset"))
         return steps.groupBy(*NUMBER, *PRODUCED).agg(
@@ -138,7 +141,8 @@ class _Transactions:
         )  # fmt: skip
 
     def _judged(self) -> DataFrame:
-        """The transactions with their outputs, and what is wrong with them; outputs without offsets have no number."""
+        """Returns the transactions with their outputs, and what is wrong with them. Outputs of a transaction that commits no
+        offsets have no number."""
         transactions, pieces = self._transactions(), self._pieces()
         alike = Window.partitionBy(*PRODUCED)
         events = united([
@@ -170,13 +174,14 @@ class _Transactions:
         return self._with_verdict(united([both, alone]).where("known"))
 
     def _opened(self) -> DataFrame:
-        """The epochs with outputs whose marker is missing: the coordinator has not written it yet, or it was not read."""
+        """Returns the epochs that have outputs without a marker: the coordinator has not written the marker yet, or it was not
+        read."""
         rows = ended(self.batches.where(ROW.topic.isin(*self.pipeline.outputs) & (ROW.producer_id >= 0)))
         is_data = sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL)) != 0
         return rows.where(is_data & ROW.end.isNull()).select(*PRODUCED).distinct().withColumn("opened", sf.lit(True))
 
     def _since(self) -> int:
-        """The time from which no commit is missing, in ms since the epoch."""
+        """Returns the time (ms since the epoch) from which on no commit is missing."""
         if self.is_whole:
             return 0
         (row,) = collected(self.steps.where("known").agg(sf.min("at_ms").alias("at_ms")))
@@ -231,7 +236,7 @@ class _Transactions:
 
 
 def _at(rows: DataFrame, side: str) -> DataFrame:
-    """Adds the place of the first stretch of this side."""
+    """Adds the place of the first stretch on this side (inputs or outputs)."""
     first = sf.get(side, sf.lit(0))
     names = {"topic": "topic", "partition": "partition", "base_offset": "first_offset", "last_offset": "last_offset"}
     return rows.withColumns({name: first.getField(field) for name, field in names.items()})

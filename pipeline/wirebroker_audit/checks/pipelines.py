@@ -36,9 +36,9 @@ _BOUND = StructType(
     ]
 )  # fmt: skip
 _FAR = 1 << 30
-"""More outputs than any input has."""
+"""A number of outputs that no input reaches."""
 Bounds = Mapping[tuple[int, str, int], int]
-"""An offset for each pipeline's partitions."""
+"""An offset for each partition of each pipeline."""
 
 
 class Judged(NamedTuple):
@@ -46,7 +46,7 @@ class Judged(NamedTuple):
 
     findings: list[DataFrame]
     unprocessed: DataFrame
-    """the inputs without output that count, by `pipeline` and `PLACE`"""
+    """the inputs whose missing output is a finding, by `pipeline` and `PLACE`"""
     counts: list[dict[str, int]]
     notices: list[str]
     problems: list[str]
@@ -71,7 +71,7 @@ class _Comparison:
         self.ids = self._by_id()
 
     def _policies(self) -> DataFrame:
-        """What each pipeline promises, and what is known of it."""
+        """Returns a row for each pipeline: what it promises, and what is known about it."""
         named: list[dict[str, Any]] = [
             {
                 "pipeline": number, "name": each.name, "group": known.group or "", "least": each.fan_out[0],
@@ -92,7 +92,7 @@ class _Comparison:
         return rows.join(sf.broadcast(self.policies), ["pipeline"])
 
     def _counted(self) -> DataFrame:
-        """Both sides of each identity, and of each `part` of it: their numbers, an input, and the first output."""
+        """Counts the inputs and outputs of each `part` of each identity, and adds one input and the first output."""
         into, out = ROW.side == IN, ROW.side == OUT
         place = sf.struct("offset", *PARTITION, "key_hash")
         return self.rows.where("id IS NOT NULL").groupBy(*ID, "part").agg(
@@ -102,8 +102,8 @@ class _Comparison:
         )  # fmt: skip
 
     def _by_id(self) -> DataFrame:
-        """The counts of each identity, and what is wrong with them: the number of inputs that are `short` of outputs, and the
-        number of outputs `over` those that the inputs may have."""
+        """Adds up the counts of each identity. `short` is the number of inputs that have too few outputs; `over` is the number
+        of outputs beyond those that the inputs may have."""
         sums = [sf.sum(name).alias(name) for name in ("ins", "outs", "droppable")]
         ids = self._with_policy(self.parts.groupBy(*ID).agg(*sums, sf.max("input").alias("input")))
         merged = sf.when(ROW.outs >= ROW.least, ROW.ins).otherwise(0)
@@ -147,7 +147,7 @@ class _Comparison:
         return Judged(found, missing, counts, notices, problems)
 
     def _sums(self) -> list[dict[str, int]]:
-        """The counts of each pipeline, and `most_ins`: the largest number of inputs with the same identity."""
+        """Returns the counts of each pipeline, and `most_ins`, the largest number of inputs with the same identity."""
         spare = sf.when(ROW.merges, 0).when(ROW.drops, ROW.ins - ROW.whole).otherwise(
             sf.least(ROW.droppable, ROW.ins - ROW.whole))  # fmt: skip
         names = {"ins": "inputs", "outs": "outputs", "over": "processed_twice"}
@@ -177,7 +177,7 @@ class _Comparison:
         return notices, problems
 
     def _processed(self) -> tuple[Bounds, Bounds]:
-        """The offsets of the last and of the first input of each partition that has outputs."""
+        """Returns, for each partition, the offsets of the last and of the first input that has outputs."""
         done = self.parts.where((ROW.ins > 0) & (ROW.outs > 0) & ((ROW.ins == 1) | (ROW.outs >= ROW.ins)))
         ends = (sf.max("input.offset").alias("last"), sf.min("input.offset").alias("first"))
         rows = collected(done.groupBy("pipeline", "input.topic", "input.partition").agg(*ends))
@@ -186,10 +186,12 @@ class _Comparison:
         return last, first
 
     def _missing(self, last: Bounds, first: Bounds) -> DataFrame:
-        """The inputs that are short of outputs, with their `state`: due, waiting to be committed, or before the first one.
+        """Returns the inputs that have too few outputs. Their `state` is due, waiting (for a commit), or before (the first
+        processed input).
 
-        Of inputs with the same identity, those without an own output are missing; then those that the group has not committed;
-        then the latest ones. The group's commits end at `committed`; without a group, the last input with an output does.
+        If some inputs of one identity have too few outputs, the method first chooses those without an output for their `part`,
+        then those that the group has not committed, then those with the highest offsets. `committed` is the offset that the
+        group has committed, or without a group the offset of the last input with an output.
         """
         reached: dict[tuple[int, str, int], int] = {}
         begins: dict[tuple[int, str, int], int] = {}
@@ -212,7 +214,7 @@ class _Comparison:
         return rows.withColumn("number", sf.row_number().over(order)).where("number <= short")
 
     def _bounded(self, rows: DataFrame, bound: Bounds, name: str) -> DataFrame:
-        """Adds the bound of each row's partition by this name, −1 without one."""
+        """Adds a column `name` with the bound of each row's partition, −1 if the partition has no bound."""
         bounds = local_rows(self.spark, ((*where, offset) for where, offset in sorted(bound.items())), _BOUND)
         named = bounds.withColumnRenamed("bound", name)
         return rows.join(sf.broadcast(named), ["pipeline", *PARTITION], "left").fillna(-1, [name])
@@ -220,7 +222,7 @@ class _Comparison:
     # Findings
 
     def _unprocessed(self, missing: DataFrame, last: Bounds) -> DataFrame:
-        """One finding for each stretch of neighbours."""
+        """Makes one finding for each stretch of adjacent inputs."""
         rows = self._bounded(self._with_policy(missing), last, "last_processed")
         beyond = (ROW.group != "") & (ROW.offset > ROW.last_processed)
         rows = rows.withColumn("kind", sf.when(beyond, "commit_beyond_output").otherwise("input_unprocessed"))
@@ -240,7 +242,8 @@ class _Comparison:
         return _found(stretches, ROW.kind, evidence, words, (ROW.group != "") & ~ROW.few_outputs)
 
     def _twice(self, among: list[int]) -> DataFrame:
-        """The outputs after as many as the inputs of their identity may have, with the first output and an input."""
+        """Reports the outputs beyond those that the inputs of their identity may have, each with the first output and an
+        input."""
         over = self.ids.where((ROW.over > 0) & ROW.pipeline.isin(among)).drop("droppable", "short", "over", "whole", "needed")
         copies = Window.partitionBy(*ID).orderBy("timestamp", *PLACE)
         rows = (
@@ -279,7 +282,8 @@ class _Comparison:
         return _found(stretches, "output_without_input", evidence, words, sf.lit(False))
 
     def _disorder(self) -> DataFrame:
-        """The first output of each input whose key has an output of a later input before it, with that later input's pair."""
+        """Returns the inputs whose first output is stored after the output of a later input with the same key. `later` has the
+        offsets of that later input and its output."""
         ordered = [number for number, each in enumerate(self.pipelines) if each.order and each.table is None]
         pairs = self.parts.where("ins = 1 AND outs > 0 AND input.key_hash IS NOT NULL").where(ROW.pipeline.isin(ordered))
         keys = ("pipeline", "input.topic", "input.partition", "input.key_hash", "output.topic", "output.partition")
@@ -299,21 +303,21 @@ class _Comparison:
         return _found(rows, "output_disorder", _evidence(place, later.alias("later")), words, ~ROW.damaged)
 
     def _near(self, rows: DataFrame, side: int) -> DataFrame:
-        """Adds `near`: a record of this side with the same identity that its consumers do not see."""
+        """Adds `near`: a record on this side that has the same identity but is hidden from consumers."""
         place = sf.struct(*PLACE, "transaction")
         hidden = self.hidden.where((ROW.side == side) & ROW.id.isNotNull())
         return rows.join(hidden.groupBy(*ID).agg(sf.max_by(place, "offset").alias("near")), [*ID], "left")
 
 
 def _with(counts: Sequence[Mapping[str, int]], name: str) -> list[int]:
-    """The pipelines that have such records."""
+    """Returns the pipelines whose count of this name is not 0."""
     return [number for number, each in enumerate(counts) if each[name]]
 
 
 def _explained(pipeline: Pipeline, known: Facts, counts: Mapping[str, int], most_ins: int) -> dict[str, int]:
-    """The counts of what removed records may explain: at most as many inputs or outputs miss as offsets were removed.
+    """Returns the counts that change because removed records explain what is missing: at least as many offsets were removed.
 
-    An output beyond those of its inputs may belong to a removed input, unless each identity has a single input.
+    An output that its inputs do not account for may belong to a removed input, unless each identity has a single input.
     """
     explained: dict[str, int] = {}
     if 0 < counts["unprocessed"] <= known.removed_outputs:
@@ -341,7 +345,7 @@ def _flat(rows: DataFrame, name: str, fields: Sequence[str], prefix: str | None 
 
 
 def _range(name: str) -> Column:
-    """The stretch of records on another side."""
+    """Returns the offsets of the adjacent records on another side, such as the inputs of these outputs."""
     names = {f"{name}_{each}": each for each in PARTITION}
     names |= {f"{name}_offset": "first_offset", f"last_{name}_offset": "last_offset"}
     return sf.struct(*(sf.col(column).alias(field) for column, field in names.items())).alias(name)
@@ -353,8 +357,8 @@ _OF_POLICY = ("name", "group", "least", "is_table", "what", "few_inputs", "few_o
 def _stretches(rows: DataFrame, keys: Sequence[str], offsets: Sequence[str], others: Sequence[str]) -> DataFrame:
     """Merges neighbours of a pipeline: rows with equal `keys` whose `offsets` all go on.
 
-    Each has the number of `records`, the first and the last of the offsets, and the first `id` and `others`. The marker of a
-    transaction may lie between neighbours. Rows of a table, with offset −1, have no neighbours.
+    A merged row has the number of `records`, the first and the last of the offsets, and the first row's `id` and `others`. The
+    marker of a transaction may lie between neighbours. Rows of a table, with offset −1, have no neighbours.
     """
     order = Window.partitionBy("pipeline", *keys).orderBy(*offsets)
     farthest = sf.when(ROW.transaction == "none", 1).otherwise(2)
@@ -372,7 +376,7 @@ def _stretches(rows: DataFrame, keys: Sequence[str], offsets: Sequence[str], oth
 
 
 def _evidence(*more: Column | str) -> Column:
-    """The pipeline, its group, the first identity, and more."""
+    """Returns the evidence of a finding: the pipeline, its group, the first record's identity, and the columns `more`."""
     digest = sf.substring(sf.sha2("id", 256), 1, 16).alias("record")
     about = (ROW.name.alias("pipeline"), sf.when(ROW.group != "", ROW.group).alias("group"), head("id").alias("id"), digest)
     return sf.struct(*about, *(sf.col(each) if isinstance(each, str) else each for each in more))
@@ -385,8 +389,8 @@ def _found(rows: DataFrame, kind: Column | str, evidence: Column, words: Column,
 
 
 def of_tables(keys: Mapping[int, DataFrame], pipelines: Sequence[Pipeline], none: DataFrame) -> DataFrame:
-    """The rows of the tables that pipelines write, as outputs without a place: findings name the input's topic. `none` has the
-    columns of all rows."""
+    """Returns the rows of the tables that pipelines write, as outputs that are not in a log; their topic is the input's, for
+    the findings. `none` is an empty DataFrame with all columns."""
     tables = [
         rows.select(
             sf.col("key").alias("id"), sf.lit(number).alias("pipeline"), sf.lit(OUT).alias("side"),

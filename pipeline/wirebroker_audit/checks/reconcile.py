@@ -68,8 +68,8 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _missing(wanted: DataFrame) -> DataFrame:
-    """Returns the intended records whose names are not stored at all, with their `copy`; records whose sending failed are
-    not missing."""
+    """Returns the intended records of which no copy is stored, except those whose sending failed. `copy` numbers equal
+    records."""
     copy = sf.row_number().over(Window.partitionBy("name").orderBy("partition", "producer")) - 1
     absent = wanted.where(sf.coalesce("acknowledged", sf.lit(True))).withColumn("copy", copy)
     return absent.withColumn("outcome", sf.lit("missing"))

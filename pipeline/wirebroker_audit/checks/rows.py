@@ -12,12 +12,12 @@ from wirebroker_audit.spark.columns import LOG_ORDER, PRODUCER
 from wirebroker_audit.spark.wording import ROW, WORDS, column_of
 
 BREAKS = (*DAMAGE, "deleted", "unreadable", "old_format")
-"""The problems because of which offsets are missing in the rows that were read."""
+"""If batches have one of these problems, their offsets are missing in the rows that were read."""
 PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_timestamp", *LOG_ORDER)
 ABOUT = (*PRODUCER, "producer_epoch", *PLACE)
 IDENTITY = ("kind", "topic", "partition", "producer_id", "producer_epoch", "first_sequence", "first_offset")
 OF_EVIDENCE = ("group", "committed", "at_ms", "replica", "record", "time", "copy")
-"""The evidence that distinguishes findings without an offset, or about a group or a replica."""
+"""The fields of the evidence that distinguish two findings if both have no offset, or are about a group or a replica."""
 
 
 def by_log(keys: tuple[str, ...]) -> WindowSpec:
@@ -60,7 +60,7 @@ def finding(
 ) -> DataFrame:  # fmt: skip
     """Findings about the batches or records in the rows. `kind` and `severity` are names or columns.
 
-    The default severity is the kind's own; then `kind` must be a name.
+    By default a finding has the severity of its kind; `kind` must then be a name.
     """
     if severity is None:
         assert isinstance(kind, str)
@@ -87,6 +87,6 @@ def identified(findings: DataFrame) -> DataFrame:
     """
     evidence = (sf.get_json_object("evidence", f"$.{name}") for name in OF_EVIDENCE)
     parts = [sf.coalesce(part.cast("string"), sf.lit("")) for part in (*map(sf.col, IDENTITY), *evidence)]
-    parts.append(sf.get_json_object("evidence", "$.pipeline"))  # null, and so left out, for most kinds
+    parts.append(sf.get_json_object("evidence", "$.pipeline"))  # most kinds have no pipeline: null, which concat_ws leaves out
     digest = sf.substring(sf.sha2(sf.concat_ws("\x00", *parts).cast("binary"), 256), 1, 16)
     return findings.withColumn("id", digest).select(*REPORTED.names)

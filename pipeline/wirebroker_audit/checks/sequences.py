@@ -137,7 +137,7 @@ def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
     keys = (*PRODUCER, "producer_epoch", "segment", "run")
     data = intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0).select(*ABOUT, "run")
     rows = data.join(sf.broadcast(chosen) if chosen.count() <= FEW else chosen, [*keys])
-    joined_later = chosen.where("run < 0")  # their batches still have the run numbers from before the join, see `folding.runs`
+    joined_later = chosen.where("run < 0")  # the batches of joined runs keep their earlier run numbers, see `folding.runs`
     if not joined_later.isEmpty():
         rows = united([rows, data.drop("run").join(joined_later, [*keys[:-1]])])
     rows = rows.where("position BETWEEN start AND stop").withColumn("batch", place_of_row())
@@ -198,8 +198,8 @@ def with_copies(ordered: DataFrame) -> DataFrame:
 
 
 def _copied(overlaps: pa.Table) -> pa.Table:
-    """Adds the results of `wirebroker.audit.copies` to the batches of an epoch. Each set of overlapping batches is here as a
-    whole."""
+    """Adds the results of `wirebroker.audit.copies` to the batches of an epoch. `overlaps` has every batch of each overlapping
+    set."""
     rows = overlaps.drop_columns(["lot"]).sort_by("order")
     extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
     found = {each.batch: each for each in copied(list(extents))}
@@ -266,7 +266,7 @@ def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
     points = sides[0].unionByName(sides[1]).distinct().withColumn("asked", sf.lit(True))
     below = (
         united([points, reasons])
-        .withColumn("holes", sf.coalesce(sf.sum("reason").over(by_log(PARTITION)), sf.lit(0)))  # up to and including this row
+        .withColumn("holes", sf.coalesce(sf.sum("reason").over(by_log(PARTITION)), sf.lit(0)))  # including this row
         .where("asked")
         .select(*PARTITION, sf.struct(*LOG_ORDER).alias("at"), "holes")
     )
@@ -302,7 +302,7 @@ def disorder(ordered: DataFrame) -> DataFrame:
 
 
 def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
-    """Sets the sequences of a row to the sequences at these places."""
+    """Returns a function that sets a row's first and last sequence from these two places."""
 
     def named(rows: DataFrame) -> DataFrame:
         rows = rows.withColumn("base_sequence", sf.pmod(first, sf.lit(SEQUENCES)))

@@ -52,8 +52,8 @@ HELD = 50_000
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
-    """Merges the runs in `order`: all runs from one of the `starts` up to the next become one run. A group begins with its
-    first run.
+    """Takes the runs in `order`, and merges each group of them into one run. A group reaches from one of the `starts` up to the
+    next, and begins with its first run.
     """
     at, sizes = np.arange(len(order)), np.diff(np.append(starts, len(order)))
 
@@ -149,7 +149,7 @@ def _codes(texts: pa.Array) -> Array:
 
 
 def _of_batch(runs: pa.RecordBatch, batch: str, name: str = "position") -> Array:
-    """Returns one field of each run's first, last or other batch, as `batch` says."""
+    """Returns one field (`name`) of one batch of each run; `batch` is the column: `first`, `last`, `data` or `open`."""
     result: Array = pc.fill_null(pc.struct_field(runs.column(batch), name), -1).to_numpy()
     return result
 
@@ -168,7 +168,7 @@ def folded(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _latest(runs: pa.RecordBatch) -> Array:
-    """Tells which runs are their producer's last run in a segment, so that they may continue."""
+    """Tells, for each run, whether it is its producer's last run in the segment. Only such a run may continue."""
     keys = (_codes(runs.column("segment")), runs.column("producer_id").to_numpy())
     order = np.lexsort((_of_batch(runs, "first"), *keys[::-1]))
     result = np.zeros(len(runs), bool)
@@ -245,7 +245,7 @@ def _chained(runs: pa.RecordBatch, stretch: Array, begins: Array, expiration_ms:
 
 
 def _events(runs: pa.RecordBatch) -> Array:
-    """Returns the runs as the events that `follows` reads."""
+    """Converts the runs to events, the form that `follows` reads."""
     events = np.zeros(len(runs), EVENT)
     events["producer_id"], events["kind"] = runs.column("producer_id").to_numpy(), runs.column("kind").to_numpy()
     for name, batch, field in (

@@ -43,7 +43,7 @@ class ReportState:
     is_cluster: bool
     expiration_ms: int
     pieces: int
-    """all pieces of the report have numbers below this one"""
+    """all pieces of the report have numbers below `pieces`"""
     partitions: dict[Key, Mark]
     audited_at: str = ""
 
@@ -124,7 +124,7 @@ def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Itera
 
 
 def vanished(state: ReportState, here: Iterable[Key]) -> list[str]:
-    """A sentence about partitions that have disappeared."""
+    """Returns a sentence about the partitions that the earlier audit read and this audit does not, if there are any."""
     gone = [f"{topic}-{number}" for topic, number in sorted(state.partitions.keys() - set(here))]
     names = f"{', '.join(gone[:20])}{' …' if gone[20:] else ''}"
     return [f"{names}: this audit does not read it, so its earlier batches were left out"] if gone else []
@@ -135,7 +135,7 @@ def _notice(key: Key, words: str) -> str:
 
 
 def _gone(key: Key, mark: Mark, begins_at: int) -> list[str]:
-    """A notice about offsets that no audit has read."""
+    """Returns a notice if offsets were deleted before any audit read them."""
     return [_notice(key, deleted_before_read(mark.offset, begins_at))] if begins_at > mark.offset else []
 
 
@@ -157,7 +157,7 @@ def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onwar
 
 
 def another(offset: int) -> str:
-    """Returns why the log restarted, if another batch is now at the place of the last read batch."""
+    """Returns the reason for a restarted log in which another batch has taken the place of the batch that was read last."""
     return f"the batch before offset {offset} has changed, so the log was truncated; it is read from its beginning"
 
 
@@ -180,7 +180,7 @@ def _after(piece: Piece, begin: Mark, mark: Mark, found: Onward) -> list[Piece]:
     if base != begin.segment:
         return [piece] if base < 0 or base > begin.segment else []
     position, label = begin.position, piece.begin.label
-    if begin.last < 0 and begin.offset > base:  # the cleaner has rewritten the segment
+    if begin.last < 0 and begin.offset > base:  # the cleaner has rewritten the segment since the earlier audit
         with open_to_read(piece.path) as file:
             position = place_of(file, begin.offset).position
     if (base, position) == (mark.segment, mark.position):

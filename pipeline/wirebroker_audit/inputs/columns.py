@@ -18,7 +18,7 @@ from wirebroker.audit.content import digest, head
 from wirebroker.audit.journal import FIELDS, PARTITIONS, SHA256
 
 AT_ONCE = 2_000
-"""Lines that are parsed together: their text is in memory several times."""
+"""The number of lines that are parsed together. The number is small because parsing copies their text several times."""
 _TEXT: set[type] = {str, type(None)}
 _BYTES: set[type] = {*_TEXT, bytes}
 _TYPES: dict[str, set[type]] = dict.fromkeys(FIELDS, _TEXT) | {

@@ -41,10 +41,11 @@ of lines, the `line`."""
 _TOLD = pa.schema([pa.field(name, pa.int64()) for name in ("rows", "ids", "problems")])
 COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
 CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
-"""Columns whose Parquet type may differ: pandas stores partitions as floating point numbers if some partitions are null."""
+"""The types to which these Parquet columns are cast. For example, pandas stores partitions as floating point numbers if some
+are null."""
 
 LOOKED_AT = 20_000
-"""Lines at the beginning of a journal that are checked before Spark starts."""
+"""The number of lines at the beginning of a journal that are checked before Spark starts."""
 
 
 class BadJournal(Exception):
@@ -76,7 +77,7 @@ class Journal(NamedTuple):
     rows: DataFrame
     """one row for each record, with the columns `COLUMNS`"""
     number: int
-    """the number of the journal's rows; several rows with the same id are one record"""
+    """how many rows the journal has; several rows with the same id are one record"""
 
     def within(self, topics: Sequence[str]) -> Journal:
         """Returns the intended records of these topics."""
@@ -84,7 +85,7 @@ class Journal(NamedTuple):
 
 
 def read_journal(spark: SparkSession, path: str, keep: Path) -> Journal:
-    """The journal, whose rows the tasks write into the new folder `keep`. Raises BadJournal."""
+    """Reads the journal. Spark's tasks write its rows into the new folder `keep`. Raises BadJournal."""
     keep.mkdir()
     rows, made = _parquet(spark, path) if _is_parquet(path) else _lines(spark, path)
     told = mapped(rows, partial(_kept, made=made, keep=keep), from_arrow_schema(_TOLD)).collect()
@@ -101,7 +102,7 @@ def read_journal(spark: SparkSession, path: str, keep: Path) -> Journal:
 
 
 def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path) -> Iterator[pa.RecordBatch]:
-    """Writes a task's rows, and yields how many there are, and how many have an id or a problem."""
+    """Writes a task's rows to a file. Yields the number of rows, of rows with an id, and of rows with a problem."""
     context = TaskContext.get()
     path = keep / f"part-{0 if context is None else context.partitionId():05d}.parquet"
     sums = {"rows": 0, "ids": 0, "problems": 0}
@@ -128,7 +129,7 @@ def _parquet(spark: SparkSession, path: str) -> tuple[DataFrame, Fold]:
 
 
 def _lines(spark: SparkSession, path: str) -> tuple[DataFrame, Fold]:
-    return spark.read.text(path).select(sf.col("value").cast("binary").alias("line")), _of_lines  # it need not be UTF-8
+    return spark.read.text(path).select(sf.col("value").cast("binary").alias("line")), _of_lines  # a line need not be UTF-8
 
 
 def _of_rows(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -178,7 +179,7 @@ _FORMS = {name: [field for field in FIELDS if field == name or field.startswith(
 
 
 def _where(path: str, line: bytes | None) -> str:
-    """The file and the line number, if this process can read the file."""
+    """Names the file and, if this process can read the file, the number of the line."""
     try:
         with Path(path).open("rb") as file:
             number = next((number for number, each in enumerate(file, 1) if each.rstrip(b"\r\n") == line), 0)
@@ -195,7 +196,8 @@ def _check_names(names: list[str], where: str) -> None:
 
 
 def _merged(parts: DataFrame) -> DataFrame:
-    """Rows with the same id are one record: each row adds fields that are null in the others, and true outranks false.
+    """Merges the rows with the same id into one record. Each row adds fields that are null in the others; `acknowledged` is
+    true if any row says so.
 
     `problem` describes a mistake that no single row shows, such as two forms of a key.
     """

@@ -30,7 +30,8 @@ class BadPipeline(Exception):
 
 
 def read_pipelines(given: Iterable[str], match: str | None) -> tuple[Pipeline, ...]:
-    """The pipelines of all `--pipeline`; `match` is for those that say nothing else. Raises BadPipeline, BadTable, OSError."""
+    """Reads the pipelines of all `--pipeline` flags. `match` applies to those without a `match` of their own. Raises
+    BadPipeline, BadTable, OSError."""
     found: list[Pipeline] = []
     for text in given:
         found += _of_file(text, match) if is_description(text) and "=" not in text else [_of_text(text, match)]
@@ -153,8 +154,8 @@ def _one_of(where: str, name: str, given: Any, allowed: tuple[str, ...]) -> str:
 
 
 def turns_of(pipelines: Iterable[Pipeline]) -> dict[str, int]:
-    """The turn of each input, after the turns of all its outputs: so that a live log has the inputs of all outputs that it
-    has."""
+    """Returns the order in which topics are read to their ends: inputs after their outputs. So what is read of a live log has
+    the input of every output."""
     chain = list(pipelines)
     turns: dict[str, int] = {}
     for _ in chain:

@@ -35,7 +35,7 @@ _ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})"
 _TIERED = re.compile(r"[0-9]{20}-[A-Za-z0-9_-]{22}\.log")
 """A segment of tiered storage: its base offset and the id of the remote segment."""
 LOST_AND_FOUND = "lost+found"
-"""A file system has this folder at its root, and only the user root may read it."""
+"""A folder at the root of many file systems, which only the user root may read."""
 
 
 class NotALogDirectory(Exception):
@@ -113,7 +113,7 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
 
 
 def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
-    """Returns only the partitions that `read_directory` finds. Raises NotALogDirectory."""
+    """Returns the partitions that `read_directory` finds, without problems and notices. Raises NotALogDirectory."""
     return read_directory(root, topics).partitions
 
 
@@ -134,7 +134,7 @@ def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
 
 
 def _log_dir_below(folder: Path, depth: int = 3) -> Path | None:
-    """Returns the first folder with partitions below this one, down to `depth`."""
+    """Returns the first folder with partitions that lies at most `depth` levels below this folder."""
     with suppress(OSError):
         for each in sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()):
             if _folders_in(each):
@@ -145,7 +145,8 @@ def _log_dir_below(folder: Path, depth: int = 3) -> Path | None:
 
 
 def _dangling(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
-    """Returns a sentence for each broken link to a partition's folder or a log directory. Its disk is probably not mounted."""
+    """Returns a sentence for each broken link to a partition's folder or a log directory. The disk of a broken link is probably
+    not mounted."""
     if is_remote(log_dir):
         return []
     lost = sorted(each for each in log_dir.iterdir() if each.is_symlink() and not each.exists())

@@ -10,7 +10,7 @@ from wirebroker.audit.findings import INTERNAL_TOPICS
 from wirebroker_audit.wire import MIN_IN_SYNC, UNCLEAN
 
 SHOWN = 20
-"""How many topics a notice names."""
+"""The largest number of topics that a notice names."""
 
 
 class Durability(NamedTuple):
@@ -23,7 +23,7 @@ class Durability(NamedTuple):
 
     @classmethod
     def of(cls, replicas: int, settings: Mapping[str, str]) -> Durability:
-        """Makes the object from `settings`, which have Kafka's names."""
+        """Makes the object from a topic's `settings`, which have Kafka's names."""
         least = settings.get(MIN_IN_SYNC, "")
         return cls(replicas, int(least) if least.isdecimal() else 1, settings.get(UNCLEAN) == "true")
 

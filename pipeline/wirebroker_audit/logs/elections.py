@@ -20,7 +20,7 @@ class Elections(NamedTuple):
 
     found: Sequence[UncleanElection] = ()
     ends: Mapping[int, int] = {}
-    """the end of `__cluster_metadata` by node: a node has learned of the elections at lower offsets"""
+    """the end offset of each node's `__cluster_metadata`: the node knows the elections at lower offsets"""
     begins_ms: int = UNKNOWN
     """elections before this time are not known; −1 without metadata"""
     durability: Mapping[str, Durability] = {}
@@ -30,9 +30,9 @@ class Elections(NamedTuple):
 def read_elections(root: Path, folders: Iterable[PartitionFolder]) -> Elections:
     """The elections in the metadata of the folders' log directories and of the directories in `root`."""
     log_dirs = {each.path.parent for folder in folders for each in (folder, *folder.others)} | {root}
-    if not is_remote(root):  # in a remote file system, to look into each folder would take a request each
+    if not is_remote(root):  # in a remote file system each folder would cost a request
         with suppress(OSError):
-            log_dirs |= {each for each in root.iterdir() if (each / METADATA_FOLDER).is_dir()}  # as metadata.log.dir names it
+            log_dirs |= {each for each in root.iterdir() if (each / METADATA_FOLDER).is_dir()}  # metadata.log.dir
     histories: list[History] = []
     ends: dict[int, int] = {}
     for log_dir in sorted(log_dirs):

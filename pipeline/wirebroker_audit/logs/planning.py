@@ -24,7 +24,7 @@ from wirebroker_audit.reading.segments import CHUNK
 from wirebroker_audit.wire import PLAINTEXT, LivePartition
 
 LEAST_SHARE = 16 * 1024 * 1024
-"""The least number of bytes of a task when a segment is divided."""
+"""A segment is divided so that no task gets fewer bytes than this."""
 SMALL_BYTES = 8 * 1024 * 1024
 """The largest total size of the segments of a small log, in bytes."""
 
@@ -53,7 +53,8 @@ def directory_pieces(folders: Iterable[PartitionFolder], split_bytes: int = SPLI
 
 
 def cluster_pieces(live: Iterable[LivePartition], bootstrap: str, count: int = 1, access: Access = PLAINTEXT) -> list[Piece]:
-    """About `count` pieces with about the same number of offsets; none for an empty partition."""
+    """Divides the partitions into about `count` pieces with about the same number of offsets. An empty partition has no
+    piece."""
     live = list(live)
     size = max(-(-sum(each.end - each.start for each in live) // max(count, 1)), 1)
     return numbered(
@@ -78,7 +79,7 @@ def find_pieces(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPL
 
 
 def numbered(pieces: Iterable[Piece], first: int = 0) -> list[Piece]:
-    """Numbers the pieces, from `first` on."""
+    """Gives the pieces successive numbers that begin with `first`."""
     return [replace(each, number=number) for number, each in enumerate(pieces, first)]
 
 

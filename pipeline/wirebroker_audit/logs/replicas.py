@@ -1,8 +1,8 @@
 """Chooses which replica of a partition is read: first by the current topic, then by the newest leader epoch.
 
-The end offset decides last. After an unclean election the old leader's log reaches farther than the log that the
-cluster has now. If a broker was down while a topic was deleted and created again, its old folder may reach farther than the
-new topic's folders.
+The end offset decides only between replicas of the same topic with the same leader epoch. After an unclean election the old
+leader's log reaches farther than the log that the cluster has now. If a broker was down while a topic was deleted and created
+again, its old folder may reach farther than the new topic's folders.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from wirebroker_audit.reading.folders import PartitionFolder
 
 
 class Choice(NamedTuple):
-    """The replica to read, or None if no folder belongs to the current topic; and notices about the folders that are not
-    read."""
+    """The replica to read, and notices about the other folders. `read` is None if no folder belongs to the current topic."""
 
     read: PartitionFolder | None
     notices: list[str]
@@ -90,7 +89,7 @@ def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], 
 
 
 def _standing(folder: PartitionFolder, image: PartitionImage | None) -> tuple[int, bool, bool, int]:
-    """The reasons to prefer a replica, the most important first."""
+    """Returns what makes a replica preferable, the most important property first."""
     leads = image is not None and folder.node == image.leader
     in_sync = image is not None and folder.node in image.in_sync
     epoch = max(folder.tail.leader_epoch, image.leader_epoch) if image is not None and leads else folder.tail.leader_epoch
@@ -112,7 +111,7 @@ def _why(best: PartitionFolder, others: Sequence[PartitionFolder], image: Partit
 
 
 def _is_ahead(other: PartitionFolder, best: PartitionFolder) -> bool:
-    has_lost = best.tail.end < best.high_watermark  # this has a finding of its own, and the cluster may still have the records
+    has_lost = best.tail.end < best.high_watermark  # lost records have their own finding, and the cluster may still have them
     return other.tail.end > best.tail.end and other.tail.leader_epoch < best.tail.leader_epoch and not has_lost
 
 

@@ -42,8 +42,7 @@ def tail_of(folder: Path) -> Tail:
 
 
 def _indexed(path: Path, size: int) -> int:
-    """Returns the last position in an offset index at which a segment of this size can have a batch; 0 if there is no such
-    position.
+    """Returns the last position in an offset index that lies inside a segment of this size, 0 if there is none.
 
     Kafka creates an index file at its largest size, so zeros may follow the last entry. After a power cut the index may reach
     beyond the segment.

@@ -1,4 +1,4 @@
-"""A partition's folder, and the facts about it that are known before its batches are read. No Spark here."""
+"""A partition's folder, and the facts that its files show before any batch is read. No Spark here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 EVERYTHING = 2**62
-"""An offset above all others: compaction may have left holes anywhere below it."""
+"""An offset above all others. As `cleaned_until` it means that compaction may have left holes anywhere."""
 
 
 class Tail(NamedTuple):
@@ -16,7 +16,8 @@ class Tail(NamedTuple):
     end: int = -1
     """the offset after the last whole batch; 0 if there is no segment; −1 if the log cannot be read"""
     leader_epoch: int = -1
-    """the higher of two leader epochs: the last in leader-epoch-checkpoint and the last batch's; −1 without both"""
+    """the higher of two leader epochs: that of the last entry in leader-epoch-checkpoint, and that of the last batch; −1 if
+    both are missing"""
     timestamp: int = -1
     """the last batch's largest timestamp, in ms since the epoch"""
 
@@ -49,7 +50,7 @@ class PartitionFolder:
     """whether a file says how far compaction got, or which topics are compacted; a folder that was copied alone has no such
     file"""
     tail: Tail = UNKNOWN
-    """known only if there are several replicas"""
+    """the end of the log; known only if there are several replicas"""
     others: tuple[PartitionFolder, ...] = ()
     """the other replicas of the same topic"""
     why: str = ""
@@ -61,7 +62,7 @@ class PartitionFolder:
         return max(self.log_start, self.first_segment)
 
     def with_tail(self, tail: Tail) -> PartitionFolder:
-        """Returns a copy of this object with the end of its log."""
+        """Returns a copy of this object that has `tail` as the end of its log."""
         return replace(self, tail=tail)
 
     @property

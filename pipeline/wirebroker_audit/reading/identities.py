@@ -1,4 +1,5 @@
-"""What identifies a record on its way through a pipeline: its key, a header, or a field of its JSON value. No Spark here."""
+"""An *identity* is what an input and its outputs in a pipeline have in common: a key, a header, or a field of a JSON value. No
+Spark here."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ IDENTITIES = pa.schema(
         pa.field("may_drop", pa.bool_()), pa.field("problem", pa.string()), pa.field("detail", pa.string()),
     ]
 )  # fmt: skip
-"""The place of a record, and its identity for a side of a pipeline. `part` distinguishes records with the same `id`. `may_drop`
-says whether the pipeline may leave the record out. A batch whose records cannot be read has one row with a `problem`."""
+"""The place of a record, and its identity as an input or an output of a pipeline. `part` distinguishes records with the same
+`id`. `may_drop` says whether the pipeline may leave the record out. A batch whose records cannot be read has one row with a
+`problem`."""
 _STEP = re.compile(r"\.([^.\[\]'\"]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 _SCHEMA_ID = 5
 """Bytes before the value that a schema registry's serializer writes: a zero and the id of the schema."""
@@ -88,7 +90,7 @@ def _path(text: str) -> tuple[str | int, ...]:
 
 
 def _at(value: bytes, path: tuple[str | int, ...]) -> bytes | None:
-    """Returns the text of what stands at the path of a JSON value, None if nothing or null stands there."""
+    """Returns the text of the field at this path in a JSON value, None if the field is missing or null."""
     try:
         found = json.loads(value[_SCHEMA_ID:] if value[:1] == b"\0" else value, parse_int=_Number, parse_float=_Number)
         for step in path:
@@ -108,7 +110,7 @@ class _Number(str):
 
 
 class Condition(NamedTuple):
-    """Records whose part has this text."""
+    """A condition that a record meets if this part of it has this text."""
 
     part: Part
     text: bytes
@@ -117,12 +119,12 @@ class Condition(NamedTuple):
         return f"{self.part}={self.text.decode(errors='replace')}"
 
     def holds(self, record: Record, timestamp: int) -> bool:
-        """Whether the record is such a record."""
+        """Tells whether the record meets the condition."""
         return self.part.of(record, timestamp) == self.text
 
 
 class Wanted(NamedTuple):
-    """What to read of each record of a topic, for a side of a pipeline."""
+    """The parts to read of each record of a topic, for one side (inputs or outputs) of a pipeline."""
 
     pipeline: int
     side: int

@@ -1,4 +1,4 @@
-"""Producers' runs: where a run continues and where it ends. No Spark or I/O.
+"""Decides where a producer's run continues and where it ends. No Spark or I/O.
 
 A *run* is an unbroken stretch of one producer's batches: consecutive sequences, or sequence 0 of a newer epoch; rising offsets;
 no pause after which the broker forgets the producer. A marker belongs to the run whose transaction it ends. A healthy log has
@@ -32,7 +32,7 @@ DAMAGED = 1 << 16
 REMEMBERED = 200_000
 """The number of runs that a `Linker` keeps because they may continue. A run ends when the linker no longer keeps it."""
 NO_RUN = 0xFFFF_FFFF
-"""The low 32 bits of `run` for batches that have no sequence."""
+"""The low 32 bits of `run` for batches that belong to no run, because they have no sequence."""
 
 
 class ArrayRules(Rules):
@@ -65,7 +65,7 @@ def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | N
     ends = beside & is_open & _is_control(each["kind"])
     result[1:] = ends
     at = np.arange(len(each))
-    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # may be −1 for the first event, and is then not read
+    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # may be −1 for the first event, which is not used
     goes_on = np.ones(len(each), bool)
     if numbered:
         goes_on = RULES.continues(data["data_epoch"], data["data_sequence"], each["first_epoch"], each["first_sequence"])
@@ -89,7 +89,7 @@ def _is_data(kind: Array) -> Array:
 
 
 def is_numbered(topic: str) -> bool:
-    """Whether sequences mean something in this topic."""
+    """Tells whether producers number their batches in this topic: coordinators do not, in the internal topics."""
     return topic not in INTERNAL_TOPICS
 
 
@@ -102,7 +102,7 @@ class Linker:
         self._numbered = is_numbered(topic)
         self._runs = 0
         self._known = np.empty(0, EVENT)
-        """the runs that may go on"""
+        """the runs that may continue"""
         self._last_offset = -1
         self._reach = -1
         """the highest last offset of a sound batch, −1 before the first one"""
@@ -182,8 +182,8 @@ class Linker:
 
 
 def _that_may_go_on(seen: Array, continues: Array) -> Array:
-    """Returns each producer's last run as one event. The run ends in data, or in a marker that ended a transaction in the
-    run."""
+    """Returns each producer's last run as one event. The last batch of the event is data, or a marker that ended a transaction
+    in the run."""
     ends = np.append(np.flatnonzero(seen["producer_id"][1:] != seen["producer_id"][:-1]), len(seen) - 1)
     ends = ends[_is_data(seen["kind"][ends]) | (_is_control(seen["kind"][ends]) & continues[ends])]
     closed = _is_control(seen["kind"][ends])

@@ -49,7 +49,7 @@ class _Reader:
         return damage_row(self.piece, problem, detail, position=self.offset, size=size, expected_offset=self.offset)
 
     def read(self) -> Iterator[Chunk]:
-        # the log start may lie inside a batch
+        # the log start offset may lie inside a batch
         first = self.offset if self.offset > self.piece.begin.start else 0
         while self.offset < self.stop:
             fetched = self._fetch()

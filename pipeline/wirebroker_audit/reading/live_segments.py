@@ -2,8 +2,9 @@
 No Spark here.
 
 Segments change. Retention deletes segments, the cleaner rewrites and joins segments, and a topic can be deleted and created
-again. So an offset records how far a log was read. A mark also has the segment and position. Reading continues there if the
-last batch that was read still ends there. Otherwise reading continues at the offset, in the segment that now holds it.
+again. So a mark has the offset up to which a log was read, and also the segment and the position. Reading continues at the
+position if the last batch that was read still ends there. Otherwise reading continues at the offset, in the segment that now
+holds it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
 
 
 def holds(file: BinaryIO, mark: Mark) -> bool:
-    """Whether the last batch that was read still ends at the mark in this file; then everything after the mark is unread."""
+    """Tells whether the last batch that was read still ends at the mark in this file. If it does, everything after the mark is
+    unread."""
     if mark.position == 0 or mark.last < 0:
         return mark.position == 0
     file.seek(mark.last)
@@ -269,7 +271,7 @@ class _FolderReader:
                 return False
             with file:
                 if following is not None and following not in dict(self._segments()):
-                    return False  # the open file may be two joined segments
+                    return False  # the cleaner may have joined two segments into the open file
                 yield from self._read(file, first, following, path)
             if following is not None:
                 self.mark = self.mark.at_segment(following)

@@ -1,4 +1,4 @@
-"""The tables that tasks write themselves: through the JVM a row costs several times as much."""
+"""Tasks write these tables themselves, because a row that goes through the JVM costs several times as much."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 REPEATING = ("topic", "segment", "problem", "detail")
-"""Columns with a Parquet dictionary; others are faster without a dictionary."""
+"""The columns that are written with a Parquet dictionary. The other columns are faster without one."""
 COUNTED = pa.schema([pa.field("rows", pa.int64())])
 
 
 GATHERED_ROWS, GATHERED_BYTES = 20_000, 16 * 1024 * 1024
-"""As soon as this many rows or bytes are gathered, they are passed on."""
+"""Rows are gathered until there are this many rows or bytes, and are then passed on together."""
 
 
 def gathered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, in larger batches: a small batch costs as much as a large one, and in a file this cost
-    remains."""
+    """Yields the same rows in the same order, in larger batches. A small batch costs as much as a large one, to write and at
+    each later reading of the file."""
     held: list[pa.RecordBatch] = []
     number = size = 0
     for each in rows:

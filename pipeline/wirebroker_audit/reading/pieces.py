@@ -1,8 +1,8 @@
 """A `Mark` records how far a partition was read; a `Piece` is a part that is read next. No Spark here.
 
-Every audit reads pieces. A whole audit reads the pieces from the log's start to its end; an audit that continues a report
-(`--since`), the pieces after the report's marks; each micro-batch of a stream (`--follow`), the pieces after the marks of the
-previous micro-batch.
+Every audit reads pieces. A whole audit reads the pieces from the log's start to its end. An audit that continues a report
+(`--since`) reads the pieces after the report's marks. Each micro-batch of a stream (`--follow`) reads the pieces after the
+marks of the previous micro-batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[str, int]
 SPLIT_BYTES = 256 * 1024 * 1024
 """The most bytes of a piece; a larger segment is divided."""
 RESTARTED = -1
-"""The position in a `deleted` row which says that the log restarted, so that its earlier rows no longer count."""
+"""A `deleted` row with this position says that the log restarted, so its earlier rows no longer count."""
 
 
 class Mark(NamedTuple):
@@ -31,15 +31,15 @@ class Mark(NamedTuple):
     offset: int = 0
     """the offset after that batch"""
     segment: int = -1
-    """the base offset of its segment"""
+    """the base offset of the segment that holds the batch"""
     position: int = 0
-    """the position in the segment after the batch"""
+    """the position in the segment at which the batch ends"""
     last: int = -1
     """the position where the batch begins; −1 if no batch of the segment was read"""
     crc: int = -1
     """the checksum of that batch, −1 if it is not known"""
     label: int = -1
-    """the offset that rows give for the segment, so that rows from a rewritten segment sort after earlier rows"""
+    """the base offset by which rows name the segment; it makes rows from a rewritten segment sort after earlier rows"""
     start: int = 0
     """the log start offset at the first read; the log has nothing below this offset"""
     life: int = 0
@@ -71,7 +71,7 @@ UNREAD = Mark()
 
 
 def mark_from(text: str) -> Mark:
-    """The mark in a text of `Mark.text`."""
+    """Returns the mark from the text that `Mark.text` has made."""
     *numbers, topic_id = text.split(":")
     return Mark(*map(int, numbers))._replace(topic_id=topic_id)  # type: ignore[arg-type]
 
@@ -80,7 +80,7 @@ def mark_from(text: str) -> Mark:
 class Piece:
     """The batches of a partition from one mark up to another.
 
-    They are in a `file`, or in the segments that `folder` has when the piece is read, or on the brokers of a cluster.
+    The batches are in a `file`, or in the segments that `folder` has when the piece is read, or on the brokers of a cluster.
     """
 
     topic: str
@@ -92,19 +92,19 @@ class Piece:
     bootstrap: str = ""
     access: Access = PLAINTEXT
     number: int = 0
-    """the piece's own number, with which the numbers of its runs begin"""
+    """the piece's number; it forms the high bits of the numbers of the piece's runs"""
     cleaned_until: int = -1
     """compaction may have removed records below this offset"""
     size: int = 0
-    """the approximate number of bytes; in a cluster, of offsets"""
+    """the approximate number of bytes, or of offsets in a cluster"""
     problem: str = ""
-    """`unreadable`, or `deleted` if the log restarted; then there is nothing else to read"""
+    """`unreadable`, or `deleted` if the log restarted; a piece with a problem has nothing to read"""
     detail: str = ""
     """the reason of the problem, as a clause"""
     is_active: bool = False
     """whether the file is the last segment: a broker appends to it"""
     file_size: int = 0
-    """bytes of the file when the piece was planned, and its inode: if both have changed, the file was replaced; 0: unknown"""
+    """size and inode of the file when the piece was planned: if both have changed, the file was replaced; 0: unknown"""
     inode: int = 0
 
     @property
@@ -118,7 +118,7 @@ class Piece:
         return self.named(self.begin.label)
 
     def named(self, label: int) -> str:
-        """The name in rows of the segment with this label."""
+        """Returns the name that rows have for the segment with this label."""
         folder = f"{self.topic}-{self.partition}"
         return folder if label < 0 else f"{folder}/{label:020d}{LOG}"
 

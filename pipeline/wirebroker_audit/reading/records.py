@@ -19,7 +19,7 @@ from wirebroker_audit.reading.scan import Chunk, is_intact
 from wirebroker_audit.reading.singles import Singles, find_singles
 
 ROWS = 20_000
-"""Records in one Arrow batch."""
+"""The number of records in one Arrow batch."""
 
 RECORDS = pa.schema(
     [
@@ -94,7 +94,7 @@ def _batches(rows: pa.RecordBatch) -> Iterator[Batch]:
 
 
 def _places(chunk: Chunk, rows: pa.RecordBatch) -> Array:
-    """Where these batches begin in the chunk's view."""
+    """Returns the positions of these batches in the chunk's view."""
     positions = rows.column("position").to_numpy()
     if chunk.places is None:
         result: Array = positions - chunk.begin
@@ -123,7 +123,7 @@ def _of_singles(view: memoryview, batches: pa.RecordBatch, singles: Singles) -> 
 
 
 def _sequences(base: Array, delta: Array) -> Array:
-    """The sequence of each record, −1 without a producer."""
+    """Returns the sequence of each record, −1 if its batch has no producer."""
     result: Array = np.where(base >= 0, (base + delta) % SEQUENCES, -1)
     return result
 

@@ -27,15 +27,15 @@ from kafkawire.extras import how_to_install
 S3, HDFS, AZURE = ("s3", "s3a"), ("hdfs", "viewfs"), ("abfs", "abfss")
 SCHEMES = (*S3, *HDFS, *AZURE)
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Environment variables with the address of an S3 service other than Amazon's."""
+"""Environment variables that name the address of an S3 service other than Amazon's."""
 AZURE_ENDPOINT = "AZURE_STORAGE_ENDPOINT"
-"""Environment variable with the address of an Azure Blob Storage other than Microsoft's, such as Azurite."""
+"""The environment variable that names the address of an Azure Blob Storage other than Microsoft's, such as Azurite."""
 HDFS_SETTINGS = {"dfs.client.failover.max.attempts": "3"}
-"""A connection to an absent NameNode fails after 10 s; by default it takes three minutes."""
+"""With these settings, a connection to an absent NameNode fails after 10 s instead of three minutes."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)", re.IGNORECASE)
 
 _listed: dict[str, dict[str, dict[str, fs.FileInfo]]] = {}
-"""for each listed root, the entries of each folder by name"""
+"""for each root that was listed, the entries of each folder by name"""
 
 
 def place(text: str | Path) -> Path:
@@ -56,7 +56,7 @@ class RemotePath(PurePosixPath):
         return super().__str__().replace(":/", "://", 1)
 
     def resolve(self) -> RemotePath:
-        """Returns the path itself: there are no links."""
+        """Returns the path itself, because a remote file system has no links."""
         return self
 
     def list_whole(self) -> None:
@@ -132,7 +132,8 @@ class RemotePath(PurePosixPath):
 
 @contextmanager
 def _asking(path: RemotePath) -> Iterator[None]:
-    """Turns errors of Arrow, such as Azure's if credentials are missing, into OSErrors with the path."""
+    """Turns errors of Arrow into OSErrors that name the path. For example, Azure raises such an error if credentials are
+    missing."""
     try:
         yield
     except pa.ArrowException as failed:
@@ -165,9 +166,10 @@ def _s3() -> fs.FileSystem:
 
 @cache
 def _azure(host: str) -> fs.FileSystem:
-    """The storage account of a host such as `account.dfs.core.windows.net`, or what `AZURE_STORAGE_ENDPOINT` names instead.
+    """Connects to the storage account of a host such as `account.dfs.core.windows.net`, or to the address in
+    `AZURE_STORAGE_ENDPOINT`.
 
-    The credentials are a key or a token of the environment, or else what Azure's own libraries find.
+    The credentials are a key or a token from an environment variable, or else those that Azure's own libraries find.
     """
     account, _, cloud = host.partition(".")
     secrets = {"account_key": os.environ.get("AZURE_STORAGE_KEY"), "sas_token": os.environ.get("AZURE_STORAGE_SAS_TOKEN")}

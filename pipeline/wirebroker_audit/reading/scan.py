@@ -28,7 +28,7 @@ from wirebroker_audit.reading.pieces import Piece
 from wirebroker_audit.reading.walking import LEAST_LENGTH, MAGIC, MAGIC_AT, Walk
 
 LARGEST_BATCH = 256 * 1024 * 1024
-"""A larger length counts as damage."""
+"""A batch length above this counts as damage."""
 _LENGTH = struct.Struct(">i")
 _MARKER = struct.Struct(">hh")
 _AT_ONCE = 4096
@@ -57,10 +57,10 @@ BATCHES = pa.schema(
 """`BatchRow`, and the columns that the scan adds.
 
 `marker`: 1 commit, 0 abort, −1 no marker · `content`: a hash of the stored records · `run`: see `linker` · `missing`: the
-number of offsets between the batch and those before it in its piece · `after_damage`: whether damage lies between · `problem`:
-a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound batch · `detail`: the reason as a clause. In a row
-with a problem other than `offset_regression`, only topic, partition, segment and position can be trusted. If no batch can be
-read there, both offsets are the expected one.
+number of offsets between the batch and those before it in its piece · `after_damage`: whether there is damage between the batch
+and those before it · `problem`: a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound batch · `detail`:
+the reason as a clause. In a row with a problem other than `offset_regression`, only topic, partition, segment and position can
+be trusted. If no batch can be read at the position, both offsets of the row are the expected next offset.
 """
 
 
@@ -78,7 +78,7 @@ class Chunk(NamedTuple):
     begin: int
     """the view's position in its segment; −1 for rows about damage without batches"""
     places: dict[int, int] | None = None
-    """the place in the view of each `position`, if it differs from the distance to `begin`"""
+    """for each of `positions`, its place in the view, if that is not the distance from `begin`"""
 
 
 def headers_at(view: Buffer, positions: Array) -> Array:
@@ -97,7 +97,7 @@ def stored_crc(view: Buffer, pos: int) -> int:
 
 
 def looks_like_batch(view: memoryview, pos: int) -> bool:
-    """Whether a header may begin here; the CRC is not checked."""
+    """Tells whether a batch header may begin at `pos`; the CRC is not checked."""
     if len(view) - pos < HEADER_SIZE or view[pos + MAGIC_AT] != MAGIC:
         return False
     return bool(LEAST_LENGTH <= _LENGTH.unpack_from(view, pos + 8)[0] <= LARGEST_BATCH)
@@ -159,7 +159,7 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
 
 
 def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Array, linker: Linker) -> tuple[Array, Array]:
-    """Problem and detail of each batch, "" if there is none."""
+    """Returns the problem of each batch and its detail, "" for a batch without a problem."""
     problem = np.full(len(rows), "", object)
     detail = np.full(len(rows), "", object)
     for index in np.flatnonzero(wrong).tolist():
@@ -193,7 +193,8 @@ def _contradictory(rows: Array) -> Array:
 def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cleaned_until: int) -> Array:
     """Tells which batches have fewer records than offsets although compaction cannot be the reason.
 
-    A follower may copy compacted batches without a record of the compaction; then the batches themselves show it.
+    A follower may copy compacted batches, and has no checkpoint that tells of the compaction; only the batches themselves show
+    it.
     """
     fewer: Array = (rows["records"] < rows["last_offset_delta"].astype(np.int64) + 1) & (rows["records"] >= 0)
     fewer &= (rows["base_offset"] >= cleaned_until) & (rows["attributes"] & DELETE_HORIZON == 0) & ~bad_crc

@@ -55,7 +55,7 @@ def read_file(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chun
 
 
 def read_opened(piece: Piece, file: BinaryIO, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """Like `read_file`, from a file that is already open and may have another name by now."""
+    """Does the same as `read_file`, with a file that is already open and may have been renamed since."""
     return _FileReader(piece, expiration_ms).read(file)
 
 
@@ -75,7 +75,7 @@ class _FileReader:
         return made
 
     def gone(self) -> Chunk:
-        """The file was deleted: by retention, by the cleaner, or with its topic."""
+        """Returns the row for a file that was deleted: by retention, by the cleaner, or with its topic."""
         folder = self.piece.path.parent
         if folder.exists():
             return self.damage("deleted", f"{self.piece.path} was deleted before it was read", self.position, 0)
@@ -110,9 +110,8 @@ class _FileReader:
                 yield row
 
     def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
-        """Returns the end of the walk. The last batch is excluded if its CRC does not match and no batch begins after it.
-
-        In that case the length of the last batch is wrong, or its end was never written.
+        """Returns the end of the walk, without the last batch if its CRC does not match and no batch begins after it. In that
+        case the length of the last batch is wrong, or its end was never written.
         """
         begin, end = found.positions[-1], found.end
         if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
@@ -150,17 +149,18 @@ class _FileReader:
         return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.stop
 
     def _has_grown(self, file: BinaryIO) -> bool:
-        """Whether a broker has appended to the file since it was opened; then its end is not damaged."""
+        """Tells whether a broker has appended to the file since it was opened. If so, an incomplete last batch is not
+        damage."""
         before, self._size = self._size, size_of(file)
         return self._size > before
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Tells whether the file is still the planned one; a remote file is replaced whole."""
+        """Tells whether the file is still the one that was planned to be read."""
         return bool(self.piece.inode) and os.fstat(file.fileno()).st_ino == self.piece.inode
 
 
 def old_format_until(file: BinaryIO, begin: int, size: int) -> int:
-    """The end of the messages of magic 0 and 1 from `begin` on. Their checksums must match."""
+    """Returns the end of the messages of magic 0 and 1 that begin at `begin` and have matching checksums."""
     view, at = memoryview(b""), 0
     while True:
         if len(view) - at < _OLD.size or len(view) - at < LOG_OVERHEAD + _OLD.unpack_from(view, at)[1]:
@@ -242,7 +242,7 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
 
 
 def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
-    """The next proven batch from `begin` up to the end of the file."""
+    """Returns the next batch, from `begin` on, that is proven by its CRC."""
     while begin < size:
         view = _read_at(file, begin, min(2 * CHUNK, size - begin))
         at = find_batch(view, 0, min(len(view), CHUNK))

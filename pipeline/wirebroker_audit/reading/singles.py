@@ -1,5 +1,5 @@
-"""Reads the batches of one uncompressed record, all of a chunk at once. Such batches are small, so the cost of Python for each
-batch would dominate."""
+"""Reads batches that have a single, uncompressed record, all those of a chunk at once. Such batches are small, so reading them
+one by one in Python would mostly cost overhead."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Walk(NamedTuple):
 
 def walk(view: memoryview, pos: int, stop: int) -> Walk:
     """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
-    crc_of: Any = crc32c  # `Any`, because compiled code passes an object on as it is, but would unpack an int
+    crc_of: Any = crc32c  # `Any`, because compiled code would unpack an int, but passes an object on as it is
     hash_of: Any = xxh3_64_intdigest
     unpack: Any = _LENGTH_MAGIC.unpack_from
     positions: list[int] = []

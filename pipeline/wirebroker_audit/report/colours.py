@@ -1,7 +1,7 @@
 """The colours of the report, for a light and a dark screen.
 
-A picture is drawn with the light colours. In its SVG each becomes a variable, `var(--certain,#c0392b)`: the page sets the
-variables, and an image that stands alone keeps the light colour.
+A picture is drawn with the light colours. In its SVG each colour becomes a variable, `var(--certain,#c0392b)`. The page sets
+the variables; an SVG file outside the page keeps the light colours.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ SEVERITIES = {"certain": PALETTE["certain"].light, "likely": PALETTE["likely"].l
 
 
 def with_variables(svg: str) -> str:
-    """The picture with variables for its colours."""
+    """Returns the picture with its colours replaced by variables."""
     names = {shades.light: name for name, shades in PALETTE.items()}
     return re.sub("|".join(names), lambda found: f"var(--{names[found[0]]},{found[0]})", svg)

@@ -1,6 +1,6 @@
 """States what an audit has proven: the topics, offsets and times that it read, and how it compared their contents.
 
-With the digests a user can compare two audits, and check that a report is unchanged.
+A user can compare the digests of two audits, and can check by the digests that a report is unchanged.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def coverage(
 
 
 def _nothing(topic: str, compared: Compared, against: str | None) -> dict[str, Any]:
-    """A topic of which nothing is read yet."""
+    """Returns the coverage of a topic of which nothing has been read yet."""
     internal = topic in INTERNAL_TOPICS
     return {
         "partitions": 0, "offsets": 0, "replicas": 0, "from_ms": -1, "to_ms": -1,
@@ -70,7 +70,7 @@ def _nothing(topic: str, compared: Compared, against: str | None) -> dict[str, A
 
 
 def write_sums(report: Path) -> None:
-    """Write the digest of each file of the report into `SUMS`, for `sha256sum -c` and to be signed."""
+    """Write the digest of each file of the report into `SUMS`, which `sha256sum -c` reads and users may sign."""
     files = sorted(each for each in report.rglob("*") if each.is_file() and each.name != SUMS)
     lines = [f"{_digest(each)}  {each.relative_to(report).as_posix()}\n" for each in files]
     (report / SUMS).write_text("".join(lines), encoding="utf-8")

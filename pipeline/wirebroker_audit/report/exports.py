@@ -22,7 +22,8 @@ BATCH_BYTES, BATCH_RECORDS = 512 * 1024, 1000
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """Where the findings go besides the report. Each method raises BrokerError, or OSError with the file's name."""
+    """The places to which findings are exported, in addition to the report. Each method raises BrokerError, or OSError with the
+    file's name."""
 
     files: Mapping[str, Path]
     """by the format"""

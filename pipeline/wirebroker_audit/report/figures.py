@@ -1,4 +1,5 @@
-"""A figure as SVG in two widths, for a wide page and for a phone, so that a reader sees all of it without scrolling."""
+"""Draws each figure as SVG in two widths, for a wide page and for a phone, so that a reader sees the whole figure without
+scrolling."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Size:
     """The size of a picture; the page shows each point as one pixel or more."""
 
     name: str
-    """the class of its element in the page"""
+    """the class of the picture's element in the page"""
     width: float
     """inches"""
     letters: int
@@ -55,7 +56,7 @@ _STYLE: Any = {
     "ytick.labelcolor": INK, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL, "legend.fontsize": SMALL,
     "legend.facecolor": PAPER, "legend.edgecolor": "none", "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
-"""Topics may have any name: a `$` in one is a `$` and does not begin a formula."""
+"""A `$` in a text is a `$`; it does not begin a formula, as matplotlib would have it."""
 
 
 def picture(title: str, height: float, draw: Callable[[Figure, Axes, Size], None]) -> str:
@@ -70,7 +71,7 @@ def whole_numbers(axis: Axis, size: Size, largest: float) -> None:
 
 
 def legend_above(figure: Figure, axes: Axes, size: Size) -> None:
-    """Draws the legend above the axes, which makes the picture higher."""
+    """Draws the legend above the axes, so the picture becomes higher."""
     rows = -(-len(axes.get_legend_handles_labels()[1]) // size.columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)
     figure.legend(loc="outside upper left", ncols=size.columns)

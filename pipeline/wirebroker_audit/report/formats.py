@@ -17,9 +17,9 @@ from wirebroker.common.exports import Tested
 Row = dict[str, Any]
 Summary = Mapping[str, Any]
 SHOWN = 20
-"""The number of findings of one topic and kind that a JUnit file has."""
+"""The largest number of findings of one topic and kind that a JUnit file lists."""
 RESULTS = 5000
-"""The number of findings in a SARIF file; GitHub accepts as many from one run."""
+"""The largest number of findings in a SARIF file: GitHub accepts this many from one run."""
 _LEVELS = {"certain": "error", "likely": "warning", "info": "note"}
 
 
@@ -55,7 +55,8 @@ def junit(summary: Summary, findings: Iterable[Row]) -> str:
 
 
 def sarif(summary: Summary, findings: Iterable[Row]) -> str:
-    """A run with a rule for each kind, and its results; a failure to read something is a notification."""
+    """Writes a SARIF run with a rule for each kind of finding and a result for each finding. Whatever could not be read is a
+    notification."""
     rules = [
         {"id": kind, "shortDescription": {"text": words}, "defaultConfiguration": {"level": _LEVELS[severity_of(kind)]}}
         for kind, words in KINDS.items()
@@ -87,7 +88,7 @@ def _result(finding: Row) -> Row:
 
 
 def prometheus(summary: Summary) -> str:
-    """Gauges, for the textfile collector of node_exporter or a push gateway."""
+    """Writes gauges for the textfile collector of node_exporter or for a push gateway."""
     topics, counted = summary["topics"], summary["by_topic"]
     failing = dict.fromkeys(topics, 0)
     for each in counted:
@@ -123,7 +124,7 @@ FORMATS: Mapping[str, Callable[[Summary, Path], str]] = {
 
 
 def write_format(name: str, path: Path, summary: Summary, report: Path) -> None:
-    """Write the file whole: a collector may read it at any moment. Raises OSError."""
+    """Write the file so that it appears whole, because a collector may read it at any moment. Raises OSError."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(FORMATS[name](summary, report), encoding="utf-8")
     partial.replace(path)

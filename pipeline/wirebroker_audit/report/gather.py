@@ -76,7 +76,7 @@ def _with_wrong(cells: DataFrame, findings: DataFrame | None) -> DataFrame:
     if findings is None:
         return cells.select("*", sf.lit(0).alias("wrong"), sf.lit(None).cast("string").alias("worst"))
     wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(
-        sf.count(sf.lit(1)).alias("wrong"), sf.min("severity").alias("worst")  # "certain" is before "likely"
+        sf.count(sf.lit(1)).alias("wrong"), sf.min("severity").alias("worst")  # "certain" sorts before "likely"
     )  # fmt: skip
     return cells.join(wrong, [*PRODUCER], "left").fillna(0, ["wrong"])
 
@@ -99,7 +99,8 @@ def _timeline(batches: DataFrame, topic: str, partition: int, producer_id: int, 
 
 
 def ribbons(batches: DataFrame, findings: list[Row]) -> list[Ribbon]:
-    """Returns the partitions with the gravest findings that lie at an offset, with the batches around the first of them."""
+    """Returns the partitions with the gravest findings that lie at an offset, each with the batches around its first
+    finding."""
     by_partition: dict[tuple[str, int], list[Row]] = {}
     for each in findings:
         if each["first_offset"] >= 0 and each["severity"] != "info":

@@ -18,7 +18,8 @@ from wirebroker_audit.report.gather import Row
 LISTED = 20
 """The number of groups' partitions, of pipelines and of transactional groups that the page lists."""
 DRAWN = 12
-"""The number of groups' partitions in the picture: those with the gravest findings, then those with the largest lag."""
+"""The largest number of groups' partitions in the picture. Those with the gravest findings are chosen first, then those with
+the largest lag."""
 THIN = 0.004
 """The least width of a mark, as a part of the picture's width, so that a single record is visible."""
 

@@ -1,4 +1,4 @@
-"""The earlier audits whose reports had the same place, and their numbers. A new report continues the list of audits from the
+"""The numbers of the earlier audits whose reports were at the same place. A new report continues the list of audits from the
 report that it replaces."""
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def entry_of(summary: Mapping[str, Any]) -> Entry:
 
 
 def earlier(report: Path) -> list[Entry]:
-    """The history in a report's folder, the earliest audit first; none if there is no report, or nothing that can be read."""
+    """Returns the history in a report's folder, the earliest audit first; an empty history if there is no report, or if its
+    history cannot be read."""
     try:
         told = json.loads((report / HISTORY).read_text(encoding="utf-8"))
         return [each for each in told if isinstance(each, dict) and each.keys() >= NEEDED]

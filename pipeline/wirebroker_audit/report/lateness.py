@@ -22,7 +22,7 @@ _BARS = (
 
 
 def rows_over_time(topic: str, table: Mapping[str, Any]) -> str:
-    """Rows of one topic by the time in the table, as bars; beside them the median and the highest lateness, as lines."""
+    """Draws the rows of one topic by the time in the table, as bars, and the median and the highest lateness, as lines."""
     buckets, width = table["topics"][topic]["buckets"], table["bucket_ms"]
     places = [each["begins_at"] / width for each in buckets]
     format = "%m-%d" if width >= DAY else "%H:%M" if width >= 60_000 else "%H:%M:%S"
@@ -48,7 +48,7 @@ def rows_over_time(topic: str, table: Mapping[str, Any]) -> str:
 
 
 def _lateness(axes: Axes, places: list[float], buckets: list[Mapping[str, Any]]) -> None:
-    """Seconds from a row to its record, at an axis of their own."""
+    """Draws the seconds from a row to its record, with a separate axis."""
     late = [(place, each) for place, each in zip(places, buckets, strict=True) if each["median"] is not None]
     if not late:
         return

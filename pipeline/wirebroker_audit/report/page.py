@@ -93,7 +93,7 @@ def _changes(changed: Mapping[str, Any] | None) -> Iterable[str]:
 
 
 def verdict(counts: Mapping[str, int]) -> tuple[str, str]:
-    """The gravest severity, "" if no finding is certain or likely; and the answer to the page's question."""
+    """Returns the gravest severity ("" if no finding is certain or likely), and the answer to the page's question."""
     certain, likely = (counts.get(severity, 0) for severity in ("certain", "likely"))
     if certain:
         return "certain", f"No: {_are(certain, 'finding')} certain" + (f", {_are(likely)} likely." if likely else ".")
@@ -198,7 +198,7 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
 
 
 def _findings(shown: Sequence[Row], kinds: Sequence[Mapping[str, Any]], fresh: frozenset[str]) -> Iterable[str]:
-    """Shows the gravest findings first, a few of each kind; each unfolds to its evidence."""
+    """Shows the gravest findings first, a few of each kind. A reader can unfold a finding to see its evidence."""
     if kinds:
         yield "<h2>Findings</h2>"
     for group in kinds:

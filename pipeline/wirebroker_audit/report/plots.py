@@ -102,8 +102,8 @@ def _shade(figure: Figure, axes: Axes, size: Size, grid: Sequence[Sequence[float
 
 
 def timeline(line: Timeline) -> str:
-    """Draws sequences over offsets: the line of a producer in order rises steadily. Both copies of a batch that is stored twice
-    are marked.
+    """Draws sequences over offsets. The line rises steadily if the producer's batches are in order. If a batch is stored twice,
+    both copies are marked.
     """
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:
@@ -129,13 +129,15 @@ class Stretch(NamedTuple):
 
     @classmethod
     def of(cls, row: Row, *names: str) -> Stretch:
-        """Returns the stretch in a row; `names` are its columns for the first and last offset and sequence."""
+        """Returns the stretch that a row describes. `names` are the row's columns for the first and last offset and
+        sequence."""
         low, high, first, last = (int(row[name]) for name in names)
         return cls((low, high + 1), (first, last + 1))
 
 
 def first_copies(found: Row) -> list[Stretch]:
-    """The first copy of records that are stored twice, if it is on the finding's partition and has sequences."""
+    """Returns the first copy of the records that a finding reports as stored twice, if that copy is on the finding's partition
+    and has sequences."""
     told = json.loads(found["evidence"])
     batches = [told[name] for name in ("first", "last") if isinstance(told.get(name), dict)]
     names: tuple[str, ...] = ("base_offset", "last_offset", "base_sequence", "last_sequence")
@@ -174,7 +176,8 @@ def _mark(axes: Axes, kind: str, colour: str, findings: Sequence[Row]) -> None:
 
 
 def _draw(axes: Axes, stretches: Iterable[Stretch], *, marker: str = "", **look: Any) -> None:
-    """All stretches as one line with breaks, which keeps the page small; a marker stands at the beginning of each."""
+    """Draws all stretches as one line with breaks, which keeps the page small. A marker stands at the beginning of each
+    stretch."""
     across, up = [], []
     for offsets, sequences in stretches:
         across += [*offsets, math.nan]

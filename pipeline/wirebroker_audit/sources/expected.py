@@ -1,5 +1,6 @@
-"""How long the stages of an audit take in relation to each other: first by the sizes of segments, then by the rows that were
-counted. The units are seconds of a processor, as scripts/bench-audit measured them; a progress bar corrects them by the clock.
+"""Estimates how long the stages of an audit take in relation to each other: first from the sizes of segments, then from the
+numbers of rows. The estimates are seconds of a processor, as scripts/bench-audit measured them. The progress bar corrects them
+by the time that the stages really take.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ BATCH_BYTES, JOURNAL_BYTES, RECORD_OFFSETS = 500, 150, 200
 """Typical sizes, to estimate numbers of rows before anything is read: the bytes of a small batch, the bytes of a journal's row,
 and the bytes of a record in a live cluster's log."""
 PIECE, BATCH, CHECK, RECORD, ROW, NAMED = 2e-3, 4e-6, 1e-6, 12e-6, 14e-6, 10e-6
-"""Seconds of a processor for a piece, to scan a batch, to check a batch, for a record, for a journal's row, and to match a
-record with the journal."""
+"""The seconds of a processor that each of these takes: a piece, scanning a batch, checking a batch, a record, a journal's row,
+and matching a record with the journal."""
 
 JOURNAL, SCAN, CHECKS = "reading the journal", "scanning batches", "checking sequences, epochs and transactions"
 RECORDS, BATCHES, WRITING = "comparing the contents of records", "comparing the contents of batches", "writing the report"

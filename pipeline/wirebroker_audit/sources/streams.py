@@ -70,13 +70,13 @@ class _StreamReader(DataSourceStreamReader):
                 yield chunk.rows
 
     def _tasks(self, pieces: list[Piece], least: int) -> list[InputPartition]:
-        """Divides the work into tasks of about the same size, which is `least` or more if there is enough work."""
+        """Divides the work into tasks of about the same size. If there is enough work, this size is at least `least`."""
         room = max(sum(each.size for each in pieces) // self._parallelism, least)
         return [Task(each) for each in packed(pieces, room)]
 
 
 class BrokerStream(_StreamReader):
-    """Streams a live cluster, up to the offsets that it has at each moment."""
+    """Streams a live cluster. Each micro-batch ends at most at the cluster's end offsets of that moment."""
 
     def latestOffset(self) -> Position:  # noqa: N802 - Spark's name
         client = Client(self._options["bootstrap"], Access.of(self._options))
@@ -88,7 +88,7 @@ class BrokerStream(_StreamReader):
         begins = {f"{each.topic}-{each.partition}": self._begin(each) for each in live}
         ends = {f"{each.topic}-{each.partition}": each.end for each in live}
         left = sum(ends[name] - begin.offset for name, begin in begins.items())
-        taken = {  # each partition gets its share
+        taken = {  # each partition gets a share of the room in proportion to its unread offsets
             name: begin._replace(offset=begin.offset + -(-(ends[name] - begin.offset) * min(room, left) // max(left, 1)))
             for name, begin in begins.items()
         }
@@ -126,7 +126,7 @@ class BrokerStream(_StreamReader):
 
 
 class SegmentStream(_StreamReader):
-    """A log directory that grows. Only whole batches are read."""
+    """Streams a log directory to which brokers write. Only whole batches are read."""
 
     def latestOffset(self) -> Position:  # noqa: N802 - Spark's name
         room = int(self._options.get("batch.bytes", BATCH_BYTES))
@@ -165,7 +165,8 @@ class SegmentStream(_StreamReader):
 
 
 def _up_to(ahead: dict[str, Ahead], room: int) -> Iterator[tuple[str, Mark]]:
-    """Marks for about `room` bytes in all partitions together; partitions with the most unread bytes go first."""
+    """Yields the marks up to which partitions are read next, for about `room` bytes in all partitions together. Partitions with
+    the most unread bytes go first."""
     waiting = [(-each.left, name, each.marks()) for name, each in ahead.items()]
     heapq.heapify(waiting)
     while waiting and room > 0:

@@ -23,8 +23,8 @@ from wirebroker_audit.reading.scan import BATCHES
 from wirebroker_audit.spark.tables import mapped, stored
 
 ROUNDS = 4
-"""The number of tasks that each core runs, one after the other, if there are many small pieces. With several tasks a core,
-progress is visible and no core waits long."""
+"""The number of tasks that each core runs, one after the other, if there are many small pieces. With several tasks for each
+core, progress is visible, and no core is idle for long at the end."""
 
 
 def fold(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
@@ -38,12 +38,13 @@ def fold(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms
 
 
 def runs_of(rows: DataFrame) -> DataFrame:
-    """The runs of batches that are stored already, in the order of the log."""
+    """Folds batches that earlier tasks have written, in the order of the log, into runs."""
     return mapped(rows, folded, schema.RUNS)
 
 
 def records(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
-    """The records in the batches of these pieces, which tasks write as Parquet files into the new folder `keep`."""
+    """Returns the records in the batches of these pieces. Tasks write the records as Parquet files into the new folder
+    `keep`."""
     keep.mkdir()
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
@@ -87,7 +88,7 @@ def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = E
 def _mapped(
     spark: SparkSession, pieces: Sequence[Piece], work: Callable[[list[Piece]], Iterator[pa.RecordBatch]], rows: StructType
 ) -> DataFrame:
-    """The rows that `work` yields for groups of pieces, in one task for each group."""
+    """Divides the pieces into groups, and returns the rows that `work` yields for them, in one task for each group."""
     share = -(-sum(each.size for each in pieces) // spark.sparkContext.defaultParallelism)
     tasks = packed(pieces, min(SPLIT_BYTES, share, max(share // ROUNDS, LEAST_SHARE)))
 

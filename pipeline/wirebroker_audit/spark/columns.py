@@ -1,4 +1,4 @@
-"""The columns by which rows of the audit belong together."""
+"""The columns by which the audit groups and joins its rows."""
 
 from __future__ import annotations
 

