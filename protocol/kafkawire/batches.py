@@ -4,7 +4,7 @@
     base timestamp 8 · max timestamp 8 · producer id 8 · producer epoch 2 · base sequence 4 · record count 4 | records
 
 The CRC covers the bytes after the first bar, so a broker can write base offset and leader epoch into a batch without touching
-the rest. A log's append parses only headers; records are parsed on request.
+the rest. To append a batch to a log, a broker parses only its header; records are parsed on request.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ CRC_START: Final = 21
 """The first byte that the CRC covers."""
 LENGTH_START: Final = 8
 LOG_OVERHEAD: Final = 12
-"""The position of the length field, and the number of leading bytes that the length does not count."""
+"""The position of the length field, and the number of bytes at a batch's beginning that the length does not count."""
 _CRC_AT = 17
 MAGIC_AT = 16
-"""The position of the magic, in a batch and in an entry of a message set (`message_sets`)."""
+"""The position of the magic byte in a batch, and also in an entry of a message set (`message_sets`)."""
 OLD_MAGICS = (0, 1)
-"""The magics of message sets."""
+"""The values of the magic byte in message sets."""
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
@@ -71,7 +71,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -81,7 +81,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the max timestamp is the time of the append, and the timestamp of all records of the batch."""
+        """Tells whether the timestamp type is LogAppendTime: then the max timestamp is the time of the append, and all records
+        have it."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -184,7 +185,8 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A batch of at least one record. Timestamps are the base plus each record's delta, in ms."""
+    """Returns a batch of these records, at least one. A record's timestamp is the base timestamp plus the record's delta, in
+    ms."""
     body = bytearray()
     count, last_delta, max_delta = 0, 0, None
     for record in records:
@@ -216,7 +218,7 @@ def seal(header: BatchHeader, body: Buffer) -> bytes:
 def patch_timestamps(batch: bytearray, max_timestamp: int, *, append_time: bool) -> None:
     """Write another max timestamp and timestamp type, and correct the CRC (Kafka's setMaxTimestamp).
 
-    Attributes that no version defines are dropped, as Kafka drops them when it writes a header.
+    Bits of the attributes that no version defines are cleared, as Kafka clears them when it writes a header.
     """
     (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
     kept = attributes & DEFINED_ATTRIBUTES & ~LOG_APPEND_TIME
@@ -259,8 +261,8 @@ def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
     """Tells whether compaction can explain that a batch with a matching CRC has fewer records than offsets.
 
     No broker accepts such a batch from a producer. In a batch that the cleaner has written, every record has a key,
-    and the offsets rise. Records without this show that the header has a wrong count. Returns True if this process
-    cannot decompress the records.
+    and the offsets rise. If the records have no keys or their offsets do not rise, the header has a wrong count. Returns True
+    if this process cannot decompress the records.
     """
     header = read_header(batch)
     try:
@@ -299,7 +301,7 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
 
 
 def _parse_record(view: memoryview) -> Record:
-    timestamp_delta, pos = read_varint(view, 1)  # skips the attributes, which have no defined bits
+    timestamp_delta, pos = read_varint(view, 1)  # skips the record's attributes, of which no bit is defined
     offset_delta, pos = read_varint(view, pos)
     key, pos = _read_bytes(view, pos)
     value, pos = _read_bytes(view, pos)
@@ -312,7 +314,7 @@ def _parse_record(view: memoryview) -> Record:
         content, pos = _read_bytes(view, pos)
         if name is None:
             raise ProtocolError("a record header without a name")
-        headers.append((name.decode(errors="replace"), content))  # Java's decoding never fails either
+        headers.append((name.decode(errors="replace"), content))  # like Java, decoding never fails
     if pos != len(view):
         raise ProtocolError(f"{len(view) - pos} bytes are left in a record")
     return Record(offset_delta, timestamp_delta, key, value, tuple(headers))

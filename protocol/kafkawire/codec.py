@@ -7,8 +7,8 @@ refuses; `encode` raises only `EncodeError`, for values that the version cannot 
 Records are not copied: a `records` field is a `memoryview` of the buffer it was read from.
 
 The memory for reading a message is limited. A count is compared with the remaining bytes before any object is made.
-All arrays of a message together, with the tagged fields, may have MAX_ELEMENTS elements. In an array of numbers or
-ids, eight count as one element, and up to seven count as none. The objects of a message take at most MOST_OBJECTS
+All arrays of a message together, with the tagged fields, may have MAX_ELEMENTS elements. In an array of numbers or ids, eight
+numbers count as one element, and an array of up to seven is not counted. The objects of a message take at most MOST_OBJECTS
 bytes for each byte read, and never more than about half a gigabyte, without the contents of strings and bytes.
 """
 
@@ -31,10 +31,10 @@ __all__ = [
 M = TypeVar("M", bound=Message)
 
 MAX_ELEMENTS = 1 << 19
-"""The most elements of all arrays of a message; the metadata of 100,000 partitions has at most 200,000."""
+"""The most elements that all arrays of a message may have together; the metadata of 100,000 partitions has at most 200,000."""
 MOST_OBJECTS = 64
-"""The most bytes of objects for each byte of a message. The largest measured value is 54, for a message with many
-small elements.
+"""The most bytes of memory that the objects of a message take for each byte of the message. The largest measured value is 54,
+for a message with many small elements.
 """
 
 _WRONG = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
@@ -66,7 +66,8 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_into(message: Message, version: int, out: bytearray, splices: list[Splice] | None) -> None:
-    """Append the message to `out`; with `splices`, large records are not copied but noted there. Raises EncodeError."""
+    """Append the message to `out`. If `splices` is a list, large record data is not copied; the list gets its position and its
+    buffer. Raises EncodeError."""
     cls = type(message)
     try:
         write = _writers.get((cls, version)) or message_writer(cls, version)

@@ -13,13 +13,13 @@ FORMATS = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
     "int64": "q", "float64": "d", "uuid": "16s",
 }  # fmt: skip
-"""The types of fixed size and their letters in the struct module."""
+"""The types of fixed size, each with its letter in the formats of the struct module."""
 
 LONGEST_STRING = 0x7FFF
 """The size limit of a string in bytes, also in flexible versions, whose length field could be larger."""
 
 layout = cache(struct.Struct)
-"""The compiled form of a struct format."""
+"""Returns the compiled form of a format of the struct module."""
 
 
 def is_fixed(spec: Any) -> bool:
@@ -28,7 +28,8 @@ def is_fixed(spec: Any) -> bool:
 
 
 class Counted(dict[int, Callable[..., Any]]):
-    """Packers or unpackers of arrays of one type of number, by the array's length. They are kept only for short arrays."""
+    """Functions that pack or unpack an array of numbers of one type, by the array's length. Only those for short arrays are
+    kept."""
 
     def __init__(self, letter: str, method: Literal["pack", "unpack_from"]) -> None:
         super().__init__()
@@ -44,7 +45,8 @@ class Counted(dict[int, Callable[..., Any]]):
 
 @cache
 def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """The smallest size of a struct in bytes, at least 1. By it, a reader refuses a count for which too few bytes remain."""
+    """The smallest size of a struct in bytes, at least 1. A reader uses this size to refuse an array whose count is too large
+    for the remaining bytes."""
     size = sum(
         1 if isinstance(field.spec, type) and field.nullable(version) else least_of(field.spec, version, flexible)
         for field in cls.__wire__
@@ -93,7 +95,7 @@ class Source:
         return self.names["made"]
 
     def plain(self) -> list[Field]:
-        """The fields of this version that always go over the wire, in order."""
+        """Returns the fields of this version that are not tagged, in order."""
         return [f for f in self.cls.__wire__ if f.tag is None and f.present(self.version)]
 
     def tagged(self) -> list[Field]:
@@ -101,7 +103,7 @@ class Source:
         return sorted((f for f in self.cls.__wire__ if f.tag is not None and f.present(self.version)), key=_tag)
 
     def steps(self) -> Iterator[list[Field]]:
-        """The plain fields. Adjacent fields of fixed size are joined; every other field is separate."""
+        """Yields the plain fields. Adjacent fields of fixed size come together; every other field comes alone."""
         run: list[Field] = []
         for field in self.plain():
             if is_fixed(field.spec):

@@ -1,6 +1,6 @@
 """The four codecs of record batches, each with a limit on the decompressed size.
 
-The standard library has gzip, and from Python 3.14 on zstd; snappy, lz4 and zstd come with the extra codecs. The formats are
+The standard library has gzip, and from Python 3.14 on zstd. The extra `codecs` installs snappy, lz4 and zstd. The formats are
 Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy raw or in the blocks of the Java library,
 and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked blocks).
 """
@@ -21,7 +21,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _GZIP_FORMAT = 31
-"""zlib's code for a gzip header and the largest window."""
+"""zlib's `wbits` for data with a gzip header and the largest window."""
 _GZIP_MEMBER = b"\x1f\x8b\x08"
 _XERIAL = b"\x82SNAPPY\x00"
 """The first bytes of the stream format of snappy's Java library."""
@@ -37,11 +37,11 @@ _LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CON
     0x04,
 )
 _LZ4_STORED = 0x8000_0000
-"""The bit of a block's size that marks an uncompressed block."""
+"""The bit in the size field of an lz4 block that marks the block as uncompressed."""
 _LZ4_BEST_RATIO = 255
 _UINT32_LE = struct.Struct("<I")
 _FIRST_GUESS, _NEXT_GUESS = 4, 8
-"""The expected ratio of zstd data, and the growth factor of a buffer that is too small."""
+"""The expected compression ratio of zstd data, and the factor by which a buffer grows if it is too small."""
 
 _SMALL_ROOM = 1 << 20
 _KEPT_ROOM = 1 << 22
@@ -57,7 +57,7 @@ class TooLarge(ProtocolError):
 
 
 class Room:
-    """A buffer into which batches are decompressed in turn. Reused memory costs a fraction of new memory."""
+    """A buffer into which one batch after another is decompressed, because reused memory costs a fraction of new memory."""
 
     __slots__ = ("buffer",)
 
@@ -73,15 +73,15 @@ class Room:
         return self.buffer
 
     def tidy(self) -> None:
-        """Free a large buffer. The caller no longer needs the decompressed data."""
+        """Free a large buffer. Call this when the decompressed data is no longer needed."""
         if len(self.buffer) > _KEPT_ROOM:
             self.buffer = memoryview(bytearray())
 
 
 def decompress(codec: int, data: Buffer, limit: int, room: Room | None = None, *, any_checksum: bool = False) -> Buffer:
-    """The decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing.
+    """Returns the decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing.
 
-    With a `room` the data may be a part of the room's buffer, which the next use of the room overwrites. With `any_checksum`
+    With a `room` the result may be a part of the room's buffer, which the next use of the room overwrites. With `any_checksum`
     the checksum of an lz4 header is not compared, because message sets of magic 0 have a wrong checksum.
     """
     if codec == GZIP:
@@ -130,7 +130,7 @@ def _stdlib_zstd() -> Any:
     try:
         return import_module("compression.zstd")
     except ImportError:
-        return _cramjam("zstd")  # its error names the missing package
+        return _cramjam("zstd")  # the error of the import names the missing package
 
 
 def _gunzip(data: Buffer, limit: int) -> bytes:
@@ -155,7 +155,8 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy(data: memoryview, limit: int, room: Room) -> memoryview:
-    """Raw snappy, or the Java library's blocks, each with its size; several such streams may follow each other."""
+    """Decompresses raw snappy, or streams of the Java library, one after the other. Such a stream has blocks, each after its
+    size."""
     if data[: len(_XERIAL)] != _XERIAL:
         unfolded = _snappy_block(data, limit, room, 0)
         return room.buffer[:unfolded]
@@ -174,7 +175,7 @@ def _unsnappy(data: memoryview, limit: int, room: Room) -> memoryview:
 
 
 def _snappy_block(block: memoryview, limit: int, room: Room, at: int) -> int:
-    """Decompress a block into the buffer from `at` on. Returns the end of the block."""
+    """Decompress a block into the room's buffer from `at` on. Returns the end of the decompressed data."""
     snappy = _cramjam("snappy")
     try:
         end = at + int(snappy.decompress_raw_len(block))  # the codec enforces the announced size
@@ -186,7 +187,7 @@ def _snappy_block(block: memoryview, limit: int, room: Room, at: int) -> int:
 
 
 def _unlz4(data: memoryview, limit: int, room: Room, any_checksum: bool) -> memoryview:
-    """Decompresses one lz4 frame. Bytes after the frame are ignored. Checksums of its content are not compared,
+    """Decompresses one lz4 frame. Bytes after the frame are ignored. The checksums of the frame's content are not compared,
     because the batch has a CRC.
     """
     pos, largest, trailer = _lz4_header(data, any_checksum)
@@ -216,7 +217,8 @@ def _unlz4(data: memoryview, limit: int, room: Room, any_checksum: bool) -> memo
 
 
 def _lz4_header(data: memoryview, any_checksum: bool) -> tuple[int, int, int]:
-    """Returns where the blocks begin, how large a block may be, and how many bytes follow each block."""
+    """Returns the position of the first block, the largest size of a block, and the number of bytes (a checksum) after each
+    block."""
     if len(data) < _LZ4_LEAST_HEADER or data[:4] != _LZ4_MAGIC:
         raise ProtocolError("lz4 data without a frame")
     flags, block_size = data[4], data[5] >> 4
@@ -272,7 +274,7 @@ def _xxh32(data: memoryview) -> int:
 
 
 def _unzstd(data: Buffer, limit: int, room: Room) -> Buffer:
-    """Any number of zstd frames; empty data is zero frames, as for zstd-jni."""
+    """Decompresses any number of zstd frames. Empty data has no frame, and is accepted as in zstd-jni."""
     if not data:
         return b""
     if _cramjam_is_missing():
@@ -292,7 +294,8 @@ def _unzstd(data: Buffer, limit: int, room: Room) -> Buffer:
 
 
 def _zeroes(size: int) -> bytearray | mmap.mmap:
-    """A buffer of zeroes. A large buffer is mapped: writing its zeroes would block all other threads."""
+    """Returns a buffer of zeroes. A large buffer is mapped by the system, because writing zeroes would block all other
+    threads."""
     if size <= _SMALL_ROOM:
         return bytearray(size)
     if hasattr(mmap, "MAP_PRIVATE"):

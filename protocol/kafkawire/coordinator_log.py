@@ -21,7 +21,7 @@ class CoordinatorRecord(NamedTuple):
     key: Message
     value: Message | None
     version: int = 0
-    """The version in which the value is written."""
+    """The version of the value's message class in which the value is written."""
 
     def encode(self) -> tuple[bytes, bytes | None]:
         """The bytes of the record's key and value. Raises EncodeError."""

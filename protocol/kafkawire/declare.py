@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 T = TypeVar("T")
 
 NEVER = 32767
-"""A version above all versions."""
+"""A number above all versions of any message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,9 +32,10 @@ class Field:
     nullable_until: int
     tag: int | None
     default: Any
-    """The default value; for arrays and structs its factory: `list`, or the class."""
+    """The default value. For an array or a struct it is a factory: `list`, or the struct's class."""
     entity: str = ""
-    """The kind of entity that the value identifies, Kafka's `entityType`: topicName, groupId …; "" for other values."""
+    """The kind of entity that the field's value identifies (topicName, groupId …), as in Kafka's `entityType`; "" for other
+    fields."""
     name: str = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -51,7 +52,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The declaration of a message class; `key` is −1 for data other than requests and responses."""
+    """The declaration of a message class. `key` is the API key, −1 for messages that are not requests or responses."""
 
     key: int
     versions: tuple[int, int]
@@ -75,7 +76,7 @@ class Api(NamedTuple):
 class Struct:
     """Base of every declared class: `__wire__` lists the fields in the order of the wire.
 
-    All classes share `__eq__` and `__repr__`: compiling both for each class would take half of the import time.
+    All classes share `__eq__` and `__repr__`, because compiling both for each class would take half of the import time.
     """
 
     __slots__ = ()
@@ -132,14 +133,15 @@ def wire(
 
 
 def _zero(spec: Any) -> Any:
-    """The default of a field that declares none; for arrays and structs the factory of the default."""
+    """Returns the default of a field that declares none; for an array or a struct, the factory of the default."""
     if isinstance(spec, list):
         return list
     return spec if isinstance(spec, type) else _ZEROS.get(spec, 0)
 
 
 def _declared(cls: type[T]) -> type[T]:
-    """Returns the class with slots for its fields. A dataclass would take five times as long, and a program imports 500."""
+    """Returns the class with slots for its fields. To make a dataclass would take five times as long, and a program imports 500
+    classes."""
     namespace = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     fields = tuple(value for value in namespace.values() if isinstance(value, Field))
     for field in fields:
@@ -150,7 +152,8 @@ def _declared(cls: type[T]) -> type[T]:
 
 
 def _first_init(self: Struct, *args: Any, **values: Any) -> None:
-    """Compiles the `__init__` of a class when its first object is made: a program makes objects of few classes."""
+    """Compiles the `__init__` of a class when its first object is made, because a program makes objects of only a few of the
+    classes."""
     cls: Any = type(self)
     cls.__init__ = _compiled_init(cls)
     cls.__init__(self, *args, **values)

@@ -1,4 +1,4 @@
-"""The topics, partitions, groups, producers … in the fields of messages, by `entityType` in Kafka's definitions.
+"""Finds the topics, partitions, groups, producers … in the fields of messages, by `entityType` in Kafka's definitions.
 
 Messages name the same entity in different fields (`name`, `topic`, `topic_name`, `topic_names`). Code that looks for topics in
 any message asks for the entity "topicName" and needs no table of names.
@@ -22,13 +22,14 @@ Entity = Literal[
 
 
 def _cached(function: Callable[P, T]) -> Callable[P, T]:
-    """`functools.cache` with the function's own signature; otherwise mypy refuses classes as arguments (as not hashable)."""
+    """Caches a function as `functools.cache` does, and keeps its signature. Without it, mypy refuses classes as arguments, as
+    if they were not hashable."""
     return cast("Callable[P, T]", cache(function))
 
 
 @_cached
 def holders(cls: type, entity: Entity) -> tuple[str, ...]:
-    """The fields of a class that hold such an entity, or a list of such entities."""
+    """Returns the names of the fields of a class that hold an entity of this kind, or a list of such entities."""
     return tuple(field.name for field in getattr(cls, "__wire__", ()) if field.entity == entity)
 
 
@@ -47,7 +48,8 @@ def struct_lists(cls: type) -> tuple[tuple[str, type[Struct]], ...]:
 
 @_cached
 def mentions(cls: type, entity: Entity) -> bool:
-    """Whether messages of this class can name such an entity, directly or in a list at any depth."""
+    """Tells whether a message of this class can name an entity of this kind, in a field of its own or in a list at any
+    depth."""
     return bool(holders(cls, entity)) or any(mentions(part, entity) for _, part in struct_lists(cls))
 
 
@@ -66,7 +68,7 @@ def first(struct: Any, entity: Entity) -> Any:
 
 
 def values(struct: Any, entity: Entity) -> Iterator[Any]:
-    """Every value of this entity in a message, at any depth; null is left out."""
+    """Yields every value of an entity of this kind in a message, at any depth, except null."""
     for name in holders(type(struct), entity):
         value = getattr(struct, name)
         if isinstance(value, list):

@@ -14,19 +14,19 @@ class WireError(Exception):
 
 
 class ProtocolError(WireError):
-    """The peer's bytes break the protocol: the peer's mistake, not the caller's."""
+    """Raised if bytes from the peer break the protocol. The mistake is the peer's, not the caller's."""
 
 
 class TooManyElements(ProtocolError):
-    """The arrays of a message have more elements than the reader's limit."""
+    """Raised if the arrays of a message have more elements than the reader allows."""
 
 
 class EncodeError(WireError):
-    """A value that its message and version cannot carry: the caller's mistake."""
+    """Raised for a value that the message cannot carry in this version. The mistake is the caller's."""
 
 
 class MessageTooLarge(EncodeError):
-    """A message larger than this package writes."""
+    """Raised for a message that is larger than this package writes."""
 
 
 class ErrorCode(IntEnum):

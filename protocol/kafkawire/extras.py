@@ -17,7 +17,7 @@ def how_to_install(extra: str) -> str:
     """Returns the command that installs the packages of an extra in this process's environment, as a sentence without a full
     stop.
     """
-    from importlib.metadata import Distribution, PackageNotFoundError  # they take long to import
+    from importlib.metadata import Distribution, PackageNotFoundError  # takes long to import
     from importlib.util import find_spec
 
     if "_bootstrap" in sys.modules:  # shiv's
@@ -31,8 +31,8 @@ def how_to_install(extra: str) -> str:
 
 
 def _requirement(installed: Distribution, extra: str) -> str:
-    """The folder, wheel or repository that wirebroker was installed from (PEP 610), with the extra; otherwise the packages of
-    the extra.
+    """Returns the folder, wheel or repository from which wirebroker was installed (PEP 610), with the extra. If it is unknown,
+    returns the packages of the extra.
     """
     import json
     from urllib.parse import urlsplit

@@ -1,8 +1,7 @@
-"""Messages field by field, with the position of each field in the bytes.
+"""Reads a message field by field, with the position of each field in the bytes.
 
-`codec` reads a message quickly, and reports only that a message cannot be read. This module reads the same forms
-slowly, and reports the field of every byte. It serves people who look at the bytes, and code that replaces a field in
-them.
+`codec` reads a message quickly, and reports only that a message cannot be read. This module reads messages slowly, and knows
+the field of every byte. It serves people who look at the bytes, and code that replaces a field in the bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer, read_uvarint
 
 UNKNOWN_TAG = "unknown tag "
-"""The beginning of the name of a tagged field that its message does not declare."""
+"""If a message does not declare a tagged field, the field's name begins with these words."""
 
 
 class FieldDamage(ProtocolError):
@@ -39,10 +38,10 @@ class Node:
     start: int
     end: int
     value: Any
-    """A number, text or bytes; None for null; for a struct or an array its nodes."""
+    """A number, text or bytes; None for null; the list of nodes inside for a struct or an array."""
 
     def leaves(self) -> Iterator[Node]:
-        """Yields the node itself, or for a struct or an array, all values inside that are neither."""
+        """Yields the node itself. For a struct or an array, yields all nodes inside that are neither structs nor arrays."""
         if isinstance(self.value, list):
             for node in self.value:
                 yield from node.leaves()
@@ -83,7 +82,7 @@ class _Walk:
         return text
 
     def reason(self, damage: Exception) -> str:
-        """Why the field cannot be read."""
+        """Returns the reason why the current field cannot be read."""
         if isinstance(damage, ProtocolError):
             return str(damage)
         left = len(self.view) - self.began
@@ -175,7 +174,7 @@ class _Walk:
                 yield self._field(field)
 
     def _nullable_struct(self, field: Field) -> Node:
-        """Reads a tagged nullable struct: zero means null here. (For an untagged struct, a negative byte means null.)"""
+        """Reads a tagged nullable struct, for which zero means null. (For an untagged struct, a negative byte means null.)"""
         self._names.append(field.name)
         start = self.began = self.pos
         value = self.struct(field.spec) if self._uvarint() else None

@@ -30,7 +30,7 @@ def frame_end(data: Buffer, pos: int = 0) -> int:
 class FrameReader:
     """Cuts the bytes of one direction of a connection into frames. The bytes may arrive in any pieces.
 
-    It can be used in two ways: `feed` and `next` return whole frames of `least` to `most` bytes. `taken`, `keep` and
+    The class can be used in two ways. `feed` and `next` return whole frames of `least` to `most` bytes. `taken`, `keep` and
     `passed` are for callers that read only the beginning of a frame, and forward the rest as it arrives.
     """
 
@@ -68,7 +68,7 @@ class FrameReader:
         return self.needed if 0 < len(self.tail) < self.needed else 0
 
     def taken(self, data: memoryview) -> memoryview | None:
-        """Returns the kept bytes with the new data after them; None if these are still fewer than `needed`."""
+        """Returns the kept bytes with the new data after them, or None if both together are still fewer than `needed` bytes."""
         if not self.tail:
             return data
         self.tail += data
@@ -82,7 +82,7 @@ class FrameReader:
         self.tail, self.needed = bytearray(data), needed
 
     def passed(self, count: int) -> int:
-        """Returns how many of the next `count` bytes belong to the frame that is forwarded as it arrives."""
+        """Returns how many of the next `count` bytes belong to the frame that is being forwarded."""
         passed = min(self.passing, count)
         self.passing -= passed
         return passed
@@ -99,7 +99,8 @@ class RequestHeader(NamedTuple):
 
 
 def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
-    """The part of the header with which every version of every request begins. Raises ProtocolError."""
+    """Returns API key, version and correlation id, with which the header of every request begins in every version. Raises
+    ProtocolError."""
     if len(frame) < KEY_VERSION_CORRELATION.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
     return KEY_VERSION_CORRELATION.unpack_from(frame)
@@ -129,8 +130,8 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
-    """The position after a tagged fields section without known tags. Raises ProtocolError, and IndexError at the end
-    of the bytes."""
+    """Returns the position after a section of tagged fields, none of which is known. Raises ProtocolError, and IndexError at
+    the end of the bytes."""
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_ELEMENTS:
         raise ProtocolError(f"{count} tagged fields are more than are read here")
@@ -183,7 +184,7 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
 
 
 def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, int]:
-    """The correlation id and the position of the body in a response frame without its size.
+    """Returns the correlation id and the position of the body in a response frame, which is given without its size.
 
     Raises ProtocolError; KeyError for an unknown API key.
     """

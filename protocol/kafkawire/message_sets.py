@@ -65,17 +65,17 @@ class LegacyRecord(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """0 for a plain message, else the codec of the messages in its value."""
+        """The codec of the messages in a wrapper's value, 0 for a plain message."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the timestamp is the time of the append."""
+        """Tells whether the timestamp is the time at which the broker appended the message."""
         return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME)
 
 
 def has_valid_crc(entry: memoryview) -> bool:
-    """Whether the CRC of one whole entry, a message or a wrapper, matches."""
+    """Tells whether the CRC of a whole entry (a message or a wrapper) matches."""
     (stored,) = struct.unpack_from(">I", entry, LOG_OVERHEAD)
     return bool(stored == crc32(entry[_CRC_START:]))
 
@@ -106,7 +106,8 @@ def _read_bytes(entry: memoryview, pos: int) -> tuple[bytes | None, int]:
 
 
 def messages_in(wrapper: LegacyRecord, limit: int = DECOMPRESSED_LIMIT) -> list[LegacyRecord]:
-    """The messages inside a wrapper, with absolute offsets and, if the wrapper says so, with the wrapper's time of the append.
+    """Returns the messages inside a wrapper, with absolute offsets. If the wrapper has the timestamp type LogAppendTime, the
+    messages get its timestamp.
 
     Raises InvalidSet for a set that Kafka refuses, CorruptBatch for a damaged message inside, ProtocolError for damaged
     compression, CodecMissing.
@@ -162,7 +163,7 @@ def _inner(entry: memoryview, wrapper: LegacyRecord) -> LegacyRecord:
 
 
 def as_batch(messages: Iterable[LegacyRecord], codec: int) -> bytes:
-    """One batch of magic 2 with base offset 0 and these messages, at least one. Raises CodecMissing."""
+    """Returns a batch of magic 2 with base offset 0 and these messages, at least one. Raises CodecMissing."""
     body = bytearray()
     base = latest = NO_TIMESTAMP
     count, attributes = 0, codec
@@ -205,7 +206,8 @@ def down_converted(batch: memoryview, magic: int, fetch_offset: int) -> bytes:
 
 
 def write_set(messages: list[LegacyRecord], codec: int = 0) -> bytes:
-    """A message set; with a codec, one wrapper around all messages. Raises CodecMissing."""
+    """Returns the message set of these messages. With a codec, the set is one wrapper around all messages. Raises
+    CodecMissing."""
     if not codec or not messages:
         return b"".join(_written(each) for each in messages)
     first, last = messages[0], messages[-1]

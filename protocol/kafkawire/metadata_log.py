@@ -13,19 +13,20 @@ from kafkawire.primitives import read_uvarint
 
 FRAME_VERSION = 1
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-"""Kinds of records without content. Records between BEGIN and END take effect together; records between BEGIN and ABORT never
-do.
+"""These records have a kind and no content. Records between BEGIN and END take effect together; records between BEGIN and ABORT
+never take effect.
 """
 
 
 class Transactions:
-    """Applies the records of a transaction together at its end, or drops them."""
+    """Holds back the records of a transaction, and returns them together at its end, or drops them."""
 
     def __init__(self) -> None:
         self._pending: list[Message] | None = None
 
     def take(self, kind: int, record: Message | None) -> list[Message]:
-        """Returns the records that take effect with this record. The record came from `read_metadata`."""
+        """Returns the records that take effect with this record. `kind` and `record` are those that `read_metadata`
+        returned."""
         if kind == BEGIN_TRANSACTION:
             self._pending = []
         elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
@@ -39,14 +40,14 @@ class Transactions:
 
 
 def metadata_bytes(record: Message, version: int) -> bytes:
-    """A record's value in this version of its class; kinds and versions are below 128, so each takes one byte."""
+    """Returns a record's value in this version of its class. Kinds and versions are below 128, so each takes one byte."""
     kind = record.__schema__.key
     assert kind is not None
     return bytes([FRAME_VERSION, kind, version]) + encode(record, version)
 
 
 def read_metadata(value: bytes) -> tuple[int, Message | None]:
-    """The kind of a record, and the record itself for a kind in `METADATA_RECORDS`. Raises ProtocolError."""
+    """Returns the kind of a record, and the record itself if the kind is in `METADATA_RECORDS`. Raises ProtocolError."""
     try:
         frame, at = read_uvarint(value, 0)
         kind, at = read_uvarint(value, at)

@@ -13,15 +13,16 @@ Buffer = bytes | bytearray | memoryview
 
 
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
-    """The length, count or tag at `pos` and the position after it. Raises ProtocolError; IndexError if the bytes end too early.
+    """Returns the length, count or tag at `pos`, and the position after it. Raises ProtocolError; IndexError if the bytes end
+    too early.
 
-    The number has at most five bytes, as in Kafka's ByteUtils. In Kafka, more than 31 bits wrap around to a negative
-    number, which is not a valid length or tag. This function refuses such numbers.
+    The number has at most five bytes, as in Kafka's ByteUtils. In Kafka, a number of more than 31 bits wraps around to a
+    negative number, which is not a valid length or tag. This function refuses a number of more than 31 bits.
     """
     first = buffer[pos]
     if first < 0x80:
         return first, pos + 1
-    second = buffer[pos + 1]  # each return below subtracts the continuation bits of all earlier bytes in one number
+    second = buffer[pos + 1]  # each return below subtracts one number: the continuation bits of all earlier bytes
     if second < 0x80:
         return first + (second << 7) - 0x80, pos + 2
     third = buffer[pos + 2]

@@ -21,12 +21,13 @@ def as_json(letter: str) -> str:
 
 
 def as_toml(letter: str) -> str:
-    """Returns the character as TOML writes it, which has no surrogates."""
+    """Returns the character as TOML writes it. TOML has no surrogate pairs."""
     return as_json(letter) if ord(letter) <= 0xFFFF else f"\\U{ord(letter):08x}"
 
 
 def printable(text: str, write: Callable[[str], str] = as_json) -> str:
-    """The text on one line; invisible characters are written as escapes. A JSON text keeps its meaning."""
+    """Returns the text on one line, with invisible characters as escapes. If the text is JSON, it still has the same
+    meaning."""
     if text.isprintable() and (text.isascii() or not UNSEEN.search(text)):
         return text
     return "".join(each if each.isprintable() and not UNSEEN.match(each) else write(each) for each in text)

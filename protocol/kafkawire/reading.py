@@ -1,10 +1,11 @@
 """Compiles the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
 
-A reader accepts everything that Kafka's generated readers accept. This is more than the protocol's documentation
-allows: any negative length is null; tagged fields may come in any order, and if one is repeated the last one counts;
-the announced size of a known tag is not compared with its value; invalid UTF-8 becomes U+FFFD.
+A reader accepts everything that Kafka's generated readers accept. Kafka's readers accept more than the protocol's documentation
+allows: any negative length is null; tagged fields may come in any order, and if one is repeated the last one counts; the
+announced size of a known tag is not compared with its value; invalid UTF-8 becomes U+FFFD.
 
-`budget` is a list with one number: how many more array elements the message may have. Kafka does not limit them.
+`budget` is a list with one number: how many more array elements the message may have. Kafka does not limit the number of
+elements.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _spend(budget: list[int], elements: int) -> None:
 
 
 def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
-    """The position after tagged fields without known tags; `count` is the byte before `pos`."""
+    """Returns the position after tagged fields, none of which is known. `count` is the byte before `pos`."""
     count, pos = _open_tags(view, pos, budget, count)
     return skip_tagged_fields(view, pos, end, count)
 
@@ -69,7 +70,7 @@ class _ReaderSource(Source):
         }  # fmt: skip
 
     def compile(self) -> Reader:
-        begun = False  # whether the previous field's read also covered the length or the number of tags
+        begun = False  # whether the previous read also covered this field's length, or the number of tags
         for step, after in pairwise([*self.steps(), []]):
             field = step[0]
             if is_fixed(field.spec):
@@ -85,7 +86,7 @@ class _ReaderSource(Source):
         return self.made("view, pos, end, budget")  # type: ignore[no-any-return]
 
     def _object(self) -> None:
-        """The object, made without its class's __init__, which would take twice as long."""
+        """Writes the code that makes the object without calling the `__init__` of its class, which would take twice as long."""
         self.put(f"o = new({self.name(self.cls, 'cls')})")
         for field in self.cls.__wire__:
             value = f"v_{field.name}" if field.present(self.version) else self._default(field)
@@ -99,7 +100,8 @@ class _ReaderSource(Source):
         return f"{name}()" if callable(field.default) else name
 
     def _fixed(self, run: list[Field], after: list[Field]) -> bool:
-        """Reads adjacent fields of fixed size together. Returns whether this read also covered the first number after them."""
+        """Writes the code that reads adjacent fields of fixed size together. Returns whether that code also reads the first
+        number after them."""
         formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
         if not after and self.flexible:
             formats.append("B")
@@ -151,16 +153,17 @@ class _ReaderSource(Source):
             self.put(f"n, = {self.name(layout(form).unpack_from, 'unpack')}(view, pos)", f"pos += {layout(form).size}")
 
     def _unless_null(self, target: str, nullable: bool, label: str) -> None:
-        """The branch for null; the following code is indented under its `else`."""
+        """Writes the branch for null. The code that is written next goes under its `else`."""
         self.put("if n < 0:", f"    {target} = None" if nullable else f"    raise ProtocolError('{label} is null')")
         self.put("else:")
         self.indent += 1
 
     def _array(self, target: str, spec: Any, label: str) -> None:
-        """The elements of a non-null array, whose count is compared with the remaining bytes."""
+        """Writes the code that reads the elements of a non-null array, after it has compared their number with the remaining
+        bytes."""
         least = least_of(spec, self.version, self.flexible)
         self.put(f"if n * {least} > end - pos: raise ProtocolError('{label} announces more than there is')")
-        if is_fixed(spec):  # eight cheap elements count as one, and short arrays are free
+        if is_fixed(spec):  # eight elements of fixed size count as one, and up to seven count as none
             self.put("if n > 7: spend(budget, n >> 3)")
             if spec == "uuid":
                 self.put(f"{target} = [bytes(view[at:at + 16]) for at in range(pos, pos + n * 16, 16)]")
@@ -177,7 +180,7 @@ class _ReaderSource(Source):
 
     def _tag(self, target: str, field: Field) -> None:
         nullable = field.nullable(self.version)
-        if nullable and isinstance(field.spec, type):  # here zero means null, unlike outside tags
+        if nullable and isinstance(field.spec, type):  # in a tagged field zero means null, unlike in other fields
             self.put("mark, pos = uvarint(view, pos)", f"if not mark: {target} = None")
             self.put(f"else: {target}, pos = {self._sub(field.spec)}(view, pos, end, budget)")
         else:
@@ -200,7 +203,7 @@ class _ReaderSource(Source):
             self.indent += 1
             self._tag(f"v_{field.name}", field)
             self.indent -= 1
-        if unknown_here:  # a tag of another version is an error to Kafka, unlike a tag that it does not know at all
+        if unknown_here:  # Kafka refuses a tag that belongs to another version, but accepts a tag that it does not know at all
             word = "elif" if tagged else "if"
             self.put(f"{word} tag in {unknown_here}: raise ProtocolError(f'tag {{tag}} is not of this version')")
         self.put("else:", "    pos += size", "    if pos > end: raise ProtocolError('a tag runs past the end')")

@@ -1,8 +1,8 @@
 """Finds runs of records of one shape, for a walk in Python.
 
 Producers mostly send records of one shape, with the same lengths. In a run of such records the bytes at the same place of each
-record are a column: a slice whose step is the size of a record. Python compares a whole column in the time of reading three
-varints. So the walk checks a run by its columns, and reads the other records one by one.
+record are a column: a slice whose step is the size of a record. Python compares a whole column in the time that it takes to
+read three varints. So the walk checks a run by its columns, and reads the other records one by one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _ODD = bytes(range(1, 256, 2))
 _LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
 """The byte values that can end a varint, and the byte values after which a varint continues."""
 _ONE_BYTE = bytes(number << 1 for number in range(1 << 6))
-"""All varints of one byte, indexed by their number."""
+"""All varints of one byte; the varint of a number is at the number's index."""
 _LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
-"""The first bytes of all varints of two bytes, indexed by their number."""
+"""The first bytes of the two-byte varints; the byte for a number is at the number's index."""
 _HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _NUMBERS = {1: (_ONE_BYTE,), 2: (_LOW_OF_TWO, _HIGH_OF_TWO)}
-"""The columns of the offset deltas 0, 1, 2 …, by the size of their varints."""
+"""For each size of a varint, the columns of bytes that the offset deltas 0, 1, 2 … have."""
 _LARGEST = {size: len(columns[0]) - 1 for size, columns in _NUMBERS.items()}
 _MOST_SHAPES = 256
 _MOST_RUNS = 4
@@ -68,7 +68,7 @@ class Shape:
         self._expected: tuple[tuple[int, int, int], Columns, slice, bytes, tuple[int, int]] = (
             (0, 0, 0), (), slice(0), b"", (0, 0)
         )  # fmt: skip
-        """The place, the columns and the timestamp deltas of the last run. The next run is likely to have the same."""
+        """The place, the columns and the timestamp deltas of the last run. The next run is likely to have the same ones."""
 
     def run(self, raw: bytes, start: int, most: int, first: int) -> Found | None:
         """Returns the run of at most `most` records from `start` on. The first record of the run should have the number
@@ -99,12 +99,12 @@ class Shape:
         if column == deltas_before and self._delta_size == 1:
             return deltas
         found = self._deltas(raw, start, start + records * self.size)
-        if found is not None:  # in one step, because several threads may walk at once
+        if found is not None:  # a single assignment, because several threads may walk at once
             self._expected = (start, records, first), columns, deltas_at, column, found
         return found
 
     def _columns(self, start: int, records: int, first: int) -> tuple[Columns, slice]:
-        """Returns the places of this run's columns with their expected bytes, and the place of the timestamp deltas' column."""
+        """Returns the slice of each column of this run with the bytes expected in it, and the slice of the timestamp deltas."""
         numbers = enumerate(_NUMBERS.get(self._number_size, (b"",)), self._number_at)
         columns = [(at, byte * records) for at, byte in self._fixed]
         columns += [(at, column[first : first + records]) for at, column in numbers]
@@ -125,7 +125,7 @@ class Shape:
         return records
 
     def _deltas(self, raw: bytes, start: int, stop: int) -> tuple[int, int] | None:
-        """Returns the smallest and largest timestamp delta, or None if the deltas have another size than in this shape."""
+        """Returns the smallest and largest timestamp delta, or None if a delta's varint has another size than in this shape."""
         at, size = start + self._delta_at, self.size
         if self._delta_size == 1:
             column = raw[at:stop:size]
@@ -192,7 +192,7 @@ def remember(runs: Sequence[tuple[Shape, int]]) -> None:
 
 
 def latest_runs(body: memoryview, count: int) -> Walked | None:
-    """Walks all records if they have the shapes of the body that was walked last; else returns None.
+    """Walks all records if they have the same shapes as those of the body that was walked last; else returns None.
 
     More than 64 records of one length need two shapes, because from the 65th on the offset delta takes a second byte.
     """

@@ -16,12 +16,12 @@ from kafkawire.record_columns import Lengths, Shape, Walked, latest_runs, rememb
 from kafkawire.varints import read_varint
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64  # an int that compiled code keeps in a register; pure Python does not have this type
+    from mypy_extensions import i64  # an int that compiled code keeps in a register; Python code does not import it
 
 _ONE_BY_ONE = 32
-"""In Python this number of records is walked one by one before the walk looks for a run."""
+"""In Python the walk reads this many records one by one before it looks for a run."""
 _SHORT_RUN = 8
-"""After a run of fewer records, the next records are walked one by one."""
+"""After a run of fewer records than this, the walk reads the next records one by one."""
 _WINDOW = 1 << 16
 """The number of bytes of the body that are copied at once. They fit into the processor's cache."""
 _new: Final[Any] = tuple.__new__
@@ -38,7 +38,7 @@ def walk_records(body: memoryview, count: int) -> Walked:
 
 
 def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """Like `walk_records`, and also returns whether the records are numbered 0, 1, 2 …"""
+    """Does the same as `walk_records`, and also returns whether the records are numbered 0, 1, 2 …"""
     if _COMPILED and len(body) <= _WINDOW:
         raw = bytes(body)
         walked, stop, low, high, keyless, ordered = _walk_each(raw, 0, 0, count)
@@ -83,7 +83,8 @@ class _Walk:
                 self.passed(stop, 1, delta, delta, keyless, number == self._walked)
 
     def run(self, shape: Shape, most: int) -> int:
-        """Walk at most `most` of the next records at once, as far as they have this shape. Returns their number."""
+        """Walk at most `most` of the next records at once, as long as they have this shape. Returns the number of walked
+        records."""
         passed, size = 0, shape.size
         while passed < most:
             if (self._base + len(self._raw) - self.pos) // size < min(most - passed, 2):
@@ -105,7 +106,7 @@ class _Walk:
         self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
-        """Go on after `records` records that the caller has walked, which end at `stop`, and enter their values."""
+        """Continue at `stop`, after `records` records that the caller has walked, and add what the caller has found in them."""
         self.pos = stop
         self._walked += records
         self.ordered = self.ordered and ordered
@@ -147,7 +148,7 @@ def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
     while left:
         start = walk.pos
         lengths, stop, delta, keyless, number = _parse(body, start, end)
-        likely = lengths is not None and (stop == end or body[stop] == body[start])  # the next has this length byte, too
+        likely = lengths is not None and (stop == end or body[stop] == body[start])  # the next record begins like this one
         shape = shape_of(lengths) if likely and lengths is not None else None
         records = walk.run(shape, left) if shape is not None else 0
         if not records:
@@ -187,7 +188,7 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
             stop: i64 = pos + (size >> 1)
             if size & 1 or stop > end:
                 break
-            delta: i64 = raw[pos + 1]  # skips the attributes, which have no defined bits
+            delta: i64 = raw[pos + 1]  # skips the record's attributes, of which no bit is defined
             pos += 2
             if delta > 127:
                 delta, pos = _longer(raw, pos, delta)
@@ -230,8 +231,8 @@ def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it run
 
 
 def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
-    """Returns an undecoded varint of several bytes (the second is at `pos`), and the position after it. Raises IndexError
-    beyond 63 bits.
+    """Returns a varint of several bytes without zigzag decoding (its second byte is at `pos`), and the position after it.
+    Raises IndexError if it has more than 63 bits.
     """
     byte: i64 = raw[pos]
     number: i64 = first & 127 | (byte & 127) << 7
@@ -247,8 +248,8 @@ def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
 
 
 def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
-    """Returns the position after the headers; their number is an undecoded varint. Raises IndexError for headers that only
-    `_parse` can read.
+    """Returns the position after the headers. `headers` is their number, still in zigzag form. Raises IndexError for headers
+    that only `_parse` can read.
     """
     if headers > 127 or headers & 1:
         raise IndexError
@@ -274,8 +275,8 @@ def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
 
 
 def _parse(body: memoryview, start: int, end: int) -> tuple[Lengths | None, int, int, bool, int]:
-    """Reads one record. Returns its lengths (None with headers), its end, its timestamp delta, whether it has no key, and its
-    number.
+    """Reads one record. Returns its lengths (None if it has headers), its end, its timestamp delta, whether it has no key, and
+    its number.
     """
     size, at = read_varint(body, start)
     stop = at + size

@@ -12,7 +12,7 @@ PRODUCE, FETCH, API_VERSIONS, CONTROLLED_SHUTDOWN = 0, 1, 18, 7
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 KEYS: dict[str, int] = {api.name: key for key, api in APIS.items()}
-"""API name to key."""
+"""Maps the name of each API to its key."""
 
 
 def api_name(key: int) -> str:

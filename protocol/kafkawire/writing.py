@@ -26,7 +26,7 @@ _packers = {spec: Counted(letter, "pack") for spec, letter in FORMATS.items()}
 
 
 def writer(cls: type[Struct], version: int, flexible: bool) -> Writer:
-    """The compiled writer of a struct in one version. The exception for a wrong value depends on the value."""
+    """The compiled writer of a struct in one version. A writer may raise different exceptions for different wrong values."""
     made = _writers.get((cls, version, flexible))
     if made is None:
         made = _writers[cls, version, flexible] = _WriterSource(cls, version, flexible).compile()
@@ -60,8 +60,8 @@ class _WriterSource(Source):
         return self.made("o, out, splices")  # type: ignore[no-any-return]
 
     def _fixed(self, run: list[Field], with_tags: bool) -> None:
-        """Writes adjacent fields of fixed size together; with `with_tags`, also the number of tags of a struct
-        without tags (0).
+        """Makes the code that writes adjacent fields of fixed size together. With `with_tags` it also writes 0, the number of
+        tags.
         """
         for field in run:
             if field.spec == "uuid":
@@ -121,7 +121,7 @@ class _WriterSource(Source):
         self.put("elif isinstance(raw, buffers): splices.append((len(out), raw))", "else: raise TypeError('no bytes')")
 
     def _array(self, value: str, spec: Any) -> None:
-        if spec == "string":  # a single string would be taken for the array of its letters
+        if spec == "string":  # a string would be taken for an array of its letters
             self.put(f"if isinstance({value}, str): raise TypeError('a string where an array belongs')")
         self.put(f"if len(out) > {MOST_BYTES}: raise too_large()", f"n = len({value})")
         self._length(">i")

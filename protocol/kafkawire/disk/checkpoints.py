@@ -56,8 +56,8 @@ def read_offsets(path: Path) -> Checkpoint:
 def offsets_text(name: str, offsets: Mapping[tuple[str, int], int]) -> str:
     """Writes the offsets as the checkpoint with this file name.
 
-    Kafka's format has no CRC. The CRC of the name and the lines is stored as the offset of a topic that does not exist; Kafka
-    skips this entry.
+    Kafka's format has no CRC. So an entry of a topic that does not exist, which Kafka skips, has the CRC of the file's name and
+    lines as its offset.
     """
     lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
     topic, index = _SIGNATURE
@@ -88,7 +88,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
     """The leader epochs as a checkpoint.
 
-    Kafka's format has no CRC. The blanks and tabs at the end of the last line are the bits of a CRC here. Kafka skips them.
+    Kafka's format has no CRC. So the blanks and tabs at the end of the last line, which Kafka skips, are the bits of a CRC.
     """
     return _file(_signed([f"{epoch} {start}" for epoch, start in epochs]))
 
@@ -99,7 +99,8 @@ def _signed(lines: list[str]) -> list[str]:
 
 
 def clean_shutdown_text() -> str:
-    """The file that Kafka writes after closing all logs; while it exists, no log needs recovery."""
+    """Returns the content of the file that Kafka writes after it has closed all logs. While the file exists, no log needs
+    recovery."""
     return '{"version":0,"brokerEpoch":-1}'
 
 

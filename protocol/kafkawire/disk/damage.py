@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkawire.printable import printable
 
 LONGEST = 2000
-"""The most characters of a sentence. It may contain names that a stranger chose."""
+"""The most characters of a sentence. A sentence may contain names that a stranger chose."""
 
 
 def shortened(text: str) -> str:
@@ -18,7 +18,7 @@ def shortened(text: str) -> str:
 class DataError(OSError):
     """Raised if a log directory cannot be used. The message names the damage, the place, and the next step.
 
-    Nothing was changed except torn tails, which were cut off before the error was found and are logged.
+    Nothing was changed, except that torn tails may have been cut off before the error was found; the log has a line for each.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -37,5 +37,5 @@ class DamagedFile(DataError):
 
 
 def reason(failure: OSError) -> str:
-    """Why a file cannot be used, without its path."""
+    """Returns the reason why a file cannot be used, without the file's path."""
     return failure.why if isinstance(failure, DamagedFile) else failure.strerror or str(failure)

@@ -2,7 +2,7 @@
 
 An election is unclean if the new leader was neither in sync nor an eligible leader replica (KIP-966): the records that the new
 leader lacks are lost. Kafka marks such a change with the leader recovery state RECOVERING (KIP-704). Older records have no
-mark, so the replicas that were in sync decide as well.
+mark, so a change also counts if the new leader was not among the replicas in sync.
 """
 
 from __future__ import annotations
@@ -60,18 +60,19 @@ class History(NamedTuple):
 
 @dataclass(slots=True)
 class _Watched(Image):
-    """An image that notes the unclean elections among the records that it applies."""
+    """An image of the cluster that collects the unclean elections from the records that it applies."""
 
     found: list[UncleanElection] = field(default_factory=list)
     leaders: dict[tuple[bytes, int], int] = field(default_factory=dict)
     """The last leader of each partition."""
     could_lead: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
-    """The replicas that were in sync or eligible while the last leader led. Without a leader, no replica gets in sync."""
+    """The replicas that were in sync or eligible while the last leader led. While a partition has no leader, no replica gets in
+    sync."""
     eligible: dict[tuple[bytes, int], tuple[int, ...]] = field(default_factory=dict)
 
     def apply(self, record: Message) -> None:
         """Apply the record. Raises KeyError if the record names an unknown topic or partition."""
-        Image.apply(self, record)  # a class with slots has no `super()` without arguments
+        Image.apply(self, record)  # in a dataclass with slots, `super()` without arguments fails
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             self._watch(record, (record.topic_id, record.partition_id))
 
@@ -93,7 +94,7 @@ class _Watched(Image):
 
 
 def unclean_elections(histories: Iterable[History]) -> list[UncleanElection]:
-    """The elections in the metadata of several nodes, each once, in the order of topics, partitions and leader epochs.
+    """Returns the elections in the metadata of several nodes, each once, ordered by topic, partition and leader epoch.
 
     The most recent metadata is trusted. Other nodes' metadata adds only elections before its beginning, because a
     controller that died may have written records that the cluster never accepted.
@@ -142,7 +143,7 @@ def _replayed(files: MetadataFiles) -> History:
 
 
 def _complete(found: list[UncleanElection], at_ms: int, offset: int) -> None:
-    """Enter the time and the offset of a batch into the elections that were found in its records."""
+    """Enter a batch's time and offset into the elections that were found in the batch's records."""
     for index in range(len(found) - 1, -1, -1):
         if found[index].offset != UNKNOWN:
             return

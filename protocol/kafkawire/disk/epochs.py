@@ -1,6 +1,6 @@
-"""The leader epochs of a log, in the checkpoint and in its batches (LeaderEpochFileCache).
+"""Compares a log's leader epochs in the checkpoint with those in the batches (LeaderEpochFileCache).
 
-The CRC of a batch does not cover its leader epoch, and Kafka's checkpoint has no CRC, so both are compared.
+The CRC of a batch does not cover the batch's leader epoch, and Kafka's checkpoint has no CRC, so each confirms the other.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LeaderEpochs:
             known.append((epoch, base))
 
     def damage_of(self, header: BatchHeader) -> str:
-        """A sentence if the batch does not carry the epoch that holds at its offsets, else an empty string."""
+        """Returns a sentence if the batch does not carry the leader epoch of its offsets, else an empty string."""
         known, epoch, base = self.known, header.partition_leader_epoch, header.base_offset
         at = bisect_right(known, base, key=_start) - 1
         crosses = at + 1 < len(known) and known[at + 1][1] <= header.last_offset

@@ -4,8 +4,8 @@
     .timeindex   largest timestamp so far 8 · relative last offset of its batch 4
     .txnindex    version 2 · producer id 8 · first offset 8 · last offset 8 · last stable offset 8
 
-Kafka creates the first two at their largest size and cuts them when the segment is closed, so an index that was not closed
-ends in zeros.
+Kafka creates .index and .timeindex at their largest size and cuts them when the segment is closed, so the index of a segment
+that was not closed ends in zeros.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def offset_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> bytes:
-    """Entries (last offset, position) as a file."""
+    """Returns the content of an index file with these entries (last offset, position)."""
     return b"".join(OFFSET_ENTRY.pack(offset - base_offset, position) for offset, position in entries)
 
 
@@ -56,7 +56,7 @@ def read_offset_index(path: Path, base_offset: int) -> tuple[list[int], list[int
 
 
 def time_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> bytes:
-    """Entries (timestamp in ms, last offset) as a file."""
+    """Returns the content of a time index file with these entries (timestamp in ms, last offset)."""
     return b"".join(TIME_ENTRY.pack(timestamp, offset - base_offset) for timestamp, offset in entries)
 
 
@@ -85,7 +85,7 @@ def last_entry(path: Path, entry: struct.Struct) -> tuple[int, ...]:
 
 
 def transaction_index_bytes(aborted: Iterable[AbortedTransaction]) -> bytes:
-    """Aborted transactions, in the order of their markers, as a file."""
+    """Returns the content of a transaction index file with these aborted transactions, in the order of their markers."""
     return b"".join(TRANSACTION_ENTRY.pack(0, *each) for each in aborted)
 
 

@@ -1,4 +1,4 @@
-"""The image of a cluster's metadata, with topics, settings, ACLs, features and so on, and the difference of two images.
+"""An *image* of a cluster's metadata (topics, settings, ACLs, features and so on), and the difference of two images.
 
 An image is read from the records of `__cluster_metadata`, or made from a running cluster. The records to write are
 the difference of two images, so code that changes the cluster does not write them itself.
@@ -41,13 +41,13 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 NO_LEADER = -1
 UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
-"""The id for a log directory that is not assigned."""
+"""The directory id of a replica that is not assigned to a log directory."""
 RESERVED_IDS = 100
-"""No log directory has an id below this number."""
+"""The ids below this number are reserved: no log directory has one."""
 
 
 def is_reserved(directory_id: bytes) -> bool:
-    """Whether the id is not that of a log directory, but has a meaning such as "unknown" or "unassigned" (DirectoryId)."""
+    """Tells whether the id stands for something like "unknown" or "unassigned", and not for a log directory (DirectoryId)."""
     return int.from_bytes(directory_id, "big") < RESERVED_IDS
 
 
@@ -100,8 +100,8 @@ class AclImage(NamedTuple):
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""The entity of a client quota: its types (`user`, `client-id`, `ip`) in order, each with a name, or None for the default
-entity.
+"""The entity of a client quota: pairs of a type (`user`, `client-id`, `ip`) and a name, in order. The name None stands for the
+default entity of the type.
 """
 
 
@@ -114,7 +114,7 @@ class TokenImage(NamedTuple):
     renewers: tuple[str, ...]
     issued_at: int
     most_at: int
-    """The latest expiry time that a renewal can give."""
+    """The latest time to which a renewal can move the token's expiry."""
     expires_at: int
 
 
@@ -122,7 +122,7 @@ class TokenImage(NamedTuple):
 class Image:
     """Topics, settings, producer ids, ACLs and delegation tokens by their ids, and client quotas.
 
-    Settings by resource: its type, and its name ("" for all brokers).
+    Settings are stored by resource: its type, and its name ("" for all brokers).
     """
 
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class Image:
             self._apply_access(record)
 
     def _apply_access(self, record: Message) -> None:
-        """Apply a record about users."""
+        """Apply a record about SCRAM users, ACLs, quotas or delegation tokens."""
         if isinstance(record, UserScramCredentialRecord):
             self.scram[record.name, record.mechanism] = ScramCredential(
                 bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
@@ -197,7 +197,8 @@ class Image:
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Like PartitionRegistration.merge: a new leader begins a new leader epoch, and so does the loss of the last leader."""
+    """Does the same as PartitionRegistration.merge: a new leader begins a new leader epoch, and so does the loss of the last
+    leader."""
     leader, epoch = partition.leader, partition.leader_epoch
     if record.leader != UNCHANGED_LEADER:
         leader, epoch = record.leader, epoch + 1
@@ -213,8 +214,8 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
 
 
 def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, int]]:
-    """The records, each with its version, that turn the old image into the new image. `node_id` is the broker that requested
-    producer ids.
+    """Yields the records that turn the old image into the new image, each with its version. `node_id` is the broker that
+    requested producer ids.
     """
     for topic_id in old.topics.keys() - new.topics.keys():
         yield RemoveTopicRecord(topic_id=topic_id), 0
@@ -316,7 +317,7 @@ def _partition_records(
         if moved or moves or base.isr is not None:
             yield base, 1
         return
-    # Each record that sets the leader begins a leader epoch, so a step of several epochs needs as many records.
+    # Each record that sets the leader begins one leader epoch. So if the epoch rose by several, as many records are needed.
     for left in range(max(new.leader_epoch - old.leader_epoch, 1), 0, -1):
         base.leader = new.leader if left == 1 else NO_LEADER
         yield base, 1
@@ -337,7 +338,7 @@ class MetadataFiles(NamedTuple):
     """The end offset of the newest snapshot; 0 without a snapshot."""
     snapshot: Walk | None
     segments: list[Walk]
-    """The files with records at or after `since`, and always the last file."""
+    """The segments with records at or after `since`, and always the last segment."""
 
 
 def metadata_files(folder: Path, *, oldest: bool = False) -> MetadataFiles:
@@ -364,7 +365,8 @@ def metadata_files(folder: Path, *, oldest: bool = False) -> MetadataFiles:
 def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0) -> Iterator[BatchHeader]:
     """Apply a file's records from the offset `since` on to the image. Yields each batch's header once the batch is applied.
 
-    The records end where the walk ends; the caller checks `walk.damage`. Raises DamagedFile for unreadable records.
+    The function stops where the walk over the file ends; the caller checks `walk.damage`. Raises DamagedFile for unreadable
+    records.
     """
     for position, header, batch in walk:
         if not header.is_control and header.base_offset >= since:

@@ -21,7 +21,8 @@ LAST_OFFSET = f"{1 << 62:020d}"
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """`00000000000000000042.log`; the offset is the segment's base offset, or the end offset of a snapshot."""
+    """Returns a name such as `00000000000000000042.log`. The offset is the base offset of a segment, or the end offset of a
+    snapshot."""
     return f"{offset:020d}{suffix}"
 
 
@@ -49,7 +50,7 @@ def deleted_folder_name(topic: str, index: int, unique: bytes) -> str:
 
 
 def is_deleted_folder(folder: str) -> bool:
-    """Whether a folder waits to be removed."""
+    """Tells whether the folder's name is that of a deleted partition whose folder is still to be removed."""
     return _DELETED_FOLDER.fullmatch(folder) is not None
 
 
@@ -65,7 +66,8 @@ def future_of(folder: str) -> tuple[str, int] | None:
 
 
 class Listing(NamedTuple):
-    """The files of a partition's folder. `offsets` has the sorted offsets in file names by suffix, `names` every file name."""
+    """The files of a partition's folder. `offsets` maps each suffix to the sorted offsets in the file names with this suffix;
+    `names` has every file name."""
 
     offsets: dict[str, list[int]]
     names: frozenset[str]

@@ -41,9 +41,9 @@ def open_plain(path: Path | str, flags: int, mode: int = 0o644) -> int:
 
 
 def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
-    """The file, opened to be read. Raises DamagedFile if it is not a plain file, FileNotFoundError and other OSErrors.
+    """Opens a file for reading. Raises DamagedFile if it is not a plain file, FileNotFoundError, and other OSErrors.
 
-    An object store has only plain files, and `path` opens them itself.
+    A path in an object store opens its file itself; an object store has only plain files.
     """
     if not isinstance(path, Path):
         return path.open("rb")

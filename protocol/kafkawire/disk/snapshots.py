@@ -26,7 +26,8 @@ _CRC_FROM = 6
 
 
 class ProducerState(NamedTuple):
-    """A producer at the end of a snapshot, in the order of the file's fields. Offsets are −1 for "none"."""
+    """The state of a producer at the snapshot's offset, in the order of the file's fields. An offset of −1 stands for
+    "none"."""
 
     producer_id: int
     producer_epoch: int
@@ -39,7 +40,7 @@ class ProducerState(NamedTuple):
 
 
 def producer_snapshot_bytes(producers: Iterable[ProducerState]) -> bytes:
-    """The producers as a file."""
+    """Returns the content of a snapshot file with these producers."""
     entries = [_ENTRY.pack(*producer) for producer in producers]
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", VERSION, crc32c(body)) + body

@@ -1,8 +1,7 @@
 """Walks over the batches of a .log file, and distinguishes a torn tail from damage.
 
-An interrupted write leaves half a batch at the end of the file. The producer did not get an acknowledgement, so this
-half may be cut off. Any other fault in the bytes, with sound batches after it, is damage: cutting would lose those
-batches.
+An interrupted write leaves half a batch at the end of the file. The producer got no acknowledgement for that batch, so the
+incomplete batch may be cut off. If sound batches follow the bad bytes, the file is damaged: a cut would lose those batches.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ WINDOW = 8 * 1024 * 1024
 SEARCH_LIMIT = 64 * 1024 * 1024
 """The number of bytes after damage that are searched for sound batches."""
 SEARCH_WORK = 16 * SEARCH_LIMIT
-"""The number of bytes that the search may verify by CRC."""
+"""The search for sound batches computes CRCs over at most this many bytes."""
 ANYWHERE = 1 << 63
 """An offset above all others. As `gaps_below` it allows gaps everywhere."""
 LAST_OFFSET = 1 << 62
-"""The largest offset that a file may have, so that later offsets still fit into 64 bits."""
+"""The largest offset that a batch in a file may have. Above it, the offsets of later batches might not fit into 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
 _LEAST = HEADER_SIZE - LOG_OVERHEAD
 
@@ -49,7 +48,8 @@ class Damage(NamedTuple):
 
 
 def damage_at(data: memoryview, at: int, next_offset: int) -> str:
-    """The reason why no sound batch is at `at`; empty if a sound batch begins there, at or after `next_offset`."""
+    """Returns the reason why no sound batch begins at position `at`; empty if one does, and its offset is at least
+    `next_offset`."""
     left = len(data) - at
     if left < HEADER_SIZE:
         return f"{left} bytes remain, but a batch has at least {HEADER_SIZE}"
@@ -92,7 +92,7 @@ class Walk:
         self.next_offset = next_offset
         self.gaps_below = gaps_below
         self.position = position
-        """The end of the sound batches in the walked part."""
+        """The position at which the sound batches end that were walked so far."""
         self.damage: Damage | None = None
 
     def __iter__(self) -> Iterator[Walked]:
@@ -139,15 +139,15 @@ def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
 
 
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
-    """Returns the position of a sound batch after the damage, or None if there is none. Without one, the damage is
-    only a torn tail.
+    """Returns the position of a sound batch after the damage, or None if there is none. If there is none, the damage is only a
+    torn tail.
 
     If too many bytes look like batches, returns the position where the search ended.
     """
     with open_to_read(path) as file:
         file.seek(damage.position)
         data = memoryview(file.read(SEARCH_LIMIT))
-    # Look only where a batch may begin: its offset has the upper half of `next_offset`, and its byte 16 is the magic 2.
+    # Look only where a batch may begin: the upper half of its offset is that of `next_offset`, and its byte 16 is the magic 2.
     likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
     work = SEARCH_WORK
     for match in likely.finditer(data, 1):
@@ -170,7 +170,8 @@ def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
 
 
 def is_cut_short(path: Path, damage: Damage) -> bool:
-    """Whether the file ends within the batch, as after a killed process. If not, the batch's bytes are damaged."""
+    """Tells whether the file ends within the batch, as after the broker was killed. If it does not, the batch's bytes are
+    damaged."""
     with open_to_read(path) as file:
         left = file.seek(0, 2) - damage.position
         file.seek(damage.position)
