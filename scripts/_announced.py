@@ -1,5 +1,4 @@
-"""The announcements of a running broker about its release: API versions, features, and the settings that differ from those of
-4.3.1.
+"""Records what a running broker announces: API versions, features, and the settings that differ from those of 4.3.1.
 
 The form is that of broker/wirebroker/core/releases/kafka-X.Y.json.
 """
@@ -51,13 +50,13 @@ NOT_OURS = {
 }  # fmt: skip
 """APIs that we do not serve, most of them between brokers."""
 BEFORE_1_1 = -1
-"""Stands for a value's source, which version 0 of DescribeConfigs does not return."""
+"""Stands for the source of a setting's value, which version 0 of DescribeConfigs does not return."""
 PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
-"""A Produce of no topics, in its versions 0 to 2."""
+"""The body of a Produce request without topics, in versions 0 to 2."""
 
 
 def announced(client: WireClient, release: str, version: str) -> Json:
-    """The description of the release. The broker has a topic `t`."""
+    """Returns the description of the broker's release. The broker has a topic `t`."""
     apis = versions_of(client)
     response = _told(client, min(apis["ApiVersions"][1], NEWEST_ASKED))
     levels = {each.name: each.max_version_level for each in response.finalized_features}
@@ -91,7 +90,7 @@ def _told(client: WireClient, version: int) -> Any:
 
 
 def described_settings(client: WireClient, apis: dict[str, tuple[int, int]]) -> dict[str, dict[str, Any]]:
-    """The settings of a broker, the topic `t`, a group and client metrics, from DescribeConfigs: its entries by name."""
+    """Returns the settings of a broker, the topic `t`, a group and client metrics: the entries of DescribeConfigs by name."""
     return {kind: _described(client, *named, min(apis["DescribeConfigs"][1], 4)) for kind, named in RESOURCES.items()}
 
 
@@ -109,7 +108,7 @@ def _described(client: WireClient, kind: int, name: str, version: int) -> dict[s
     try:
         request = DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False)
         return {each.name: each for each in client.request(request, version).results[0].configs}
-    except ConnectionClosed:  # a release that does not know this kind of resource
+    except ConnectionClosed:  # the release does not know this kind of resource
         return {}
 
 
@@ -149,7 +148,7 @@ def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None)
 
 
 def _type_later(kind: str, name: str) -> ConfigType:
-    """The type that a later release returns: releases before 2.6 return no type."""
+    """Returns the type that a later release returns, because releases before 2.6 return no types."""
     later = json.loads(TELLS_TYPES.read_text(encoding="utf-8"))["settings"][kind].get(name)
     return ConfigType[later[0].upper()] if later else ConfigType.STRING
 
@@ -178,8 +177,8 @@ def _reads_produce(client: WireClient, version: int) -> bool:
 
 
 def write(path: Path, described: Json) -> None:
-    """One line for each API, feature and setting. The file's other texts about settings stay, because Kafka does not return
-    them.
+    """Writes one line for each API, feature and setting. The file's own notes about settings stay, because Kafka does not
+    return notes.
     """
     _keep_notes(json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}, described)
     blocks = [f' "{name}": {_block(value)}' for name, value in described.items()]

@@ -30,7 +30,7 @@ LEVELS = ("off", "verdicts", "changes", "exchanges", "all")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags that name the broker."""
+    """Adds the flags that name the broker."""
     parser.add_argument("--bootstrap", metavar="H:P", help="a broker to use, instead of starting wirebroker")
     parser.add_argument(
         "--on-kafka", action="store_true", help="start a real Kafka, instead of wirebroker (needs Java and mvn)"
@@ -39,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_proxy_flag(parser: argparse.ArgumentParser) -> None:
-    """The flag that puts a proxy in front of the broker."""
+    """Adds the flag that puts a proxy in front of the broker."""
     parser.add_argument(
         "--through-proxy", nargs="?", const="verdicts", choices=LEVELS, metavar="LEVEL",
         help="put a `wirebroker proxy` with this trace level (verdicts) in front of the broker",
@@ -53,12 +53,12 @@ def use_checkout() -> None:
 
 
 def real_kafka(stack: ExitStack, settings: Mapping[str, str], port: int = 0) -> str:
-    """The address of a real Kafka with these settings. Raises KafkaUnavailable."""
+    """Starts a real Kafka with these settings, and returns its address. Raises KafkaUnavailable."""
     return "{}:{}".format(*stack.enter_context(KafkaServer(settings, port=port, heap="1g")).address)
 
 
 Addresses = list[dict[str, str]]
-"""The listeners of each broker: security protocol and address."""
+"""For each broker, the address of each listener by its security protocol."""
 
 
 def kafka_cluster(stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security) -> Addresses:
@@ -79,7 +79,7 @@ def kafka_cluster(stack: ExitStack, settings: Mapping[str, str], brokers: int, s
 def own_cluster(
     stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security, more: Sequence[str] = ()
 ) -> Addresses:
-    """The listeners of a wirebroker with this number of brokers. Raises ServerFailed."""
+    """Starts a wirebroker with this number of brokers, and returns their listeners. Raises ServerFailed."""
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="wirebroker-")))
     security.make_certificates(folder)
     flags = ["--brokers", str(brokers), "--port", "0", "--tls-cert", str(folder / SERVER)]
@@ -95,7 +95,8 @@ def own_cluster(
 
 
 def through_proxy(stack: ExitStack, address: str, level: str | None, flags: Sequence[str] = ()) -> str:
-    """The address of a proxy in front of this broker; without a level, the broker's own address. Raises ServerFailed."""
+    """Starts a proxy in front of this broker, and returns its address. Without a level there is no proxy: returns the broker's
+    own address. Raises ServerFailed."""
     if level is None:
         return address
     command = [*WIREBROKER, "proxy", "--upstream", address, "--listen", "127.0.0.1:0", "--trace-level", level, *flags]

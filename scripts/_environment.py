@@ -27,5 +27,5 @@ def enter(*needed: str) -> None:
         sys.exit(2)
     os.environ.setdefault(
         "WIREBROKER_EXIT_WITH_PARENT", "1"
-    )  # the processes that a script starts end with the script, even if it is killed
+    )  # processes that a script starts end with the script, even if the script is killed
     sys.path[1:1] = SOURCES

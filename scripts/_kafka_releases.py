@@ -1,6 +1,6 @@
-"""The needs of each release of Apache Kafka: its artifacts, options of the JVM, and ZooKeeper before 3.3.
+"""What each release of Apache Kafka needs to run: its artifacts, options of the JVM, and ZooKeeper before 3.3.
 
-All of them run on Java 17.
+All releases run on Java 17.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ RELEASES = {
         "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.2", "4.0.2", "4.1.1", "4.2.0", "4.3.1", "4.4.0",
     )
 }  # fmt: skip
-"""The version that stands for each release."""
+"""The version that is played for each release."""
 VERSION = RELEASES["4.3"]
 LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",)
 RELOAD4J = ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36")
-"""Replaces log4j 1.2, and has its classes."""
+"""These artifacts replace log4j 1.2, and have the same classes."""
 LEFT_OUT = ("log4j:log4j", "org.slf4j:slf4j-log4j12")
 ZOOKEEPER = "org.apache.zookeeper:zookeeper:3.4.10"
-"""For releases before 2.4: 3.4.11 to 3.4.14 cannot resolve an address on Java 14 and later."""
+"""The ZooKeeper for releases before 2.4. ZooKeeper 3.4.11 to 3.4.14 cannot resolve an address on Java 14 and later."""
 JAXB = "javax.xml.bind:jaxb-api:2.3.1"
 OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
 """Packages of java.base to which releases before 4.0 need access."""
@@ -58,7 +58,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def version_of(release: str) -> str:
-    """The version that stands for a release such as "3.9". Raises KafkaUnavailable for an unknown release."""
+    """Returns the version that is played for a release such as "3.9". Raises KafkaUnavailable for an unknown release."""
     if release not in RELEASES:
         raise KafkaUnavailable(f"there is no release {release!r}; known are {', '.join(RELEASES)}")
     return RELEASES[release]
@@ -85,7 +85,7 @@ def java_options(version: str) -> list[str]:
 def free_port() -> int:
     """Returns a loopback port that is free at this moment and was not returned before. Raises KafkaUnavailable."""
     for port in random.sample(PORTS, len(PORTS)):
-        if port in _given:  # given to a broker that has not opened it yet
+        if port in _given:  # a broker that has got this port may not have opened it yet
             continue
         with socket.socket() as probe:
             try:
@@ -122,7 +122,7 @@ def fetch_jars(version: str = VERSION) -> Path:
         try:
             jars.rename(target)
         except OSError:
-            if not target.is_dir():  # else another process was faster
+            if not target.is_dir():  # if the folder exists, another process was faster
                 raise
     return target
 
@@ -131,7 +131,7 @@ def _artifacts(version: str) -> list[str]:
     release = numbers(version)
     scala = "2.13" if release >= (2, 4) else "2.12"
     wanted = [f"org.apache.kafka:kafka_{scala}:{version}"]
-    if version == VERSION:  # other scripts use its tools; 4.4.0 has no such artifact
+    if version == VERSION:  # other scripts use the tools of this version; 4.4.0 has no such artifact
         wanted.append(f"org.apache.kafka:kafka-tools:{version}")
     if release < (2, 4):
         wanted.append(ZOOKEEPER)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOLS = {"MTLS": "SSL"}
-"""The protocols of listeners whose names are not protocols."""
+"""The security protocol of each listener whose name is not a protocol."""
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -30,14 +30,14 @@ SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
 
 @dataclass(frozen=True)
 class OAuth:
-    """How OAUTHBEARER tokens are checked: as unsecured tokens with these options, or by the keys in a file."""
+    """How a broker checks OAUTHBEARER tokens: as unsecured tokens with these options, or by the keys in a file."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Path | None = None
 
     def settings(self, prefix: str) -> dict[str, str]:
-        """The settings of a listener."""
-        named = ' unsecuredLoginStringClaim_sub="broker"' if self.options else ""  # the broker itself logs in as this user
+        """Returns the settings with which a listener checks tokens."""
+        named = ' unsecuredLoginStringClaim_sub="broker"' if self.options else ""  # the user as whom the broker itself logs in
         options = named + "".join(f' unsecuredValidator{name}="{value}"' for name, value in self.options.items())
         lines = {"sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required{options};"}
         if self.keys is not None:
@@ -58,7 +58,7 @@ class Security:
         """the folder of the certificates, which exist once the broker has started"""
 
     def make_certificates(self, folder: Path) -> None:
-        """Write a certificate authority, the key and certificate of a broker on this machine, and those of a client."""
+        """Write the certificate of an authority, the key and certificate of a broker on this machine, and those of a client."""
         import trustme
 
         self.folder = folder
@@ -105,7 +105,7 @@ class Security:
 
 
 def _write(path: Path, issued: object) -> None:
-    """The key followed by the certificates. The key is PKCS #8, the only form that Java reads."""
+    """Writes the key followed by the certificates. The key has the form PKCS #8, the only one that Java reads."""
     from cryptography.hazmat.primitives import serialization as form
 
     key = form.load_pem_private_key(issued.private_key_pem.bytes(), None)  # type: ignore[attr-defined]

@@ -29,12 +29,12 @@ from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.client.wire import WireClient
 
 READY_WITHIN = 60.0
-"""Seconds a broker may take to start or to stop."""
+"""The seconds that a broker may take to start or to stop."""
 JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLUSTER_ID = "d2lyZWJyb2tlci1vcmFjbA"
 
 TELEMETRY_RECEIVER = "TelemetryReceiver"
-"""The value of `metric.reporters` with which a broker takes clients' metrics; needs `javac`."""
+"""With this value of `metric.reporters` a broker accepts the metrics of clients; `javac` must be installed."""
 
 
 class KafkaServer:
@@ -57,7 +57,7 @@ class KafkaServer:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        "log.initial.task.delay.ms": "100",  # the default is 30 s, and the recorded broker had run for longer
+        "log.initial.task.delay.ms": "100",  # the default is 30 s, but the recorded broker had already run for longer than that
     }
 
     def __init__(

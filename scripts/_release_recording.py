@@ -24,14 +24,15 @@ from wirebroker.conformance.versions import VersionMode
 TIMES = 2
 """The number of times that a scenario is played in each mode."""
 NEEDS_NEW_BROKER = ("cold", "controller", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
-"""The groups of scenarios whose state would disturb the next turn, so that each turn needs a new broker."""
+"""The groups of scenarios that leave state which would disturb the next turn. So each turn of them needs a new broker."""
 APART = ("features",)
-"""The groups whose scenarios would disturb each other by the state that they leave, such as levels of features."""
+"""The groups whose scenarios leave state that would disturb each other, such as levels of features. So each scenario of them
+needs its own broker."""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens", "secured_owners")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
-"""The groups of scenarios that wait for long and whose runs are independent."""
+"""The groups of scenarios that wait for long and are independent of each other. Their scenarios are played at the same time."""
 PAUSE = 0.3
-"""Seconds after which a broker has applied changed settings of a group, also on a busy machine."""
+"""The seconds after which even a broker on a busy machine has applied changed settings of a group."""
 RETENTION_AFTER = 31
 """The number of seconds after its start at which a broker first checks for old segments. Releases before 3.6 have no setting
 for this.
@@ -41,7 +42,7 @@ TURNS: list[Turn] = [(mode, count) for mode in MODES for count in range(TIMES)]
 
 
 def server_for(scenario: Scenario, version: str) -> KafkaServer:
-    """A broker of this version with the settings of the scenario."""
+    """Returns a broker of this version, with the settings of the scenario."""
     settings = scenario.settings | ({"metric.reporters": TELEMETRY_RECEIVER} if scenario.telemetry else {})
     oauth = OAuth() if scenario.ran_on == "secured_tokens" else None
     security = Security(USERS, listeners=("SASL_PLAINTEXT",), oauth=oauth) if scenario.secured else None
@@ -49,7 +50,7 @@ def server_for(scenario: Scenario, version: str) -> KafkaServer:
 
 
 def _translated(settings: dict[str, str], version: str) -> dict[str, str]:
-    """Returns the settings with the names of an older release."""
+    """Returns the settings under the names that they have in an older release."""
     if "authorizer.class.name" in settings and not has_kraft(version):
         package = "kafka.security.authorizer.Acl" if numbers(version) >= (2, 4) else "kafka.security.auth.SimpleAcl"
         settings = settings | {"authorizer.class.name": f"{package}Authorizer"}
@@ -80,7 +81,8 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
 
 
 def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterator[str]:
-    """Play the scenarios that the release supports, and note its responses. Yields the name of each finished group."""
+    """Play the scenarios that the release supports, and record the broker's responses. Yields the name of each finished
+    group."""
     groups: dict[tuple[str, str], list[Scenario]] = defaultdict(list)
     for scenario in scenarios:
         groups[scenario.ran_on, scenario.name if scenario.ran_on in APART else ""].append(scenario)
@@ -102,7 +104,8 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterat
 
 
 def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:
-    """The observations of each scenario in each turn. If no version is lowered, the clamped turns equal the named turns."""
+    """Returns the observations of each scenario in each turn. If a scenario's requests need no lower version, its clamped turns
+    equal its named turns."""
     seen: dict[tuple[str, Turn], list[Json]] = {}
     same: set[str] = set()
 
@@ -134,7 +137,7 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
 
 @contextmanager
 def started(scenario: Scenario, version: str) -> Iterator[KafkaServer]:
-    """Returns a broker for a scenario, as old as the recorded broker was."""
+    """Yields a broker for a scenario. If the scenario needs it, the broker has run for as long as the recorded broker had."""
     with server_for(scenario, version) as server:
         if scenario.ran_on == "expire_off_retention" and numbers(version) < (3, 8):
             time.sleep(RETENTION_AFTER)

@@ -1,4 +1,5 @@
-"""The least that Python needs to forward a connection: copy bytes both ways, and read the size and header of each frame."""
+"""Forwards connections with as little work as Python can: it copies bytes both ways, and reads the size and header of each
+frame."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ HEADER = struct.Struct(">ihhi")
 
 
 class Side(asyncio.BufferedProtocol):
-    """One side of a connection. It reads nothing until the other side is connected."""
+    """One side of a forwarded connection. This side reads nothing until the other side is connected."""
 
     def __init__(self, upstream: tuple[str, int] | None, other: Side | None = None) -> None:
         self._upstream, self.other = upstream, other

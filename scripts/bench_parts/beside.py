@@ -38,7 +38,7 @@ def contenders(checkout: Path, loop: str) -> list[Contender]:
 
 
 def serve(checkout: Path, loop: str, flags: Sequence[str], command: str = "serve") -> tuple[str, ...]:
-    """The command that serves with the sources of a checkout."""
+    """Returns the command that starts a server from the sources of a checkout."""
     return (*environment(checkout), sys.executable, "-m", "wirebroker", command, "--loop", loop, *flags)
 
 
@@ -49,7 +49,7 @@ def environment(checkout: Path, *others: Path) -> tuple[str, str]:
 
 
 def sources() -> tuple[str, ...]:
-    """The folders of a checkout that have its packages."""
+    """Returns the folders of a checkout that hold its Python packages."""
     return "broker", "protocol", "pipeline"
 
 
@@ -70,7 +70,7 @@ def measure(
     share: float,
     say: Callable[[str], None],
 ) -> list[throughput.Case]:
-    """Produce with each size of batches, and Fetch, over one connection."""
+    """Measures Produce with each size of batches, and Fetch, over one connection."""
     entered = contenders(checkout, loop)
     fetching = [each for each in entered if each.name.removeprefix(OTHER) in FETCHED]
     cases = [

@@ -19,7 +19,7 @@ BUILD_WITHIN = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server, and the flags of the load generator for it."""
+    """A server to measure, and the flags that the load generator needs for it."""
 
     name: str
     command: tuple[str, ...]
@@ -29,14 +29,14 @@ class Contender:
     """The flag that names a new directory for the server's data."""
 
     def at(self, port: int, folder: str = "") -> list[str]:
-        """Returns the command that listens on this port. The server may keep its data in the folder."""
+        """Returns the command that starts the server on this port. The server may keep its data in the folder."""
         data = [self.data_flag, f"{folder}/data"] if self.data_flag and folder else []
         return [*self.command, self.port_flag, str(port), *data]
 
 
 @dataclass(slots=True)
 class Field:
-    """The contenders, the load generator's command, and the missing ones with their reasons."""
+    """The contenders that can run here, the load generator's command, and what is missing, with the reasons."""
 
     contenders: list[Contender]
     load: tuple[str, ...]
@@ -44,7 +44,7 @@ class Field:
     missing: list[Missing]
 
     def named(self, *names: str) -> list[Contender]:
-        """Returns the contenders of these names that can run, in this order."""
+        """Returns those of the named contenders that can run, in the order of the names."""
         return [found for name in names for found in self.contenders if found.name == name]
 
 

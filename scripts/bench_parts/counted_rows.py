@@ -26,10 +26,10 @@ from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from wirebroker.client.wire import Connection, address_of
 
 Step = Callable[[], None]
-"""One request with its response."""
+"""A call that sends one request and reads its response."""
 Wanted = Callable[[str], bool]
 WITHIN = 120.0
-"""Seconds that a response may take. Valgrind is some fifty times slower."""
+"""Seconds that a response may take. Under Valgrind a server is some fifty times slower."""
 MEMBER = str(uuid.UUID(int=7))
 ACCEPT = 1
 PROXIED = (
@@ -39,7 +39,7 @@ PROXIED = (
 
 
 def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
-    """Yields the rows of a broker with a plain and a TLS listener, each ready to be counted."""
+    """Yields the rows for a broker with a plain and a TLS listener. A row is yielded when its setup is done."""
     makers = {f"Produce, {name}": _producing(address, records, codec) for name, (records, codec) in _batches().items()}
     mixed = _mixed(70)
     makers["Produce over TLS, 100 equal records"] = _producing(secured, _equal(100, 92), NONE, _tls())
@@ -57,7 +57,7 @@ def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[st
 
 
 def proxy_rows(address: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
-    """The rows of a proxy."""
+    """Yields the rows for a proxy."""
     for name in filter(wanted, PROXIED):
         records, codec = (_mixed(70), ZSTD) if "mixed" in name else (_equal(160, 92), NONE)
         yield name, (producing(address, records, codec, None) if "Produce" in name else fetching(address, records, codec))
@@ -77,7 +77,7 @@ def _equal(number: int, size: int) -> list[Record]:
 
 
 def _mixed(number: int) -> list[Record]:
-    """Records of a real load, a millisecond after another."""
+    """Returns records of a real load. The timestamp of each is a millisecond after the previous one."""
     found = []
     for i, line in zip(range(number), lines(), strict=False):
         key, header, value = line.encode().split(b"\t", 2)
@@ -96,7 +96,8 @@ def _producing(address: str, records: list[Record], codec: int, tls: ssl.SSLCont
 
 
 def producing(address: str, records: list[Record], codec: int, tls: ssl.SSLContext | None, topic: str | None = None) -> Step:
-    """Produce a batch of these records to `topic`, or else to a new topic. Each call sends the next sequence."""
+    """Returns a step that produces a batch of these records, to `topic` or else to a new topic. Each call sends the next
+    sequence."""
     connection = Connection(address_of(address), WITHIN, tls=tls)
     name = topic or create_topic(connection)[0]
     producer = connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 1)
@@ -116,7 +117,7 @@ def producing(address: str, records: list[Record], codec: int, tls: ssl.SSLConte
 
 
 def fetching(address: str, records: list[Record], codec: int, tls: ssl.SSLContext | None = None) -> Step:
-    """Fetch the same batch again and again."""
+    """Returns a step that fetches the same batch again and again."""
     connection = Connection(address_of(address), WITHIN, tls=tls)
     topic, _ = create_topic(connection)
     producing(address, records, codec, tls, topic)()
@@ -167,7 +168,8 @@ def heartbeat(address: str) -> Step:
 
 
 def sharing(address: str, records: list[Record], codec: int) -> Step:
-    """Produce a batch, and fetch it as the member of a share group, which accepts the batch before it."""
+    """Returns a step that produces a batch and fetches it as the member of a share group. The ShareFetch also acknowledges the
+    previous batch."""
     connection = Connection(address_of(address), WITHIN)
     topic, topic_id = create_topic(connection)
     joins = ShareGroupHeartbeatRequest(group_id=topic, member_id=MEMBER, member_epoch=0, subscribed_topic_names=[topic])

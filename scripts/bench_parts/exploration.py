@@ -1,4 +1,4 @@
-"""The cost of an exploration: how many runs a second an explored test of 0.1 s makes, and how much longer an explored
+"""Measures the cost of an exploration: how many runs a second an explored test of 0.1 s makes, and how much longer an explored
 command takes.
 """
 
@@ -103,7 +103,7 @@ def _commands() -> tuple[float, float]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The figures in words."""
+    """Returns the figures in words."""
     middle = {name: median(values) for name, values in found.items()}
     return (
         f"explored test that takes 0.1 s: {middle['runs_per_s']:.1f} runs a second in one worker of pytest, "

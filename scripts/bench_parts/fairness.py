@@ -30,7 +30,7 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 
 LONGEST = 20.0
-"""Seconds after which a row is given up. The good client's wait is then reported as longer than these seconds."""
+"""The seconds after which a row is given up. The table then shows that the good client waited for longer than this."""
 AFTERWARDS = 0.5
 """The number of seconds for which the good client continues after the rude client has its responses."""
 PAUSE = 0.002
@@ -41,7 +41,7 @@ KAFKA_HEAP = "2g"
 def measure(
     contenders: Sequence[Contender], rows: Sequence[str], rounds: int, say: Callable[[str], None], *, kafka: bool = True
 ) -> dict[str, Any]:
-    """Measures row by row, for each contender, the good client's waits in ms, and the server's CPU seconds and peak memory."""
+    """Measures, for each row and contender, the good client's waits in ms, and the server's CPU seconds and peak memory."""
     chosen = [row for row in ROWS if not rows or row.name.startswith(tuple(rows))]
     found: dict[str, Any] = {"rows": {row.name: {} for row in chosen}, "failures": {}}
     for number in range(rounds):
@@ -71,7 +71,7 @@ def _measure_kafka(chosen: Sequence[Row], found: dict[str, Any], which: str, say
 
 @contextmanager
 def recorded(found: dict[str, Any], row: Row, name: str) -> Iterator[list[dict[str, Any]]]:
-    """The runs of one row and contender. Notes the reason if the row cannot be measured."""
+    """Yields the list of runs of one row and contender, and notes the reason if the row cannot be measured."""
     runs = found["rows"][row.name].setdefault(name, [])
     try:
         yield runs
@@ -115,7 +115,7 @@ def pin(pid: int) -> None:
 
 
 def one_row(row: Row, client: WireClient, pid: int) -> dict[str, Any]:
-    """The good client's waits while the rude client is active."""
+    """Returns the good client's waits while the rude client is active."""
     if row.prepare is not None:
         row.prepare(client)
     attack = row.attack()
@@ -139,7 +139,7 @@ def one_row(row: Row, client: WireClient, pid: int) -> dict[str, Any]:
 
 
 class Good:
-    """A client with small requests, one in flight."""
+    """The good client: it sends small requests, and has one in flight at a time."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, LONGEST)

@@ -62,29 +62,29 @@ ZSTD = 4
 WITHIN = 60.0
 MIB = 1 << 20
 UNFOLDED = 120 * MIB
-"""A size slightly below the limit of a decompressed batch."""
+"""The decompressed size of a bomb, slightly below the limit for a decompressed batch."""
 ENTRIES = 100_000
 MANY = [f"many-{number:05d}" for number in range(20_000)]
 
 
 def named(number: int) -> str:
-    """The name of one of the thousand topics."""
+    """Returns the name of one of the thousand topics."""
     return f"topic-{number:04d}"
 
 
 def frame(message: Message, version: int) -> bytes:
-    """A whole request frame."""
+    """Returns the whole frame of a request."""
     return encode_request(7, "rude", message, version)
 
 
 def produce(topic: str, batch: bytes, version: int = 9) -> bytes:
-    """A Produce of one batch to partition 0."""
+    """Returns the frame of a Produce of one batch to partition 0."""
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
     return frame(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=[data]), version)
 
 
 def small_batch() -> bytes:
-    """One record of 100 bytes with the present time."""
+    """Returns a batch of one record of 100 bytes, with the present time."""
     return build_batch([Record(0, 0, None, b"v" * 100)], base_timestamp=time.time_ns() // 1_000_000)
 
 
@@ -120,7 +120,7 @@ def create_topics(client: WireClient, names: Sequence[str], partitions: int) -> 
 
 
 def fill(client: WireClient) -> None:
-    """734 KiB of data in one partition."""
+    """Produce 734 KiB of data to one partition."""
     record = Record(0, 0, None, b"v" * (734 * 1024 - 100))
     client.send_bytes(produce(FILLED, build_batch([record], base_timestamp=time.time_ns() // 1_000_000)))
     client.frame(timeout=WITHIN)
@@ -159,7 +159,7 @@ def join_large(client: WireClient) -> None:
 
 
 def commit(group: str, partitions: Sequence[int], topics: Sequence[str] = (ANY,)) -> OffsetCommitRequest:
-    """Commits of a group without members."""
+    """Returns a request that commits offsets for a group without members."""
     entries = [OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="")
                for index in partitions]  # fmt: skip
     asked = [OffsetCommitRequestTopic(name=topic, partitions=entries) for topic in topics]
@@ -200,7 +200,7 @@ def metadata(read: bool) -> Attack:
 
 
 def describe_configs(read: bool) -> Attack:
-    """5,000 requests for the settings of all topics."""
+    """Returns 5,000 requests for the settings of all topics."""
     resources = [DescribeConfigsResource(resource_type=2, resource_name=named(number), configuration_keys=None)
                  for number in range(TOPICS)]  # fmt: skip
     count = 5_000
@@ -208,7 +208,7 @@ def describe_configs(read: bool) -> Attack:
 
 
 def once(message: Message, version: int, times: int = 1) -> Attack:
-    """Copies of one request; the client reads the responses."""
+    """Returns copies of one request, whose responses the client reads."""
     return Attack(times * frame(message, version), times)
 
 
@@ -248,12 +248,12 @@ def sealed(body: bytes, count: int) -> bytes:
 
 
 def bombs() -> Attack:
-    """Twenty zstd bombs, each in a separate Produce."""
+    """Returns twenty zstd bombs, each in a separate Produce."""
     return Attack(b"".join(produce(named(number), bomb()) for number in range(20)), 20)
 
 
 def fetch(names: int, max_wait_ms: int = 0, min_bytes: int = 1, offset: int = 0, topic: str = FILLED) -> FetchRequest:
-    """A Fetch that names one partition many times."""
+    """Returns a Fetch that names the same partition many times."""
     one = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=MIB)
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, session_epoch=-1,
                         topics=[FetchTopic(topic=topic, partitions=[one] * names)])  # fmt: skip
@@ -265,7 +265,7 @@ def waiting_fetch() -> Attack:
 
 
 def indexes(count: int) -> list[int]:
-    """Partition numbers, of which three exist."""
+    """Returns partition numbers; only three of these partitions exist."""
     return list(range(count))
 
 
@@ -296,13 +296,13 @@ def create_topics_at_once(count: int) -> Attack:
 
 
 def create_large_topic() -> Attack:
-    """One new topic of almost as many partitions as a request may create."""
+    """Returns a request that creates a topic with almost as many partitions as a request may create."""
     topic = CreatableTopic(name="large", num_partitions=9_990, replication_factor=1, assignments=[], configs=[])
     return once(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
 
 
 def write_markers() -> Attack:
-    """40,000 markers of unknown producers, for one partition."""
+    """Returns a request with 40,000 markers of unknown producers, for one partition."""
     topics = [WritableTxnMarkerTopic(name=ANY, partition_indexes=[0])]
     markers = [
         WritableTxnMarker(producer_id=number, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0)
@@ -312,7 +312,7 @@ def write_markers() -> Attack:
 
 
 def join_consumers() -> Attack:
-    """The first member of a group of the consumer protocol, with 20,000 topics."""
+    """Returns the heartbeat by which the first member joins a consumer group, with 20,000 topics."""
     joins = ConsumerGroupHeartbeatRequest(
         group_id="consumers", member_id="first", member_epoch=0, rebalance_timeout_ms=60_000, topic_partitions=[],
         subscribed_topic_names=MANY,
@@ -321,7 +321,7 @@ def join_consumers() -> Attack:
 
 
 def join_sharers() -> Attack:
-    """The first member of a share group, with 20,000 topics."""
+    """Returns the heartbeat by which the first member joins a share group, with 20,000 topics."""
     member_id = base64.urlsafe_b64encode(bytes(range(16))).decode().rstrip("=")
     joins = ShareGroupHeartbeatRequest(
         group_id="sharers", member_id=member_id, member_epoch=0, subscribed_topic_names=MANY
@@ -330,13 +330,14 @@ def join_sharers() -> Attack:
 
 
 def create_partitions() -> Attack:
-    """9,000 partitions of one topic; a request may make 10,000 records in the cluster's metadata."""
+    """Returns a request that adds almost 9,000 partitions to a topic. A request may make 10,000 records in the cluster's
+    metadata."""
     topics = [CreatePartitionsTopic(name=ANY, count=9_000, assignments=None)]
     return once(CreatePartitionsRequest(topics=topics, timeout_ms=10_000, validate_only=False), 1)
 
 
 def alter_configs() -> Attack:
-    """One setting of each topic, in 100 requests."""
+    """Returns 100 requests that each change one setting of every topic."""
     configs = [AlterableConfig(name="retention.ms", config_operation=0, value="3600000")]
     resources = [AlterConfigsResource(resource_type=2, resource_name=named(number), configs=configs)
                  for number in range(TOPICS)]  # fmt: skip
@@ -344,13 +345,13 @@ def alter_configs() -> Attack:
 
 
 def describe_topic_partitions() -> Attack:
-    """All topics by name, in 300 requests."""
+    """Returns 300 requests that each name all topics."""
     topics = [TopicRequest(name=named(number)) for number in range(TOPICS)]
     return once(DescribeTopicPartitionsRequest(topics=topics), 0, 300)
 
 
 def trickled() -> Attack:
-    """A frame of 90 MB that comes in pieces, and holds zeros."""
+    """Returns a frame of 90 MB of zeros that is sent in small pieces."""
     size = 90_000_000
     return Attack(size.to_bytes(4, "big") + bytes([0, 0, 0, 9]) + bytes(size - 4), 0, piece=256 * 1024, pause=0.01,
                   silent=True)  # fmt: skip
@@ -367,7 +368,7 @@ ROWS = (
     Row("zstd-mixed", "a Produce of 15 M mixed records in 10 KiB of zstd",
         lambda: Attack(produce(ANY, mixed_records()), 1)),
     Row("zstd-bombs", "20 zstd bombs of 120 MiB in 73 KiB", bombs),
-    Row("fetch-200", "a Fetch that names a partition of 734 KiB 200 times", lambda: once(fetch(200), 11), fill),
+    Row("fetch-200", "a Fetch that names the same partition (734 KiB) 200 times", lambda: once(fetch(200), 11), fill),
     Row("fetch-734k", "a Fetch of 734 KiB that names one partition 26,000 times",
         lambda: once(fetch(734 * 1024 // 28), 11), fill),
     Row("fetch-waiting", "a Fetch that names a partition 100,000 times, and waits while others produce to it",

@@ -26,7 +26,8 @@ PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
 SHARED = 256 * 1024
 """The size of the buffer that all connections receive into. A frame of more than half of it gets its own buffer."""
 PEEK = 4096
-"""The most bytes that are received into the shared buffer after a large frame, because the next frame is probably large, too.
+"""After a large frame, at most this many bytes of the next frame are received into the shared buffer, because that frame is
+probably large, too.
 """
 CHUNK = 1024 * 1024
 TOPIC_ID = b"\x11" * 16
@@ -43,7 +44,7 @@ view = memoryview(shared)
 
 
 class Arena:
-    """Memory in large mappings."""
+    """Hands out pieces of large memory mappings."""
 
     size = 16 * 1024 * 1024
     current = view[:0]
@@ -60,7 +61,7 @@ class Arena:
 
 
 class Log:
-    """One partition: chunks of whole batches, and where each batch is (chunk << 32 | position)."""
+    """The log of one partition: chunks of whole batches, and the place of each batch (chunk << 32 | position)."""
 
     __slots__ = ("at", "bases", "capacity", "chunk", "chunks", "end", "filled", "places", "producers")
 
@@ -241,7 +242,7 @@ class Floor(asyncio.BufferedProtocol):
         responses: list[bytes], owned: bool,
     ) -> None:  # fmt: skip
         at = pos + shape.batch_at
-        if shape.flexible:  # the records' length is a varint, whose size follows from the rest of the frame
+        if shape.flexible:  # the length of the records is a varint; the rest of the frame tells the size of this varint
             stop -= 3
             rest = stop - at
             at += 1 if rest < 128 else 2 if rest < 16385 else 3
@@ -317,7 +318,8 @@ class Floor(asyncio.BufferedProtocol):
                 sent = 0
 
     def other(self, frame: memoryview, key: int, correlation: int, at: int) -> bytes:
-        """Minimal responses to the requests that come once, in the version that the load generator sends."""
+        """Makes minimal responses to the requests that a client sends only once, in the version that the load generator
+        uses."""
         response = SIZE.pack(correlation)
         if key == INIT_PRODUCER_ID:  # version 1
             Floor.producer_ids += 1

@@ -29,7 +29,7 @@ RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 
 def contenders(loop: str) -> tuple[list[Contender], list[Missing]]:
-    """The proxies that can run here; each takes the address of its broker as the last argument."""
+    """Returns the proxies that can run here. Each takes the address of its broker as the last argument."""
     proxy = (str(Path(sys.executable).parent / "wirebroker"), "proxy", "--listen", "127.0.0.1:0", "--loop", loop)
     found = [
         Contender(BARE, (sys.executable, str(PARTS / "bare_relay.py"), "--upstream")),
@@ -63,7 +63,7 @@ def _kroxylicious() -> tuple[str, ...] | Missing:
 
 
 def _toxiproxy() -> Path | Missing:
-    """Toxiproxy's server, built by Go."""
+    """Builds Toxiproxy's server with Go, and returns its path."""
     go = shutil.which("go")
     if go is None:
         return Missing("Toxiproxy", "Go is not installed")
@@ -140,7 +140,7 @@ def _one(contender: Contender, broker: Sequence[str], load: Sequence[str]) -> Re
 
 
 def text(case: Case) -> str:
-    """One case: medians of CPU time, and ratios to the bare relay and to Toxiproxy within each round."""
+    """Returns the table of one case: medians of CPU time, and ratios to the bare relay and to Toxiproxy within each round."""
     rows = []
     for name, found in case.rounds.items():
         ratios = [case.ratio(name, other, CPU) for other in (BARE, Toxiproxy.name)]

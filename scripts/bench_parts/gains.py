@@ -62,7 +62,7 @@ def _one(name: str, checkout: Path, folder: str) -> float:
 
 
 def write_log(folder: Path) -> None:
-    """A log for the audit, as scripts/bench-audit makes it."""
+    """Writes a log for the audit, as scripts/bench-audit does."""
     loader = SourceFileLoader("bench_audit", str(Path(__file__).parent.parent / "bench-audit"))
     script = module_from_spec(spec_from_loader(loader.name, loader))
     loader.exec_module(script)
@@ -133,7 +133,7 @@ LOADS: dict[str, Callable[[Path], Iterator[None]]] = {
 
 
 def text(found: Seconds) -> str:
-    """The loads as a table."""
+    """Returns the table of the loads."""
     rows = []
     for name, times in found.items():
         pure, compiled = median(times[PURE]), median(times[COMPILED])

@@ -1,11 +1,11 @@
 """Counts a server's instructions, system calls and copied bytes for each request. The counts do not depend on the machine's
 load.
 
-Valgrind counts the instructions and the system calls of one server. `copied.c`, which needs a C compiler, lies
-between another server and the C library, and counts the copied bytes. Each server first handles requests that are not
-counted, so that their code is loaded and compiled. Each server then handles several runs of requests. The median run counts,
-because timers and the garbage collector disturb some runs. The instructions of the kernel are not counted, and waits
-for memory do not show in a count. To see both, measure the time with `--beside`.
+Valgrind counts the instructions and the system calls of one server. A second server runs with a library made from `copied.c`
+between it and the C library, which counts the copied bytes; this needs a C compiler. Each server first handles requests that
+are not counted, so that their code is loaded and compiled. Each server then handles several runs of requests. The median run
+counts, because timers and the garbage collector disturb some runs. Instructions of the kernel and waits for memory are not
+counted. To see their cost, measure the time with `--beside`.
 
 The counts depend on the interpreter, the C library and the processor. So `budgets.json` names the interpreter,
 library and processor of its counts. On a machine where these differ, the script also counts the commit that wrote
@@ -41,13 +41,14 @@ VALGRIND, CONTROL = "valgrind", "callgrind_control"
 COUNTER = ("env", "PYTHONHASHSEED=0", VALGRIND, "--trace-children=yes", "--trace-syscalls=yes", "--tool=callgrind",
            "--instr-atstart=no")  # fmt: skip
 SYSTEM_CALL = re.compile(rb"^SYSCALL\[\d+,\d+\]\( *\d+\) sys_(?!clock_gettime|gettimeofday|time )", re.MULTILINE)
-"""The beginning of a system call in Valgrind's log. Reads of the clock do not count: without Valgrind they need no kernel."""
+"""Matches the beginning of a system call in Valgrind's log. Reads of the clock are left out, because without Valgrind they need
+no system call."""
 WARM, RUNS, EACH = 40, 5, 20
-"""The number of requests that are not counted, of counted runs, and of requests in a run."""
+"""The number of requests before the count begins, the number of counted runs, and the number of requests in a run."""
 LARGE, FEWER = "0.9 MB", 5
-"""A row with large batches has this many times fewer requests."""
+"""For a row with this text in its name, the number of requests is divided by `FEWER`."""
 READY_WITHIN = 120.0
-"""Seconds to wait for a response. Valgrind is some fifty times slower."""
+"""Seconds to wait for a response. Under Valgrind a server is some fifty times slower."""
 BUDGETS = Path(__file__).with_name("budgets.json")
 COPIES, COUNTER_OF_COPIES = Path(__file__).with_name("copied.c"), "copied.so"
 _SUM = struct.Struct("=Q")
@@ -55,26 +56,26 @@ LIMIT = 1.02
 INSTRUCTIONS, SYSTEM_CALLS, COPIED = "instructions", "system calls", "bytes copied"
 FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
 SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
-"""The least allowance above the budget, for memory that the allocator takes now and then."""
+"""The least amount by which a count may exceed its budget, because the allocator takes memory now and then."""
 SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
-"""The least allowance for large batches: the client and the system decide in how many pieces they arrive."""
+"""The same for rows with large batches, because the client and the system decide in how many pieces a batch arrives."""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
 
 Counts = dict[str, dict[str, float]]
-"""The figures of each row."""
+"""The counts of each row, by the name of what is counted."""
 
 
 @dataclass(slots=True)
 class Counted:
-    """The counts of this checkout, and the counts for comparison."""
+    """The counts of this checkout, and the counts with which they are compared."""
 
     here: Counts
     base: Counts = field(default_factory=dict)
     base_name: str = "other"
 
     def exceeded(self) -> list[str]:
-        """A sentence for each figure above its budget."""
+        """Returns a sentence for each count that is above its budget."""
         sentences = []
         for row, found in self.here.items():
             spare = SPARE_IF_LARGE if LARGE in row else SPARE
@@ -99,13 +100,13 @@ def measure(checkout: Path | None, only: Sequence[str], say: Callable[[str], Non
         if not checkout and budgets["made_with"] == made_with():
             return Counted(_counts(here, wanted, say), budgets["rows"], "budget")
         base = checkout or _committed(Path(folder, "base"))
-        with ThreadPoolExecutor() as pool:  # counts in parallel do not disturb each other
+        with ThreadPoolExecutor() as pool:  # two servers that are counted in parallel do not disturb each other
             counts = list(pool.map(lambda each: _counts(each, wanted, say), [here, base] if base else [here]))
         return Counted(counts[0], counts[1] if base else {}, "other" if checkout else "its commit")
 
 
 def made_with() -> dict[str, str]:
-    """The interpreter, the library and the processor, on which the counts depend."""
+    """Returns the interpreter, the C library and the processor, on which the counts depend."""
 
     def library(name: str) -> str:
         try:
@@ -135,7 +136,7 @@ def _committed(folder: Path) -> Path | None:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     commit = git("log", "-1", "--format=%H", "--", str(BUDGETS))
-    if not commit or git("rev-parse", "--is-shallow-repository") == "true":  # there, the oldest commit adds every file
+    if not commit or git("rev-parse", "--is-shallow-repository") == "true":  # its oldest commit adds every file
         return None
     folder.mkdir()
     archive = subprocess.Popen(["git", "-C", str(ROOT), "archive", commit, *sources()], stdout=subprocess.PIPE)
@@ -157,7 +158,7 @@ def _counts(checkout: Path, wanted: Wanted, say: Callable[[str], None]) -> Count
 
 
 def _rows(checkout: Path, meter: type[Meter], folder: Path, wanted: Wanted) -> Iterator[tuple[str, dict[str, float]]]:
-    """Each row with the figures of this meter."""
+    """Yields each row with the counts of this meter."""
     flags = ("--warm", "--record-checks", "full", "--listener", "PLAINTEXT=PLAINTEXT://127.0.0.1:0")
     secured = ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", str(folder / SERVER))
     with meter([*serve(checkout, "asyncio", flags), *secured], folder) as broker:
@@ -192,7 +193,7 @@ class Meter(Server):
         return (*COUNTER, f"--log-file={self._folder}/log", f"--callgrind-out-file={self._folder}/counts")
 
     def count(self, step: Step, fewer: int) -> dict[str, float]:
-        """The figures for each request. Raises ServerFailed."""
+        """Returns the counts for one request. Raises ServerFailed."""
         for _ in range(WARM // fewer):
             step()
         self._switch("on")
@@ -210,7 +211,7 @@ class Meter(Server):
         _control("-i", on, self.pid)
 
     def _take(self) -> tuple[int, ...]:
-        """Returns the figures since the previous call."""
+        """Returns the counts since the previous call."""
         log = Path(self._folder, "log")
         calls = len(SYSTEM_CALL.findall(log.read_bytes()))
         log.write_bytes(b"")
@@ -248,7 +249,7 @@ def _control(*arguments: object) -> None:
 
 
 def text(counted: Counted) -> str:
-    """The rows as a table."""
+    """Returns the table of the rows."""
     shown = []
     for row, found in counted.here.items():
         cells = [row]

@@ -1,4 +1,4 @@
-"""The cost of a full broker: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
+"""Measures the cost of a full broker: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
 
 Each case starts a fresh server, in memory or with `--data`, and fills it over the wire. It then measures the server's
 resident memory, its open descriptors, its CPU without requests, and how long one client waits for Metadata of one
@@ -110,7 +110,7 @@ CASES = (
 
 
 def measure(memory: Contender, data: Contender, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Each case in memory and with `--data`."""
+    """Measures each case in memory and with `--data`."""
     rows = []
     for contender, kept in ((memory, False), (data, True)):
         for case in CASES:
@@ -175,7 +175,7 @@ def stop(server: Server) -> float:
 
 
 def again(contender: Contender, folder: str) -> dict[str, Any]:
-    """Starts the server on the same directory. Returns the seconds until it responds, and its memory then."""
+    """Starts the server on the same directory. Returns the seconds until the server responds, and its memory at that time."""
     start = time.perf_counter()
     with Server(contender.at(0, folder), WITHIN) as server:
         with socket.create_connection(address_of(server.address), WITHIN):
@@ -188,7 +188,7 @@ def again(contender: Contender, folder: str) -> dict[str, Any]:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> str:
-    """One line for each case."""
+    """Returns a line for each case."""
     lines = []
     for row in rows:
         title = row["case"] + (", --data" if row["data"] else "")

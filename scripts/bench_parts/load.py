@@ -1,6 +1,6 @@
-"""The load generator for a machine without Go: one connection that produces, in Python.
+"""The load generator for a machine without Go: a producer in Python with one connection.
 
-It takes the supported options of the Go generator, and prints the same line of JSON. Most of the time the server
+The generator takes a part of the Go generator's options, and prints the same line of JSON. Most of the time the server
 waits for this generator. So the requests per second show the generator's speed, and only the CPU time per request
 shows the server's.
 """
@@ -74,7 +74,7 @@ class Producer:
         self._ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
 
     def _frame(self) -> bytes:
-        """The next whole response, with its size."""
+        """Returns the next whole response with its size."""
         while len(self.received) < 4 or len(self.received) < 4 + int.from_bytes(self.received[:4], "big"):
             got = self.socket.recv(65536)
             if not got:

@@ -20,7 +20,7 @@ SETTLED = 0.3
 def measure(
     contenders: Sequence[Contender], generator: Sequence[str], per_batch: Sequence[int], say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """For each contender and number of records in a batch: memory before and after, in bytes."""
+    """Measures the memory in bytes before and after the load, for each contender and each number of records in a batch."""
     rows: list[dict[str, Any]] = []
     for records in per_batch:
         for contender in contenders:

@@ -1,4 +1,4 @@
-"""The cost of faults, with and without a rule, and of the trace at each level."""
+"""Measures the cost of faults, with and without a loaded rule, and of the trace at each level."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PARTS = Path(__file__).resolve().parent
 
 
 def contenders(loop: str, folder: Path) -> list[Contender]:
-    """One server for each name. The trace is off and no rule is loaded unless the name says so. The first server has
-    the ratio 1.
+    """Returns a server for each setup. The trace is off and no rule is loaded, except in the setups that name them. Ratios are
+    to the first server.
     """
     rules = folder / "faults.toml"
     rules.write_text(RULE)
@@ -51,7 +51,7 @@ def measure(
 
 
 def text(case: throughput.Case) -> str:
-    """One case: medians, and ratios to the plain server within each round."""
+    """Returns the table of one case: medians, and ratios to the plain server within each round."""
     rate, cpu = "requests_per_second", "server_cpu_us_per_request"
     rows = []
     for name, found in case.rounds.items():

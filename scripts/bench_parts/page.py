@@ -1,4 +1,4 @@
-"""The live page under load: what an open page costs the broker, and how smoothly a browser draws it."""
+"""Measures the live page under load: what an open page costs the broker, and how smoothly a browser draws it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _level(level: str, rounds: int, say: Callable[[str], None]) -> Row:
 
 
 def _produce(producer: load.Producer, seconds: float) -> int:
-    """Produce at this rate, or slower if the server cannot keep up. Returns the number of requests."""
+    """Produce for some seconds at the rate `RATE`, or slower if the server cannot keep up. Returns the number of requests."""
     start, first = time.monotonic(), producer.sent
     while (now := time.monotonic() - start) < seconds:
         if producer.sent - first < now * RATE:
@@ -146,7 +146,7 @@ def _longest_task_ms(trace: bytes) -> float:
 
 
 def text(rows: list[Row]) -> str:
-    """A line for each level."""
+    """Returns the table: a line for each level of the trace."""
     cells = [
         [row["level"], f"{row['rate']:,.0f}", f"{row['alone_us']:.1f}", f"{row['read_us']:.1f}", f"{row['growth']:+.1%}",
          ", ".join(f"{view} {ms:.0f}" for view, ms in row.get("longest_task_ms", {}).items()) or "not measured",

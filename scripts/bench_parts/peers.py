@@ -17,7 +17,7 @@ from bench_parts.throughput import LOAD_WITHIN, Case, Report
 
 KAFKA, BROKER, KFAKE = "Kafka 4.3.1", "wirebroker full", "kfake"
 OPTIONS = ("-XX:+UseSerialGC",)
-"""Options of Kafka's JVM, without the limit that makes it start faster and run slower."""
+"""Options of Kafka's JVM. They leave out the limit on compilation, which makes the JVM start faster but run slower."""
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 
@@ -39,7 +39,7 @@ def rounds(cases: Sequence[Case], one: Callable[[Case, Contender], Report], coun
 
 
 def generate(load: Sequence[str], address: str, pid: int) -> Report:
-    """Put this load on a server. Returns the generator's measurements. Raises ServerFailed."""
+    """Run the load generator against a server. Returns the generator's measurements. Raises ServerFailed."""
     command = [*load, "-address", address, "-pid", str(pid), "-topic", f"bench-{time.time_ns()}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_WITHIN, check=False)
@@ -52,7 +52,7 @@ def generate(load: Sequence[str], address: str, pid: int) -> Report:
 
 
 def text(case: Case) -> str:
-    """One case: medians, and ratios to kfake and Kafka within each round."""
+    """Returns the table of one case: medians, and ratios to kfake and Kafka within each round."""
     rows = []
     for name, found in case.rounds.items():
         row = [name, str(len(found))]

@@ -1,4 +1,4 @@
-"""Processes: the start and end of a server, its CPU time and memory, and the description of the machine."""
+"""Starts and ends the process of a server, reads its CPU time and memory, and describes the machine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Server:
         self._ready_within = ready_within
         self.address = ""
         self.output = ""
-        """The server's output up to its line "ready"."""
+        """The server's output up to its line "ready", which says where the server listens."""
         self.pid = 0
 
     def __enter__(self) -> Server:
@@ -111,7 +111,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def free_port() -> int:
-    """A port without a listener."""
+    """Returns a port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

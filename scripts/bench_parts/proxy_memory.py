@@ -1,4 +1,4 @@
-"""Resident memory of a proxy while millions of exchanges pass, over one connection and over a thousand."""
+"""Measures the resident memory of a proxy while millions of exchanges pass, over one connection and over a thousand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIREBROKER = str(Path(sys.executable).parent / "wirebroker")
 SETTINGS = ("log.retention.bytes=67108864", "log.segment.bytes=16777216", "log.retention.check.interval.ms=1000")
 """The proxied broker forgets old records, so that its own memory has a limit."""
 CASES = (("off", 1), ("verdicts", 1), ("off", 1000), ("verdicts", 1000))
-"""Levels of the trace, and numbers of connections."""
+"""The cases: a level of the trace and a number of connections."""
 LONGEST_S = 4 * 3600
 EVERY_S = 2.0
 PARTS = 10
@@ -25,7 +25,7 @@ PARTS = 10
 def measure(
     loop: str, generator: Sequence[str], exchanges: int, names: Sequence[str], say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Measures the proxy's memory, in bytes, at ten times in the course of each case.
+    """Measures the proxy's memory in bytes after each tenth of each case.
 
     With `names` it measures only the cases whose name begins with one of them, such as "off-1" or "verdicts".
     """
@@ -71,7 +71,7 @@ def _one(level: str, loop: str, load: Sequence[str]) -> dict[str, Any]:
 
 
 def _watched(command: Sequence[str], pid: int) -> Iterator[int]:
-    """The memory of a process every few seconds while a command runs."""
+    """Yields the memory of a process every few seconds while a command runs."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         while running.poll() is None:
@@ -82,7 +82,7 @@ def _watched(command: Sequence[str], pid: int) -> Iterator[int]:
 
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as a table, in MiB."""
+    """Returns the table of the rows, in MiB."""
     head = ["trace", "connections", "exchanges", "CPU s", *(f"{part + 1}/{PARTS}" for part in range(PARTS)), "highest"]
     shown = [
         [row["level"], str(row["connections"]), f"{row['exchanges']:,}", f"{row['cpu_s']:.0f}",

@@ -1,4 +1,4 @@
-"""Realistic loads: JSON of mixed lengths with keys, some with headers, through three clients and every codec.
+"""Measures realistic loads: JSON of mixed lengths with keys, some with headers, through three clients and every codec.
 
 An idempotent producer of librdkafka, of the Java client or of franz-go, with its default settings (franz-go lingers for 5 ms),
 sends the records, and a consumer of the same library reads them back. The clients' clocks set the timestamps. The CPU time is
@@ -38,7 +38,7 @@ DISTINCT = 20_000
 """The number of records in the file; a client's largest batch has fewer."""
 SHORTEST, LONGEST = 80, 400
 EQUAL = {"1k": 16, "16k": 160, "1m": 8_000}
-"""The number of records in a batch of this size."""
+"""The number of equal records in a batch of about this size."""
 WORDS = ("paid", "shipped", "returned", "express", "gift", "invoice", "refund", "street", "north", "south", "blue", "large")
 
 
@@ -74,7 +74,7 @@ def measure(
 
 
 def own(folder: Path) -> list[Contender]:
-    """This checkout as pure Python, and compiled if `scripts/compile` compiled it."""
+    """Returns this checkout as pure Python, and also as compiled if `scripts/compile` compiled it."""
     flags = ("--record-checks", "full")
     if not is_compiled():
         return [Contender(PURE, serve(ROOT, "asyncio", flags))]
@@ -112,7 +112,7 @@ def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:
 def _cases(
     clients: dict[str, tuple[str, ...]], folder: Path, running: Sequence[Contender], share: float, entered: Field
 ) -> Iterator[Case]:
-    """The cases: each client with each codec, first its producer and then its consumer; then equal records."""
+    """Yields the cases: each client with each codec, first its producer and then its consumer; after them equal records."""
     file, count = folder / "records", str(int(RECORDS * share))
     file.write_text("".join(f"{line}\n" for line in lines()))
     for client, command in clients.items():
@@ -125,7 +125,7 @@ def _cases(
 
 
 def lines() -> Iterator[str]:
-    """Records: key, header (mostly none) and a value in JSON, separated by tabs."""
+    """Yields a line for each record: key, header (mostly none) and a value in JSON, separated by tabs."""
     dice = random.Random(7)
     for number in range(DISTINCT):
         order: dict[str, object] = {
@@ -143,7 +143,7 @@ def lines() -> Iterator[str]:
 
 
 def _load(case: Case, address: str, pid: int) -> Report:
-    """Put the load of this case on a server."""
+    """Run the load of this case against a server."""
     if case.mode == "produce":
         return peers.generate([*case.generator, *case.load], address, pid)
     host, _, port = address.rpartition(":")
@@ -166,7 +166,8 @@ def _command(client: Sequence[str], mode: str, address: str, topic: str, file: s
 
 
 def _run(command: Sequence[str], pid: int) -> tuple[float, int]:
-    """Run a client from its "ready" to its "done". Returns the seconds, and ns of the server's CPU. Raises ServerFailed."""
+    """Run a client. Returns the seconds between its lines "ready" and "done", and the server's CPU time for them in ns. Raises
+    ServerFailed."""
     with tempfile.TemporaryFile() as errors:
         client = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
@@ -197,7 +198,7 @@ def _run(command: Sequence[str], pid: int) -> tuple[float, int]:
 
 
 def text(case: Case) -> str:
-    """A real load: a table for its producer, and a table for its consumer."""
+    """Returns two tables for a real load: one for its producer, and one for its consumer."""
     shown = []
     for mode in ("produce", "consume"):
         part = Case(mode, f"{case.title}: {mode}", case.load, case.contenders, failures=case.failures)

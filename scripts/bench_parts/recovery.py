@@ -1,4 +1,4 @@
-"""The time in which a broker with --data recovers after kill -9, with a gigabyte of 16 KiB batches."""
+"""Measures how long a broker with --data takes to recover after kill -9, with a gigabyte of 16 KiB batches."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _fill(generator: Sequence[str], address: str) -> None:
 
 
 def report(found: dict[str, Any]) -> str:
-    """The figures in words."""
+    """Returns the figures in words."""
     times = found["seconds"]
     return (
         f"Recovery of {found['bytes'] / GIGABYTE:.2f} GiB of 16 KiB batches after kill -9, process start to first Metadata "

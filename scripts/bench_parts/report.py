@@ -11,7 +11,7 @@ FLOOR, WALK, KFAKE = "floor", "floor+walk", "kfake"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width; the first is left-aligned, numbers are right-aligned."""
+    """Returns the rows in aligned columns: the first column is left-aligned, and numbers are right-aligned."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = []
     for row in [head, ["-" * width for width in widths], *rows]:
@@ -21,7 +21,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def throughput(case: Case) -> str:
-    """One case: medians over the rounds, and ratios within them."""
+    """Returns the table of one case: medians over the rounds, and ratios within each round."""
     fetch = case.mode == "fetch"
     rate, cpu = ("megabytes_per_second", "server_cpu_us_per_megabyte") if fetch else (
         "requests_per_second", "server_cpu_us_per_request")  # fmt: skip

@@ -14,26 +14,26 @@ from typing import Any
 
 READ = 1 << 18
 STALLED = 3.0
-"""A client that never reads has stalled if it could send nothing for this number of seconds."""
+"""A client that never reads is done when it could send nothing for this number of seconds."""
 BACKLOG_WITHIN = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """The behaviour of one rude client: the frames that it sends on each connection, and if it reads the responses."""
+    """The behaviour of one rude client: the frames that it sends on each connection, and whether it reads the responses."""
 
     payload: bytes
     responses: int
-    """The number of responses that it reads on each connection; 0 if it never reads."""
+    """The number of responses that the client reads on each connection; 0 if it never reads."""
     connections: int = 1
     times: int = 1
-    """How many times it connects, sends, reads and closes its connections."""
+    """How many times the client opens its connections, sends, reads, and closes them."""
     piece: int = 0
-    """The size in bytes of the pieces in which it sends the payload."""
+    """The size in bytes of the pieces in which the client sends the payload."""
     pause: float = 0.0
     """Seconds between two pieces."""
     silent: bool = False
-    """True if the client's bytes get no response, so that the client does not wait for one."""
+    """True if the server does not respond to the client's bytes, so that the client does not wait for a response."""
 
 
 class Rude:

@@ -1,6 +1,6 @@
-"""TLS and share groups beside kfake and a real Kafka: Produce at 16 KiB, handshakes, deliveries.
+"""Compares TLS and share groups with those of kfake and a real Kafka: Produce at 16 KiB, handshakes, deliveries.
 
-All servers have the same certificate (ECDSA, P-256). Sessions of TLS are not resumed.
+All servers have the same certificate (ECDSA, P-256). No client resumes a TLS session.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLAIN = {BROKER: ("--port", "0"), KFAKE: ("--port", "0")}
 
 
 def measure(entered: Field, rounds: int, share: float, say: Callable[[str], None]) -> list[Case]:
-    """All cases, round by round. A contender that cannot run is named in the failures."""
+    """Measures all cases, round by round. The failures of a case name each contender that could not run."""
     running = entered.named(BROKER, KFAKE)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -59,7 +59,7 @@ def _cases(entered: Field, running: Sequence[Contender], share: float) -> Iterat
 
 
 def _one(contender: Contender, kafka: KafkaServer | None, certificate: Path, load: Sequence[str]) -> Report:
-    """One contender under one load. Raises ServerFailed."""
+    """Measures one contender under one load. Raises ServerFailed."""
     secured = "-tls" in load
     if contender.name == KAFKA:
         assert kafka is not None

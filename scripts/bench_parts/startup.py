@@ -89,7 +89,8 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
 
 
 def first_response(contender: Contender, folder: str = "") -> tuple[float, float]:
-    """Seconds from starting the process, with its data in the folder, to its first Metadata response, and seconds of its CPU.
+    """Starts the process, with its data in `folder`. Returns the seconds until its first Metadata response, and the seconds of
+    its CPU time.
 
     Raises ServerFailed.
     """
@@ -123,7 +124,7 @@ def _interpreter(code: str) -> tuple[float, str]:
 def _imports(runs: int) -> dict[str, Any]:
     """Measures each import in a fresh interpreter: the time of the import itself, and of the whole process."""
     for statement in IMPORTS.values():
-        _interpreter(statement)  # so that Python has compiled the modules before the measurement
+        _interpreter(statement)  # Python compiles the modules now, and not in the measurement
     own: dict[str, list[float]] = {name: [] for name in IMPORTS}
     whole: dict[str, list[float]] = {name: [] for name in IMPORTS}
     for _ in range(runs):

@@ -30,7 +30,7 @@ Report = dict[str, Any]
 
 @dataclass(slots=True)
 class Case:
-    """One row of load, and the measurements of each contender, round by round."""
+    """A load, and the measurements of each contender under it, round by round."""
 
     mode: str
     title: str
@@ -42,7 +42,7 @@ class Case:
     failures: dict[str, str] = field(default_factory=dict)
 
     def middle(self, contender: str, key: str) -> float:
-        """The median of a figure over the rounds."""
+        """Returns the median of a figure over the rounds."""
         return float(median(report[key] for report in self.rounds[contender]))
 
     def ratio(self, contender: str, other: str, key: str) -> float | None:
@@ -54,7 +54,8 @@ class Case:
 def produce_cases(
     contenders: Sequence[Contender], sizes: Sequence[str], connections: Sequence[int], version: int, share: float
 ) -> Iterator[Case]:
-    """The cases of Produce, with each batch size and number of connections. `share` is the fraction of the usual load."""
+    """Yields the cases of Produce, one for each batch size and number of connections. `share` is the fraction of the usual
+    load."""
     for size in sizes:
         for count in connections:
             requests = int(REQUESTS[size] * share)
@@ -68,7 +69,7 @@ def produce_cases(
 
 
 def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], version: int, share: float) -> Iterator[Case]:
-    """Fetch a whole partition, at most 1 MiB at a time, one request after the other."""
+    """Returns the case of Fetch: one request after the other reads a whole partition, at most 1 MiB at a time."""
     for count in connections:
         load = [
             "-mode", "fetch", "-fetch-version", str(version), "-bytes", str(FETCHED_BATCH),
@@ -79,7 +80,7 @@ def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], ver
 
 
 def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]) -> int:
-    """Measure all cases. Returns the number of whole rounds within the time."""
+    """Measure all cases until the deadline. Returns the number of whole rounds."""
     for number in range(rounds):
         for case in cases:
             if time.monotonic() > deadline:
@@ -100,7 +101,7 @@ def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: 
 
 
 def measure(contender: Contender, generator: Sequence[str], load: Sequence[str]) -> Report:
-    """Put this load on a fresh server. Returns the generator's measurements. Raises ServerFailed."""
+    """Run the load generator against a fresh server. Returns the generator's measurements. Raises ServerFailed."""
     with tempfile.TemporaryDirectory(prefix="wirebroker-bench-") as folder, Server(contender.at(0, folder)) as server:
         command = [*generator, "-address", server.address, "-pid", str(server.pid), *contender.load, *load]
         try:

@@ -49,7 +49,7 @@ def measure(wirebroker: Contender, rounds: int, say: Callable[[str], None]) -> d
 
 
 def per_second(address: tuple[str, int], number: int) -> float:
-    """Committed transactions a second of one producer."""
+    """Returns the number of transactions that one producer commits in a second."""
     client = WireClient(*address, timeout=30)
     name = f"bench-{number}-{time.time_ns()}"
     producer_id, epoch = _start(client, name)
@@ -93,7 +93,7 @@ def _produce(client: WireClient, name: str, producer_id: int, epoch: int) -> Non
         response = client.request(request, 12).responses[0].partition_responses[0]
         if not response.error_code:
             return
-        if response.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # 3 and 6: the new topic is not ready yet
+        if response.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # 3, 6: the new topic is not ready yet
             raise RuntimeError(f"Produce returned error {response.error_code}")
 
 

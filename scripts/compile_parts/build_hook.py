@@ -19,7 +19,7 @@ class CompiledModules(BuildHookInterface[Any]):
     _work: tempfile.TemporaryDirectory[str] | None = None
 
     def dependencies(self) -> list[str]:
-        """The compiler in the version that pyproject.toml pins, if modules are compiled."""
+        """Returns the requirement for mypyc, in the version that pyproject.toml pins, if modules are compiled."""
         if not self._asked:
             return []
         project = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ class CompiledModules(BuildHookInterface[Any]):
         build_data["pure_python"], build_data["infer_tag"] = False, True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the temporary files: the wheel has been written."""
+        """Remove the temporary files after the wheel has been written."""
         if self._work is not None:
             self._work.cleanup()
 

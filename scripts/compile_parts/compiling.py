@@ -4,8 +4,8 @@
     compiling.py --clean remove compiled modules, for every version of Python
     compiling.py --into DIR
 
-pyproject.toml names the modules in `tool.wirebroker`. All of them go into one library, so that they call each other directly.
-mypyc reads the same types as `mypy --strict`, and the modules stay plain Python.
+pyproject.toml names the modules in `tool.wirebroker`. All compiled modules go into one library, so that they call each other
+directly. mypyc reads the same types as `mypy --strict`, and the modules stay plain Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Pages of the site that lie outside of docs/, and links to them. MkDocs calls these functions; mkdocs.yml names this file.
+"""Adds files from outside of docs/ to the site as pages, and adapts the links to them. MkDocs calls these functions; mkdocs.yml
+names this file.
 
 A link in a page is relative to the page's file, so that it also works on GitHub. The site has those files outside of
 docs/ that `PAGES` names. A link to any other file becomes plain text, because the site does not have the file.
@@ -22,7 +23,7 @@ PAGES = {
     "broker/wirebroker/apis/skipped.md": "reference/skipped.md",
     "README.md": "index.md",
 }
-"""The page in the site for each file outside of docs/, by its path in the repository."""
+"""Maps the path of each file outside of docs/ to the path of its page in the site."""
 _LINK = re.compile(r"\[([^\]\n]*)\]\(([^)\s]+)\)")
 
 

@@ -21,7 +21,7 @@ UNREAD = (
 PROSE = (".py", ".md", ".toml")
 SCRIPT = b"#!"
 SHORTEST = 4
-"""The fewest words of a sentence. Names and settings are shorter."""
+"""A text with fewer words than this does not count as a sentence: it may be a name or a setting."""
 
 
 class Sentence(NamedTuple):
@@ -33,7 +33,7 @@ class Sentence(NamedTuple):
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """The files of a folder that hold prose, in order; a file stands for itself."""
+    """Yields the files in a folder that hold prose, in order. For a file, yields the file itself."""
     found = [folder] if folder.is_file() else sorted(folder.rglob("*"))
     for path in found:
         if not path.is_file() or "__pycache__" in path.parts or any(part in path.as_posix() for part in UNREAD):
@@ -80,7 +80,8 @@ def _filled(node: ast.JoinedStr) -> str:
 
 
 def _split(line: int, text: str) -> Iterator[tuple[int, str]]:
-    """The paragraphs and list items of a text, without indented examples, each with its line; the text begins on `line`."""
+    """Yields the paragraphs and list items of a text, each with its line, without indented examples. The text begins on
+    `line`."""
     paragraph: list[str] = []
     for number, shown in enumerate([*text.splitlines(), ""]):
         if not shown.strip() or re.match(r"\s*([-*|#]|\d+\.)\s?", shown):
@@ -105,7 +106,7 @@ def _of_toml(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _of_comments(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Comments on lines that follow each other are one paragraph."""
+    """Yields the comments; comments on successive lines are one paragraph."""
     paragraph: list[str] = []
     last = 0
     for number, line in lines:

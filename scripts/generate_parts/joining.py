@@ -1,4 +1,4 @@
-"""Makes one definition of a message from the definitions of several releases.
+"""Joins the definitions of a message in several releases into one definition.
 
 A release that removes versions of a message also changes the versions of the fields ("0-2" disappears, "3+" becomes "0+").
 So each version is taken from one release: the versions below a border from one release, the others from another. A field
@@ -116,7 +116,8 @@ def _has(field: Json, what: str, version: int) -> bool:
 
 
 class _Join:
-    """Joins fields: the versions below the border come from the first definition, the others from the second."""
+    """Joins two definitions of the same fields: for versions below `border` the first definition holds, for the others the
+    second."""
 
     def __init__(self, name: str, low: int, border: int, high: int) -> None:
         self.name = name
@@ -124,7 +125,7 @@ class _Join:
         self.sides = (low, border - 1), (border, high)
 
     def fields(self, first: list[Json], second: list[Json]) -> list[Json]:
-        """The fields of both definitions that exist in a version, in the order of each definition."""
+        """Returns the fields of both definitions that exist in some version, in an order that agrees with both definitions."""
         first, second = (
             [field for field in fields if self._of(at, field, "versions") != NONE] for at, fields in enumerate((first, second))
         )
