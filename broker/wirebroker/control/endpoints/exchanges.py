@@ -57,7 +57,7 @@ class OfRun(Form):
 
 
 def exchange(controlled: Readable, number: int, query: OfRun) -> ShownExchange:
-    """Returns the bytes of the exchange whose `reply` row has this number, field by field.
+    """Returns the bytes of an exchange, field by field. `number` is the number of the exchange's `reply` row.
 
     The control keeps the latest 64 MiB while a client reads /events, and always with `--capture`. A saved capture has all
     bytes. Credentials are replaced by `*`.

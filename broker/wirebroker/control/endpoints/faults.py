@@ -95,7 +95,8 @@ def remove(controlled: Controlled, fault: int) -> None:
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Check that a rule has fired, or has fired exactly `times` times. If not, 409 says how often it matched and fired."""
+    """Check that a rule has fired, or has fired exactly `times` times. If it has not, 409 says how often the rule matched and
+    how often it fired."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 

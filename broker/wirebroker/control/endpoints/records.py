@@ -144,10 +144,10 @@ class Wanted(Form):
 class ExpectedRecord(Form):
     """An expected record. A field that is left out matches anything."""
 
-    key: Annotated[str | Wanted | UnsetType | None, about("null: none")] = UNSET
+    key: Annotated[str | Wanted | UnsetType | None, about("null: the record has no key")] = UNSET
     value: Annotated[str | Wanted | UnsetType | None, about("null: a tombstone", examples=["a pound of tea"])] = UNSET
     headers: Annotated[dict[str, str | Wanted | None] | None, about("all headers, by name; null: any")] = None
-    partition: Annotated[int | None, about("null: any")] = None
+    partition: Annotated[int | None, about("null: any partition")] = None
 
 
 class Expectation(Form):

@@ -35,7 +35,7 @@ class Topics(Form):
 class WhichTopics(Form):
     """The topics to list."""
 
-    internal: Annotated[bool, about("also the coordinators' topics")] = False
+    internal: Annotated[bool, about("true: list the coordinators' topics, too")] = False
 
 
 def listed(controlled: ControlledBroker, query: WhichTopics) -> Topics:

@@ -41,7 +41,7 @@ class Which(Form):
 class Latest(Which):
     """The verdicts to list, and how many of the latest to list."""
 
-    limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
+    limit: Annotated[int, about("return at most this many of the latest rows", ge=1, le=RING)] = 1000
 
 
 class Awaited(Which):
@@ -61,7 +61,7 @@ class Rows(Form):
     """The rows to list, their number, and whether to continue with later rows."""
 
     where: Annotated[str, about("a filter", examples=["api=Produce error!=NONE"])] = ""
-    limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
+    limit: Annotated[int, about("return at most this many of the latest rows", ge=1, le=RING)] = 1000
     follow: Annotated[bool, about("continue with later rows")] = False
 
 
@@ -115,7 +115,7 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait until there are `count` verdicts that meet the conditions. Returns all of them. Earlier verdicts count too.
+    """Wait until `count` verdicts meet the conditions, and return them. Verdicts from before this request count, too.
 
     If there are fewer verdicts within the timeout, 409 gives their number.
     """

@@ -98,7 +98,7 @@ class Behaviour:
     clean_restart_epochs: int = 2
     """With KRaft, a partition's leader epoch increases by this number when its only broker is restarted cleanly."""
     caps_min_in_sync: bool = True
-    """A min.insync.replicas above the partition's number of replicas has the effect of that number."""
+    """A min.insync.replicas above the partition's number of replicas counts as the number of replicas."""
     verifies_transactions: bool = True
     """A leader asks the coordinator whether a transactional batch belongs to an open transaction."""
     refuses_append_time: bool = False
@@ -285,7 +285,7 @@ CHANGES: tuple[Change, ...] = (
         "caps_min_in_sync",
         False,
         "KIP-966",
-        "a min.insync.replicas above the number of replicas has the effect of that number",
+        "a min.insync.replicas above the number of replicas counts as the number of replicas",
     ),
     Change("3.7", "explains_fencing", True, "KIP-890", "the errors 47 and 49 of a transactional batch have no message"),
     Change("3.7", "removes_expired_tokens", False, "seen", "ExpireDelegationToken can remove an expired token"),
