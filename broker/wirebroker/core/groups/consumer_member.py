@@ -80,7 +80,8 @@ def reconcile(
     """Returns the member after one step towards its target assignment.
 
     `changed` tells whether the member's subscription has just changed. `owner_epoch` returns the epoch of a partition's owner,
-    or NOT_OWNED. `claimed` are the partitions that the member says it owns; None if its request does not say so.
+    or NOT_OWNED. `claimed` are the partitions that the member's request lists as owned, or None if the request has no such
+    list.
     """
     if not changed and member.reconciled_to(target.epoch):
         return member
@@ -94,7 +95,8 @@ def reconcile(
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Tells whether the member may still own one of these partitions: it claims one, or its request makes no claim."""
+    """Tells whether the member may still own one of the partitions `revoking`: its request lists one as owned, or has no
+    list."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)

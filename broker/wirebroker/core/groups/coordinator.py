@@ -44,8 +44,8 @@ class GroupCoordinator:
         self.commits = OffsetManager(self._registry)
         self.offsets = self.commits.offsets
         self.zookeeper_offsets: dict[tuple[str, str, int], int] = {}
-        """The offsets that were committed with version 0 of OffsetCommit, by group, topic and partition. Kafka keeps them in
-        ZooKeeper."""
+        """The offsets that were committed with version 0 of OffsetCommit, by group, topic and partition. Kafka keeps such
+        offsets in ZooKeeper."""
         self._gone_topics: dict[str, bytes] = {}
         """The names and ids of deleted topics whose offsets the groups have not forgotten yet."""
         self._forgets = False
@@ -68,7 +68,8 @@ class GroupCoordinator:
     # Loading
 
     def restart(self, now: int) -> None:
-        """Continue with the state in the log: committed offsets, and the members of stable groups."""
+        """Continue after a restart of the broker with the committed offsets and the members of stable groups that the log
+        has."""
         for group in self.groups.values():
             self._restart(group, now)
         self._set_timers(now)
@@ -100,15 +101,16 @@ class GroupCoordinator:
         self.offsets.clear()
 
     def move_time(self, ms: int) -> None:
-        """Move all stored times by `ms`, because the clock was moved by `ms`, perhaps back. So the remaining waiting times stay
-        the same."""
+        """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that timers keep their
+        remaining time."""
         self.changes.finish()
         for group in self.groups.values():
             group.move_time(ms)
         self.streams.failures.clear()
 
     def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
-        """Load this partition of __consumer_offsets. Raises ProtocolError."""
+        """Load the groups and the committed offsets from `batches`, the partition `home` of __consumer_offsets. Raises
+        ProtocolError."""
         loaded = GroupLog(home, self.offsets, self.changes)
         for batch in batches:
             loaded.read(batch)
@@ -167,7 +169,8 @@ class GroupCoordinator:
     # Deleting
 
     def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:
-        """Note that a topic was deleted. As in Kafka, `forget_topics` is called once for topics that are deleted together."""
+        """Note that a topic was deleted. The groups forget it in `forget_topics`, which, as in Kafka, is called once for topics
+        that are deleted together."""
         self._gone_topics[topic] = topic_id
 
     def forget_topics(self, now: int) -> None:
@@ -176,7 +179,7 @@ class GroupCoordinator:
             self._cluster.timers.work(self._forgetting_topics(now))
 
     def _forgetting_topics(self, now: int) -> Iterator[None]:
-        """Forget the deleted topics in all groups. Repeat this for topics that are deleted in the meantime."""
+        """Forget the deleted topics in all groups. Topics that are deleted while this runs are forgotten in a further pass."""
         self._forgets = True
         pause = pauses()
         try:
@@ -205,7 +208,7 @@ class GroupCoordinator:
             self._forgets = False
 
     def offsets_deleted(self, group_id: str, now: int) -> None:
-        """In releases before 4.0, delete an empty group whose last offset was deleted."""
+        """If the release is before 4.0, delete an empty group whose last offset was deleted."""
         group = self.groups.get(group_id)
         if group is not None and not self._cluster.configs.release.behaviour.keeps_emptied_groups and self._is_over(group):
             self._forget(group, now)
@@ -215,7 +218,8 @@ class GroupCoordinator:
         return group.expires and group.is_empty and not held
 
     def delete_group(self, group_id: str, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete a group that has no members. For a share group, its share partitions' state is deleted first, in slices."""
+        """Delete a group that has no members. If it is a share group, the state of its share partitions is deleted before it,
+        in slices."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -224,7 +228,7 @@ class GroupCoordinator:
         if group.kind in self._modern:
             if refused := (yield from self._modern[group.kind].delete_state(group, now)):
                 return refused
-            if self.groups.get(group_id) is not group:  # another request has deleted it
+            if self.groups.get(group_id) is not group:  # another request has deleted the group
                 return ErrorCode.GROUP_ID_NOT_FOUND
             if not group.is_empty:
                 return ErrorCode.NON_EMPTY_GROUP
@@ -251,7 +255,8 @@ class GroupCoordinator:
                 self._forget(group, now)
 
     def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
-        """Delete the group and write its tombstones after the records `before`. If the write fails, the group stays."""
+        """Write the records `before` and then the group's tombstones, and delete the group. If the write fails, the group
+        stays."""
         error = self._registry.log(group.group_id, [*before, *group.tombstones()], now)
         if not error:
             del self.groups[group.group_id]

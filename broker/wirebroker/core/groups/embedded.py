@@ -14,11 +14,12 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 NEWEST = 3
-"""The coordinator reads later versions as this version, as Kafka does."""
+"""The newest version that the coordinator can read. As in Kafka, it reads a message of a later version as if it had this
+version."""
 
 
 def version_of(raw: bytes) -> int:
-    """Returns the version with which a message begins. Raises ProtocolError if the bytes cannot be read."""
+    """Returns the message's version, which is in its first two bytes. Raises ProtocolError if the bytes cannot be read."""
     version = int.from_bytes(raw[:2], "big", signed=True)
     if len(raw) < 2 or version < 0:
         raise ProtocolError("its version cannot be read")

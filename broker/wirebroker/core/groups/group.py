@@ -54,7 +54,8 @@ class AnyGroup(ABC):
     @property
     @abstractmethod
     def generation_or_epoch(self) -> int:
-        """The generation of a classic group, or the epoch of another group. It rises when members or subscriptions change."""
+        """The generation of a classic group, or the epoch of a group of another type. It rises when members or subscriptions
+        change."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,9 +79,9 @@ class AnyGroup(ABC):
     def die(self, now: int) -> None:
         """Stop the group's timers, because the group is deleted or replaced."""
 
-    def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, which move by themselves
-        """Move all stored times by `ms`, because the clock was moved by `ms`, perhaps back. So the remaining waiting times stay
-        the same."""
+    def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, and they need no change
+        """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that timers keep their
+        remaining time."""
 
     @abstractmethod
     def subscribes(self, topic: str) -> bool:
@@ -97,11 +98,12 @@ class AnyGroup(ABC):
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:
-        """Returns the error if offsets of the group must not be deleted, or NONE. The coordinator must be able to read the
-        members' subscriptions, because it must not delete the offsets of a subscribed topic."""
+        """Returns the error if offsets of the group must not be deleted, or NONE. An error is returned if the coordinator
+        cannot read the members' subscriptions: then it does not know which topics are subscribed, and the offsets of a
+        subscribed topic must not be deleted."""
         return ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """Returns the time at which the retention of an offset began, in ms since the epoch. Returns None if the offset does
-        not expire now."""
+        """Returns the time at which the retention of an offset began, in ms since the epoch. Returns None if the offset cannot
+        expire at present."""
         return committed.time

@@ -79,12 +79,12 @@ def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
     mask = buckets_of_copy(len(given)) - 1
     if max(given, default=0) >= 1 << 16:
         return tuple(hash_order(given, int, mask + 1))
-    return tuple(sorted(given, key=mask.__and__))  # their hashes have no upper half to mix in
+    return tuple(sorted(given, key=mask.__and__))  # a HashMap mixes in the upper half of the hash, which is 0 here
 
 
 class TimelineOrder:
-    """The order of the keys of a TimelineHashMap. Call `put` for every put, because puts make the table grow; it never
-    shrinks."""
+    """The order of the keys of a TimelineHashMap. `put` must be called for every put, because puts make the table grow. The
+    table never shrinks."""
 
     __slots__ = ("_buckets",)
 
@@ -92,12 +92,13 @@ class TimelineOrder:
         self._buckets = 2
 
     def put(self, size: int) -> None:
-        """Note that a key was put into the table, new or not. Before, the table had `size` keys."""
+        """Note that a key was put into the table, which had `size` keys before. The key may be new or known."""
         if (size + 1) * 3 > self._buckets * 4:
             self._buckets *= 2
 
     def of(self, keys: Iterable[str]) -> list[str]:
-        """Returns the keys in the order of the table. `keys` are in the order in which they were first put into it."""
+        """Returns the keys in the order of the table. The argument `keys` has them in the order in which they were first put
+        into the table."""
         shift = 65 - self._buckets.bit_length()
 
         def slot(key: str) -> int:
@@ -106,13 +107,13 @@ class TimelineOrder:
             return (signed * FIBONACCI & LONG) >> shift
 
         backwards = list(keys)
-        backwards.reverse()  # of the keys in one slot, the last that was put comes first
+        backwards.reverse()  # in each slot, the key that was put last comes first
         return sorted(backwards, key=slot)
 
 
 class JavaHeap(Generic[K]):
-    """A priority queue with the order of java.util.PriorityQueue. Of equal elements, it returns another one first than Python's
-    heapq does."""
+    """A priority queue with the order of java.util.PriorityQueue. Python's heapq would return equal elements in another
+    order."""
 
     __slots__ = ("_heap", "_key")
 

@@ -27,7 +27,7 @@ _KIND_OF = {
 
 
 class GroupLog:
-    """Reads the groups from one partition of __consumer_offsets, batch by batch. Puts committed offsets into `offsets`."""
+    """Reads the groups from one partition of __consumer_offsets, batch by batch. The committed offsets go into `offsets`."""
 
     def __init__(self, home: int, offsets: OffsetStore, changes: Changes) -> None:
         self._home = home
@@ -37,7 +37,7 @@ class GroupLog:
         """The classic groups, each as its latest record describes it."""
         self.modern: dict[str, AnyModern] = {}
         self.with_offsets: set[str] = set()
-        """The groups for which the log has an offset, even if that was deleted later."""
+        """The groups for which the log has a committed offset, even if a later record deletes the offset."""
 
     def read(self, batch: memoryview) -> None:
         """Apply the next batch. Raises ProtocolError."""

@@ -15,10 +15,10 @@ NO_TOPIC_ID = bytes(16)
 
 
 def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tuple[int, int] | None) -> bytes:
-    """Returns one batch of these records. `producer` is the id and epoch of the producer whose transaction contains the
+    """Returns one batch that has these records. `producer` is the id and epoch of the producer whose transaction contains the
     records. Raises EncodeError.
 
-    As in Kafka's CoordinatorRuntime, the batch has the sequence 0, even if it is not the producer's first batch.
+    As in Kafka's CoordinatorRuntime, the batch has the base sequence 0, even if it is not the producer's first batch.
     """
     return encoded_batch([record.encode() for record in records], now, producer)
 
@@ -33,8 +33,8 @@ def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, produ
 
 
 def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> CoordinatorRecord:
-    """Returns the record of a committed offset. If the offset has its own expiration time, the record has an old version,
-    because only that version has this field."""
+    """Returns the record of a committed offset. If the offset has its own expiration time, the record is written in an old
+    version, the only one that has a field for that time."""
     topic = cluster.topics.get(where[0])
     value = OffsetCommitValue(
         offset=committed.offset,

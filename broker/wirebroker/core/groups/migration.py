@@ -1,7 +1,7 @@
 """Converts a group with members to another protocol (group.consumer.migration.policy, KIP-848).
 
-A classic group of consumers becomes a consumer group when the first member joins that uses the new protocol. The other members
-continue to send JoinGroup and SyncGroup (`classic_members`). When the last member leaves that uses the new protocol, the group
+A classic group of consumers becomes a consumer group when the first member that uses the new protocol joins. The other members
+continue to send JoinGroup and SyncGroup (`classic_members`). When the last member that uses the new protocol leaves, the group
 becomes a classic group again.
 """
 
@@ -37,7 +37,7 @@ def policy(cluster: Cluster) -> str:
 
 
 def upgrade_error(group: Group, cluster: Cluster) -> Refusal | None:
-    """Returns a refusal if this classic group, which has members, cannot become a consumer group, else None."""
+    """Returns a refusal if this classic group cannot become a consumer group, else None. The group must have members."""
     reason = None
     if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
         reason = "online upgrade is disabled"
@@ -57,7 +57,7 @@ def upgraded(group: Group, registry: Registry) -> Generator[None, Any, ConsumerG
     state of the classic group do not change."""
     topics = registry.cluster.topics
     group.ask_to_rejoin()
-    members, protocol = list(group.members.values()), group.protocol  # the group's timers may change it between two slices
+    members, protocol = list(group.members.values()), group.protocol  # a timer may change the group between slices
     speak = [{name for name, _ in member.protocols} for member in members]
     if protocol is None or any(protocol not in names for names in speak):
         # Kafka's code fails if the group had no generation yet, or if a new member does not support the group's protocol.

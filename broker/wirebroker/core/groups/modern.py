@@ -23,7 +23,8 @@ from wirebroker.core.purgatory import Action, Timer
 
 FIRST_EPOCH = 1
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
-"""The states of a group, as clients see them. A group's state is derived from its epochs and its members' epochs."""
+"""The states of a group, as clients see them. The coordinator derives a group's state from the group's epochs and its members'
+epochs."""
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 """The kinds of a member's timers."""
 TopicFacts = Mapping[str, tuple[bytes, int]]
@@ -59,7 +60,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.members: dict[str, M] = {}
         self.targets: dict[str, T] = {}
         self.facts: TopicFacts = {}
-        """The subscribed topics as they were when the group's epoch last rose. Kafka keeps a hash of them instead."""
+        """The subscribed topics as they were when the group's epoch last rose. Kafka keeps a hash of these topics instead."""
         self._changes = changes
         self._timers: dict[tuple[str, str], Timer] = {}
         self._member_order = TimelineOrder()
@@ -105,7 +106,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return one == other
 
     def changed(self, made: Mapping[str, T], held: Mapping[str, T]) -> dict[str, T]:
-        """Returns the target assignments in `made` that differ from those in `held`, apart from the order of partitions."""
+        """Returns the target assignments in `made` that differ from those in `held` by more than the order of partitions."""
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
@@ -137,8 +138,8 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return None
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Returns the error if a client must not see the group's offsets, or NONE. A client without a member id may see
-        them."""
+        """Returns the error if a client must not see the group's offsets, or NONE. A client without a member id may see the
+        offsets."""
         if member_id is None:
             return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's code fails on the null id
         member = self.members.get(member_id)
@@ -152,7 +153,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         """Add a member, or replace a member that has changed."""
         self._member_order.put(len(self.members))
         self.members[member.member_id] = member
-        self._member_order.put(len(self.members))  # Kafka puts a member into its map twice: once for each of its two records
+        self._member_order.put(len(self.members))  # Kafka puts a member into its map once for each of the member's two records
 
     def remove(self, member_id: str) -> None:
         """Remove a member with its assignment and its target assignment."""
@@ -160,7 +161,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.targets.pop(member_id, None)
 
     def move_time(self, ms: int) -> None:
-        """Move all stored times by `ms`, because the clock was moved by `ms`."""
+        """The clock was moved by `ms`. Move all stored times by `ms`."""
         if self.assigned_at:
             self.assigned_at += ms
 
@@ -204,8 +205,8 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     # Timers
 
     def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` (ms since the epoch). If a change of the group is running then, the action waits for its
-        end. The timer replaces the member's earlier timer of this kind.
+        """Run the action at `when` (ms since the epoch). If a change of the group is running at that time, the action waits
+        until the change has ended. The timer replaces the member's earlier timer of this kind.
         """
         self.cancel_timer(kind, member_id)
         timers = self._changes.timers
@@ -214,7 +215,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     def _run(self, kind: str, member_id: str, timer: Timer, action: Action, now: int) -> Iterator[None]:
         yield from self._changes.settled([self.group_id])
-        if self._timers.get((kind, member_id)) is timer:  # unless the change has cancelled the timer
+        if self._timers.get((kind, member_id)) is timer:  # the change may have cancelled the timer
             action(now)
 
     def has_timer(self, kind: str, member_id: str) -> bool:

@@ -1,7 +1,8 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
 The rules come from GroupMetadataManager in Kafka 4.3.1. The result of a heartbeat (`Step`) is first computed, then written to
-the log, then applied to the group. So a refused request changes nothing. Requests about many topics run in slices.
+the log, then applied to the group. A request that is refused changes nothing, because it is refused before the last step.
+Requests about many topics run in slices.
 """
 
 from __future__ import annotations
@@ -58,18 +59,19 @@ B = TypeVar("B", bound=Beat)
 
 @dataclass(slots=True, kw_only=True)
 class Step(Generic[G, M]):
-    """The computed change of a group by a member's heartbeat, before it is written to the log."""
+    """The change that a member's heartbeat makes to a group. It is computed first and then written to the log."""
 
     group: G
     old: M
-    """The member before the step. If the member replaces a static member, this is the static member with the new member id."""
+    """The member before the step. If the member replaces a static member, `old` is that static member with the new member
+    id."""
     new: M
     epoch: int
     facts: TopicFacts
     replaces: str | None = None
     """The member id of the static member that the member replaces, or None."""
     targets: Mapping[str, Any] | None = None
-    """The new target assignments of all members; None if they were not computed again."""
+    """The new target assignments of all members, or None if the step does not compute them again."""
     moved: bool = False
     """Tells whether the step changed the member's assignment or epoch."""
 
@@ -132,8 +134,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Finding
 
     def find(self, group_id: str, *, create: bool = False) -> Any:
-        """Returns the group with this id, or a refusal if there is none. With `create`, returns a new group instead, which is
-        not registered yet."""
+        """Returns the group with this id, or a refusal if the group does not exist. With `create`, returns a new group instead
+        of the refusal; the new group is not registered yet."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group
@@ -147,7 +149,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
     def is_full(self, group: G, member_id: str, instance_id: str | None) -> Refusal | None:
-        """Returns a refusal if a new member would make the group too large, else None. A returning static member is not new."""
+        """Returns a refusal if a new member would make the group too large, else None. A static member that comes back does not
+        count as new."""
         if member_id in group.members or (self.behaviour.readmits_static_members and group.has_static(instance_id)):
             return None
         largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
@@ -157,8 +160,9 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def epoch_error(self, member: M, epoch: int, owns_all: bool) -> Refusal | None:
-        """Returns a refusal if the member epoch in a request is wrong, else None. The previous epoch is accepted, too, because
-        the last response may be lost. But then the member must own everything that it claims (`owns_all`).
+        """Returns a refusal if the member epoch in a request is wrong, else None. The member's previous epoch is accepted, too,
+        because the response with the present epoch may be lost. But then the member must own all partitions or tasks that its
+        request lists (`owns_all`).
         """
         if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None
@@ -206,8 +210,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return bool(group.assigned_at and interval and now < group.assigned_at + interval)
 
     def compute_target(self, step: Step[G, M], now: int) -> Generator[None, Any, tuple[int, Any]]:
-        """Returns the epoch of the target assignment, and the member's target assignment. If the group's epoch has risen, all
-        target assignments are computed again, but at most once in the assignment interval.
+        """Returns the epoch of the target assignment, and the member's target assignment. If the group's epoch has risen, this
+        computes the target assignments of all members again, but at most once in each assignment interval.
         """
         group = step.group
         if group.assignment_epoch >= step.epoch or self.too_soon(group, now):
@@ -222,9 +226,10 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Writing
 
     def write_down(self, step: Step[G, M], now: int) -> Generator[None, Any, ErrorCode]:
-        """Write the step to the log, and apply it. If the write fails, changes nothing and returns the error for the client.
+        """Write the step to the log, and apply the step to the group. If the write fails, the group does not change, and the
+        error for the client is returned.
 
-        If the member must give up partitions or tasks, a timer limits the time for that.
+        If the member must give up partitions or tasks, a timer is started that limits the time for it.
         """
         group = step.group
         if step.changes_nothing and self.registry.groups.get(group.group_id) is group:
@@ -263,7 +268,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def _records(
         self, step: Step[G, M], targets: Mapping[str, Any], now: int
     ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-        """Yields the records of the step in Kafka's order, with None where a slice ends."""
+        """Yields the records of the step in Kafka's order. A None among them ends a slice."""
         group, group_id, new, log = step.group, step.group.group_id, step.new, step.group.log
         known = group.members.get(new.member_id)
         if step.replaces not in (None, new.member_id):
@@ -338,7 +343,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def fence(self, group: G, leaving: Sequence[M], now: int) -> ErrorCode:
         """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target assignment.
 
-        If the records cannot be written, removes no member and returns the error for the client.
+        If the records cannot be written, no member is removed, and the error for the client is returned.
         """
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
@@ -362,7 +367,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return ErrorCode.NONE
 
     def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
-        """Returns the subscribed topics without these members, and the tombstones of other state that is removed with them."""
+        """Returns the topics that the group subscribes to without the members `leaving`, and the tombstones of other state that
+        is removed with these members."""
         return group.facts, []
 
     # Loading and deleting
@@ -372,7 +378,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         self.restart(group, now)
 
     def restart(self, group: G, now: int) -> None:
-        """Continue with the group as it is in the log. Only its timers and `facts` are not in the log."""
+        """Continue after a restart with the group that was read from the log, and start its timers again."""
         group.cancel_timers()
         for member in group.members.values():
             self.await_heartbeat(group, member.member_id, now)
@@ -384,7 +390,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         yield from ()
 
     def delete_state(self, group: G, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete the state outside of the group's records, because the group is about to be deleted."""
+        """Delete state that is not in the group's own records. Called before the group is deleted."""
         yield from ()
         return ErrorCode.NONE
 

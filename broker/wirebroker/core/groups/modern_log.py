@@ -1,7 +1,8 @@
 """The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
 
-The three types of groups share five kinds of records, and each type has some of its own. In Kafka the record of a group's epoch
-has a hash of the topics. Here the hash is always 0, which means unknown, because the group compares the topics themselves.
+All three types of groups have five common kinds of records, and each type has further kinds. In Kafka, the record of a group's
+epoch has a hash of the subscribed topics. wirebroker writes the hash as 0 (unknown), because its groups compare the topics
+themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ModernRecords(ABC, Generic[M, T]):
     target_key: ClassVar[type[Any]]
     target_value: ClassVar[type[Any]]
     partitions: ClassVar[type[Any]]
-    """The class of a topic's partitions in a target assignment; streams groups have tasks instead."""
+    """The class that holds a topic's partitions in a target assignment. For streams groups, it holds tasks instead."""
     epoch_key: ClassVar[type[Any]]
     assignment_key: ClassVar[type[Any]]
     assignment_value: ClassVar[type[Any]]

@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Any, Self
 
 LEAVES = -1
-"""The epoch in a request with which a member leaves."""
+"""The member epoch in the heartbeat of a member that leaves."""
 LEAVES_FOR_A_WHILE = -2
-"""The epoch of a static member that leaves temporarily."""
+"""The member epoch in the heartbeat of a static member that leaves temporarily."""
 
 
 class MemberState(Enum):
@@ -26,7 +26,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """A member of a group. The object is immutable: for a change, the group replaces it. Timeouts are in ms."""
+    """A member of a group. The object is immutable: to change a member, the group replaces its object. Timeouts are in ms."""
 
     member_id: str
     epoch: int = 0
@@ -50,7 +50,7 @@ class ModernMember:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
-        """Returns the member with this epoch, state and assignment. Its present epoch becomes the previous epoch."""
+        """Returns the member with this epoch, state and assignment. The epoch that it has now becomes its previous epoch."""
         return replace(
             self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
         )  # fmt: skip
@@ -65,7 +65,8 @@ class ModernMember:
 
 
 ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""The fields in the record of a member's epochs and assignment. All other fields are in the record of what the member sends."""
+"""The fields that are in the record of a member's epochs and assignment. The other fields are in the record of the fields that
+the member sends."""
 
 
 def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:

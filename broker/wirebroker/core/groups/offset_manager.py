@@ -25,8 +25,8 @@ class OffsetManager:
     # Committing
 
     def log_error(self, group_id: str) -> ErrorCode:
-        """Returns COORDINATOR_NOT_AVAILABLE if the partition with the group's records cannot be written, because it has no
-        leader or too few in-sync replicas; else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if the partition with the group's records cannot be written, because the partition
+        has no leader or too few in-sync replicas. Otherwise returns NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
 
     def error(
@@ -36,8 +36,7 @@ class OffsetManager:
         unknown group: the commit creates the group.
 
         `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends on
-        `version`; old versions of TxnOffsetCommit return another error. `where` are the partitions (topic id, index): whether a
-        member may commit with an old epoch depends on them.
+        `version`. `where` are the partitions (topic id, index): whether a member may commit with an old epoch depends on them.
         """
         if by.generation < 0:
             self.begin_early(group_id, now)
@@ -60,8 +59,8 @@ class OffsetManager:
         return group.fetch_error(member_id, epoch) if group is not None else ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
-        """Returns the error if offsets of this group must not be deleted, or NONE. The coordinator must be able to read the
-        members' subscriptions."""
+        """Returns the error if offsets of this group must not be deleted, or NONE. It is an error if the coordinator cannot
+        read the members' subscriptions."""
         group = self._registry.groups.get(group_id)
         return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -73,9 +72,9 @@ class OffsetManager:
         return Commit(group_id, self._cluster, now, limit, producer)
 
     def commit(self, commit: Commit, batch: bytes | None, now: int) -> ErrorCode:
-        """Write the offsets of a commit to the log, and remember them. Returns the error for the client if the write fails.
+        """Write the offsets of `commit` to the log, and remember them. Returns the error for the client if the write fails.
 
-        `batch` is the result of `commit.batch()`. If it is None, the error is UNKNOWN_SERVER_ERROR, as in Kafka.
+        `batch` is the result of `commit.batch()`. If `batch` is None, the error is UNKNOWN_SERVER_ERROR, as in Kafka.
         """
         base, error = self._log_commit(commit, batch, now)
         if error:
@@ -85,8 +84,8 @@ class OffsetManager:
         return ErrorCode.NONE
 
     def commit_in_transaction(self, commit: Commit, batch: bytes | None, verified: bool, now: int) -> ErrorCode:
-        """Write to the log offsets that take effect when the producer commits its transaction. Returns the error for the client
-        if the write fails, such as INVALID_PRODUCER_EPOCH if the producer is fenced."""
+        """Write the offsets of `commit` to the log. They take effect when the producer commits its transaction. Returns the
+        error for the client if the write fails, such as INVALID_PRODUCER_EPOCH if the producer is fenced."""
         assert commit.producer is not None
         if not commit.offsets:
             return ErrorCode.NONE
@@ -101,7 +100,7 @@ class OffsetManager:
         return ErrorCode.NONE
 
     def begin_early(self, group_id: str, now: int) -> None:
-        """Create a group without members if the release does so before it decides about a commit."""
+        """Create a group without members, but only in releases that create the group before they check the commit."""
         if not self._cluster.configs.release.behaviour.refuses_early:
             self._begin(group_id, now)
 
@@ -133,7 +132,8 @@ class OffsetManager:
                 raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
 
     def delete(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
-        """Delete committed offsets. If their tombstones cannot be written, delete none and return the error for the client."""
+        """Delete committed offsets. If their tombstones cannot be written, no offset is deleted, and the error for the client
+        is returned."""
         gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
         error = self._registry.log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
         for each in gone if not error else ():

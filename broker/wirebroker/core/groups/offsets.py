@@ -13,9 +13,9 @@ ProducerAt = tuple[int, int]
 class Committed(NamedTuple):
     """A committed offset; `leader_epoch` is −1 if the client did not send it.
 
-    `time` is the time of the commit. `expires` is the expiration time, if the client has sent a retention time. Both are in ms
-    since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: of two commits, the one with the
-    later record is valid.
+    `time` is the time of the commit. `expires` is the expiration time, if the client has sent a retention time. Both times are
+    in ms since the epoch. `recorded_at` is the offset of the commit's record in __consumer_offsets: of two commits, the one
+    with the later record is valid.
     """
 
     offset: int
@@ -50,7 +50,7 @@ class OffsetStore:
         self._groups.setdefault(group_id, {})[where] = committed
 
     def commit_all(self, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int) -> None:
-        """Remember the offsets of a commit. Their records are one batch, whose first record has the offset `base`."""
+        """Remember the offsets of a commit. Their records are in one batch, which has the base offset `base`."""
         if offsets:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 
@@ -63,7 +63,8 @@ class OffsetStore:
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
-        """Forget the group's offset for this partition, also in open transactions. Returns whether there was one."""
+        """Forget the group's offset for this partition, also in open transactions. Returns whether the group had an offset for
+        it."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:
@@ -100,7 +101,7 @@ class OffsetStore:
     ) -> None:
         """Keep offsets as pending until the producer's transaction ends.
 
-        The records of the offsets are one batch, whose first record has the offset `base`. `home` is the index of the group's
+        The records of these offsets are in one batch, which has the base offset `base`. `home` is the index of the group's
         partition of __consumer_offsets.
         """
         producer = (home, producer_id)
@@ -120,7 +121,8 @@ class OffsetStore:
                     self.commit(group_id, where, committed)
 
     def waits(self, group_id: str, where: TopicPartition | None = None) -> bool:
-        """Tells whether an open transaction has an offset of the group for this partition or, without `where`, for any."""
+        """Tells whether the group has a pending offset (in an open transaction) for the partition `where` or, if `where` is
+        None, for any partition."""
         pending = self._pending.get(group_id, {}).values()
         return any(pending) if where is None else any(where in offsets for offsets in pending)
 

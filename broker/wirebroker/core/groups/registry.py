@@ -30,8 +30,8 @@ class Registry:
         self.groups: dict[str, AnyGroup] = {}
 
     def enter(self, group: AnyGroup, now: int) -> bool:
-        """Register a group whose records have been written. It replaces an earlier group with the same id. Returns False if the
-        group was registered already."""
+        """Register a group whose records have been written. The group replaces an earlier group with the same id. Returns False
+        if `group` was registered already."""
         before = self.groups.get(group.group_id)
         if before is group:
             return False
@@ -68,7 +68,7 @@ class Registry:
         return abs_hash(group_id) % self.cluster.configs.integer("offsets.topic.num.partitions") if index is None else index
 
     def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:
-        """Append records to __consumer_offsets, all or none. Returns NONE, or the error for the client.
+        """Append records to __consumer_offsets: either all or none. Returns NONE, or the error for the client.
 
         As in Kafka, the error is UNKNOWN_SERVER_ERROR if an id is longer than a record can hold.
         """
@@ -77,7 +77,8 @@ class Registry:
     def log_in_slices(
         self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Like `log`, in slices. None among the records ends a slice. All records are encoded before the first is written."""
+        """Does the same as `log`, but in slices. A None among the records ends a slice. All records are encoded before the
+        first one is written."""
         pause = weighted_pauses(BYTES)
         encoded = []
         try:

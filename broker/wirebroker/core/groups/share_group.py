@@ -40,8 +40,8 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return STABLE if self.members else EMPTY
 
     def move_time(self, ms: int) -> None:
-        """Move all stored times by `ms`, because the clock was moved by `ms`. So the time until an initialization is tried
-        again stays the same."""
+        """The clock was moved by `ms`. Move all stored times by `ms`, so that the time until an initialization is tried again
+        stays the same."""
         super().move_time(ms)
         if self.preparation is not None:
             begun = self.preparation.initializing.items()
@@ -73,6 +73,6 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply the record about the share partitions that have a state."""
+        """Apply the record that lists the share partitions that have a state."""
         if isinstance(key, self.log.state_key) and value is not None:
             self.preparation = self.log.read_preparation(value)
