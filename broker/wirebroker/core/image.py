@@ -1,6 +1,6 @@
 """Saves and restores a cluster's state: the metadata as an image, and the coordinators' state from the coordinators' topics.
 
-A data directory and a snapshot contain the image and the logs, but not what coordinators have in memory.
+A data directory and a snapshot contain the image and the logs. They do not contain the state that coordinators have in memory.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ def load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: 
                     groups.share_state.load(partition.index, batches, now)
                 else:
                     transactions.load(batches, now)
-            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # or fields contradict each other
+            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # or the fields do not fit together
                 raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong

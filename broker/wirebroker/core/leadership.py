@@ -7,9 +7,10 @@ from wirebroker.core.partition import Partition
 
 
 def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False) -> ErrorCode:
-    """Returns the error if the broker does not lead the partition or, with `or_follower`, has no replica of it; else NONE.
+    """Returns the error if the broker does not lead the partition, else NONE. With `or_follower`, it is enough that the broker
+    has a replica of the partition.
 
-    `leader_epoch` is the epoch that the client knows; −1 if the client sends no epoch.
+    `leader_epoch` is the leader epoch that the client has sent, or −1 if it has sent none.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -27,11 +27,11 @@ Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The log directories of each broker, and in which of them its replicas are. If a broker has only one directory, its
+    """The log directories of each broker, and the directory of each of its replicas. If a broker has only one directory, its
     replicas have no entries."""
 
     def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
-        """`stored` are the directories of each broker, if the data is on disk. Raises ConfigError."""
+        """`stored` has the directories of each broker if the data is on disk. Raises ConfigError."""
         self._configs = configs
         self._stored = stored or {}
         names = _listed(configs.text("log.dirs") or configs.text("log.dir"))
@@ -44,7 +44,8 @@ class LogDirs:
         self.moves: dict[tuple[Partition, int], str] = {}
         """The unfinished moves: for each replica that is being moved, its new directory."""
         self.mover: Move | None = None
-        """The function that moves the files of a replica. None if logs are in memory: then a move is done immediately."""
+        """The function that moves the files of a replica. It is None if the logs are in memory; a move is then done
+        immediately."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 
@@ -63,8 +64,8 @@ class LogDirs:
     # Cordoned directories
 
     def cordoned(self, node_id: int) -> Collection[str]:
-        """Returns the cordoned directories of this broker, which accept no new replicas. Before Kafka 4.3 there are none
-        (KIP-1066)."""
+        """Returns the cordoned directories of this broker, which accept no new replicas. Releases before Kafka 4.3 have no
+        cordoned directories (KIP-1066)."""
         if self._configs.definitions.broker[CORDONED].absent:
             return ()
         given = self._configs.dynamic.get(node_id, {}).get(CORDONED)
@@ -95,8 +96,8 @@ class LogDirs:
         """Returns the directories of new partitions, by index and by broker. The first replica of each partition will be its
         leader.
 
-        As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. It puts each
-        log into the directory that has the fewest logs.
+        As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. The broker
+        puts each log into its directory with the fewest logs.
         """
         if all(len(self.paths(node_id)) == 1 for nodes in replicas.values() for node_id in nodes):
             return {index: {node_id: self.paths(node_id)[0] for node_id in nodes} for index, nodes in replicas.items()}
@@ -123,12 +124,12 @@ class LogDirs:
         return min(free, key=free.__getitem__) if free else next(iter(held))
 
     def prefer(self, node_id: int, topic: str, index: int, path: str) -> None:
-        """Remember in which directory a replica is to be made that does not exist yet."""
+        """Remember the directory `path` for a replica that does not exist yet."""
         if len(self.paths(node_id)) > 1:
             self._preferred[node_id, (topic, index)] = path
 
     def restarted(self) -> None:
-        """Forget the directories that were chosen for future replicas, as a broker does at a restart."""
+        """A broker has restarted: forget the directories that were chosen for replicas that do not exist yet."""
         self._preferred.clear()
 
     # Replicas that exist

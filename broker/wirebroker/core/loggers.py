@@ -1,7 +1,8 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
-The loggers have the names that Kafka 4.3.1 shows after its start, and the levels from Kafka's log4j2.yaml. This broker has no
-log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child loggers inherit it.
+The loggers have the names that Kafka 4.3.1 shows after its start. Their levels are those in Kafka's log4j2.yaml. This broker
+has no log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child loggers
+inherit it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Loggers:
         return own
 
     def refusal(self, name: str, level: str | None, behaviour: Behaviour, *, removes: bool) -> Refusal | None:
-        """Returns a refusal if the logger cannot get this level or, with `removes`, cannot lose its own level; else None."""
+        """Returns a refusal if the logger's level cannot be set to `level` or, with `removes`, if its own level cannot be
+        removed. Otherwise returns None."""
         unknown = ErrorCode.INVALID_CONFIG if behaviour.strict_loggers else ErrorCode.INVALID_REQUEST
         if not _exists(name, behaviour):
             return Refusal(unknown, f"Logger {name} does not exist!")
@@ -49,9 +51,10 @@ class Loggers:
         return Refusal(unknown, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
 
     def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
-        """Set the levels of loggers. With None, a logger inherits the level of its parent.
+        """Set the levels of loggers. A level of None makes the logger inherit the level of its parent.
 
-        As with log4j's Configurator, a logger that inherits its level continues to inherit if it is set to exactly this level.
+        As with log4j's Configurator, a logger that inherits its level continues to inherit it if a client sets the level that
+        it already inherits.
         """
         for name, level in changes:
             if level is None or self._altered.get(name) != "" or level != self._level(name):
@@ -64,6 +67,6 @@ def _exists(name: str, behaviour: Behaviour) -> bool:
 
 @cache
 def _names() -> dict[str, str]:
-    """Returns the own level of every logger; "" for most loggers, which have no level of their own."""
+    """Returns the own level of every logger; most loggers have none, and get ""."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     return {name: level for name, _, level in (line.partition(" ") for line in lines)}

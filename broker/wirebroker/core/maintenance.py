@@ -37,7 +37,7 @@ class Maintenance:
                 yield
             if partition.deleted:
                 continue
-            self.compaction.consider(partition, now)  # its cleanup.policy may have changed
+            self.compaction.consider(partition, now)  # the topic's cleanup.policy may have changed
             before = partition.log_start_offset
             partition.retain(now)
             if partition.log_start_offset != before:

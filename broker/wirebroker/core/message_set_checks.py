@@ -1,8 +1,9 @@
-"""Kafka's checks of message sets, the record data of Produce before version 3, which become one batch of magic 2.
+"""Kafka's checks of message sets, which are the records in Produce before version 3. A valid message set is converted to one
+batch of magic 2.
 
-The first checks are of each message's size and CRC (UnifiedLog), the next of the magic and of the messages inside a wrapper
-(LogValidator). The new batch then goes through the checks of any batch: timestamps, keys, compression, sizes. A request of
-these versions may also hold a batch of magic 2, because ProduceRequest.validateRecords does not check the magic.
+First each message's size and CRC are checked (UnifiedLog), then its magic and the messages inside a wrapper (LogValidator).
+Then the new batch is checked like any batch: timestamps, keys, compression, sizes. A Produce request before version 3 may also
+contain a batch of magic 2, because ProduceRequest.validateRecords does not check the magic.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from wirebroker.core.record_checks import (
 )
 
 MUCH_DATA = 1 << 16
-"""The number of bytes of a message set that take about ten milliseconds to convert."""
+"""A message set of this size in bytes takes about ten milliseconds to convert."""
 BATCH = 2
 """The magic of the current batch format."""
 _ANY_SIZE = 2**31 - 1
@@ -38,7 +39,7 @@ _ANY_SIZE = 2**31 - 1
 def check_any(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool = False
 ) -> Checked | RecordReject:
-    """Does the work of `check` for every version of Produce. With `at_once`, raises TakesLong for work that takes long."""
+    """Does the work of `check` for every version of Produce. With `at_once`, raises TakesLong if the check would take long."""
     if produce_version >= OLDEST_VERSION_OF_BATCHES or records is None:
         return check(records, policy, now, produce_version, full, at_once)
     if at_once and len(records) > MUCH_DATA:

@@ -1,7 +1,8 @@
-"""Writes changes of the cluster's metadata. A change is written before any client sees it; if the write fails, it is undone.
+"""Writes changes of the cluster's metadata. A change is written before any client sees it. If the write fails, the change is
+undone.
 
-Kafka's controller stops when its log cannot be written. wirebroker refuses the request for the change, and continues.
-The broker writes down a change that it cannot undo, such as a new leader, as soon as it can.
+Kafka's controller stops when its log cannot be written. wirebroker refuses the request that wants the change, and continues.
+A change that cannot be undone, such as a new leader, is written as soon as writing succeeds again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ Versions = tuple[int, int, int]
 
 
 class Write(Protocol):
-    """Writes down all changes. If `only` names partitions, no other partition has changed. Raises OSError."""
+    """Writes down all changes. If `only` is not empty, it has all partitions that have changed. Raises OSError."""
 
     def __call__(self, now: int, only: Sequence[Partition] = ()) -> None: ...
 
 
 class Decisions:
-    """The metadata changes that are not written down yet. `versions` returns counters that every change increases."""
+    """The metadata changes that are not written down yet. The function `versions` returns counters; each change increases at
+    least one of them."""
 
     def __init__(self, timers: Timers, versions: Callable[[], Versions]) -> None:
         self._timers = timers
@@ -33,13 +35,13 @@ class Decisions:
         self._write: Write | None = None
         self._written: Versions | None = None
         self._given_up: Versions | None = None
-        """The versions at which the last write failed. The next attempt is made by the timer or after another change."""
+        """The versions at which the last write failed. A timer or a further change starts the next attempt."""
         self._waiting = False
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def write_with(self, write: Write) -> None:
-        """Set the function that writes changes down; it raises OSError on failure. A broker in memory sets no such function and
-        writes nothing.
+        """Set the function that writes changes down. It raises OSError if the write fails. A broker in memory sets no such
+        function and writes nothing.
         """
         self._write = write
         self._written = self._given_up = None
@@ -60,7 +62,7 @@ class Decisions:
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:
         """Write down the pending changes. If the write fails, undo the changes that can be undone and return the reason.
 
-        With `only`, the caller states that the pending changes concern only these partitions.
+        If `only` is not empty, the pending changes concern only these partitions.
         """
         if not self.pending or self._write is None:
             return None

@@ -36,7 +36,8 @@ def java_hash(text: str) -> int:
 
 
 def _hash(text: str) -> int:
-    """Sum the code units, each times a power of 31, in blocks: one sum costs less than many steps in Python."""
+    """Sum the code units, each times a power of 31, block by block, because one `sum` of a block is faster than a loop in
+    Python."""
     units = array("H", text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
     value = 0
     for start in range(0, len(units), _BLOCK):
@@ -52,7 +53,7 @@ _remembered_hash = lru_cache(maxsize=1 << 15)(_hash)
 
 
 def abs_hash(text: str) -> int:
-    """Returns `java_hash` of the text, made non-negative as by Kafka's Utils.abs. The hash of a group id or transactional id
+    """Returns `java_hash` of the text, made non-negative as by Kafka's Utils.abs. This hash of a group id or a transactional id
     selects the partition of the coordinator's topic."""
     value = java_hash(text)
     if value == 0x80000000:
@@ -62,7 +63,7 @@ def abs_hash(text: str) -> int:
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
     """Returns the keys in the order in which a Java HashMap with `buckets` buckets iterates over them. `keys` are in the order
-    of insertion."""
+    in which they were inserted."""
     mask, keys = buckets - 1, list(keys)
     if len(keys) < 2:
         return keys

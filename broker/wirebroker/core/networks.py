@@ -7,13 +7,14 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 _IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
-"""The form that Kafka's SubnetUtils accepts. It allows leading zeros, and an address inside the network (`10.1.2.3/8`)."""
+"""The form that Kafka's SubnetUtils accepts. Leading zeros are allowed, and so is any address of the network before the slash
+(`10.1.2.3/8`)."""
 _IPV6 = re.compile(r"([0-9a-fA-F:.]+)(?:%\w+)?/(\d{1,3})", re.ASCII)
 
 
 @lru_cache(maxsize=1000)
 def network(pattern: str) -> IPv4Network | IPv6Network:
-    """Returns the network of a pattern with a slash. Raises ValueError for a pattern that Kafka refuses."""
+    """Returns the network that a pattern with a slash stands for. Raises ValueError for a pattern that Kafka refuses."""
     if ":" in pattern:
         if not (found := _IPV6.fullmatch(pattern)):
             raise ValueError(f"Could not parse [{pattern}]")

@@ -37,8 +37,8 @@ def first_since(log: Log, timestamp: int, start: int) -> TimestampedOffset:
 
 def offsets_before(log: Log, log_start_offset: int, end_offset: int, timestamp: int, now: int) -> list[int]:
     """Returns the start offsets of all segments whose last write was not after `timestamp`, in descending order
-    (UnifiedLog.legacyFetchOffsetsBefore). A segment's last write is the time at which the next segment was created. The end
-    of the log counts as a segment written at `now`."""
+    (UnifiedLog.legacyFetchOffsetsBefore). A segment's last write is the time at which the next segment was created. The end of
+    the log is returned like the start of a segment whose last write was at `now`."""
     segments = log.segments
     written = [following.created for following in segments[1:]] + [segments[-1].created]
     times = [(max(each.base_offset, log_start_offset), time) for each, time in zip(segments, written, strict=True)]
@@ -54,7 +54,7 @@ def offsets_before(log: Log, log_start_offset: int, end_offset: int, timestamp: 
 
 
 def newest(log: Log) -> TimestampedOffset:
-    """Returns the first of the records that have the largest timestamp. As in Kafka, this record may be before the log start
-    offset if its segment still exists."""
+    """Returns the first of the records that have the largest timestamp. As in Kafka, the record may be before the log start
+    offset if the segment with the record still exists."""
     segments = log.segments
     return first_since(log, max((each.max_timestamp for each in segments), default=-1), segments[0].base_offset)

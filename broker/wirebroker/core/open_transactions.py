@@ -29,7 +29,7 @@ class OpenTransactions:
 
     def first_unstable(self) -> int | None:
         """Returns the smallest first offset of all transactions that are open or whose marker is not replicated yet. Returns
-        None if all transactions have ended and their markers are replicated."""
+        None if there are no such transactions."""
         if not self._first_offsets and not self._unreplicated:
             return None
         first = self.first_offset()
@@ -66,11 +66,11 @@ class OpenTransactions:
         return found
 
     def replicated_up_to(self, high_watermark: int) -> None:
-        """Note that the high watermark has moved: transactions whose markers are before it are stable."""
+        """Note that the high watermark has moved. A transaction whose marker is before the high watermark is stable."""
         self._unreplicated = [ended for ended in self._unreplicated if ended[1] >= high_watermark]
 
     def copy(self) -> OpenTransactions:
-        """Returns an independent copy, without the expected first batches, which only a leader has."""
+        """Returns an independent copy without `verifications`, which only a leader has."""
         made = OpenTransactions()
         made._first_offsets, made._aborted = dict(self._first_offsets), list(self._aborted)
         made._unreplicated = list(self._unreplicated)
@@ -82,8 +82,8 @@ class OpenTransactions:
         return self._aborted[first:end]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
-        """Forget the aborted transactions whose markers were at the offsets from `start` up to `stop`, except those in `left`,
-        whose markers compaction has kept.
+        """Compaction has kept the markers of the aborted transactions `left`. Forget all other aborted transactions whose
+        markers were at the offsets from `start` up to `stop`.
 
         If a Fetch response named an aborted transaction without a marker, a consumer would skip all later records of the
         producer.
@@ -96,15 +96,15 @@ class OpenTransactions:
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
     def clear(self) -> None:
-        """Forget all transactions that have batches, because all records were deleted. Keeps the verifications, which belong to
-        transactions without a batch."""
+        """Forget all transactions that have batches, because all records were deleted. `verifications` stay, because they
+        belong to transactions that have no batch yet."""
         self._first_offsets.clear()
         self._aborted.clear()
         self._unreplicated.clear()
 
     def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
-        """Forget the transactions that ended after `end_offset`, the new end of the log. `open_ones` are the transactions that
-        are open according to the producers' states."""
+        """Forget the transactions that ended after `end_offset`, the new end of the log. `open_ones` has the first offsets of
+        the transactions that are open according to the producers' states."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
         self.restart(open_ones)
 
@@ -113,7 +113,8 @@ class OpenTransactions:
         self._aborted = list(aborted)
 
     def restart(self, open_ones: dict[int, int]) -> None:
-        """Continue with the transactions that the producers' states show as open, and forget the expected first batches."""
+        """Continue after a restart with the transactions that are open according to the producers' states. Forget
+        `verifications`."""
         self._first_offsets = dict(sorted(open_ones.items(), key=lambda one: one[1]))
         self._unreplicated = []
         self.verifications.clear()

@@ -31,7 +31,7 @@ ShareStep = Step[ShareGroup, ShareMember]
 
 
 class ShareHeartbeat(NamedTuple):
-    """A ShareGroupHeartbeat. A field that is None has not changed."""
+    """A ShareGroupHeartbeat. A field is None if its value has not changed since the member's last heartbeat."""
 
     group_id: str
     member_id: str
@@ -176,7 +176,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
     # Loading and deleting
 
     def restart(self, group: ShareGroup, now: int) -> None:
-        """Continue with the group as it is in the log."""
+        """Continue after a restart with the group that was read from the log."""
         group.facts = self.facts(group.subscriptions())
         super().restart(group, now)
 

@@ -19,7 +19,8 @@ class ShareMember(ModernMember):
 
 
 class Prepared(NamedTuple):
-    """The partitions of a topic whose initialization has begun or is done. It began at `time` (ms since the epoch)."""
+    """Partitions of one topic whose state is being initialized or is initialized. `time` is the start of the initialization, in
+    ms since the epoch."""
 
     name: str
     partitions: frozenset[int]
@@ -28,7 +29,8 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The topics of a group by topic id: those whose state is being initialized, is initialized, or is being deleted."""
+    """The topics of a share group whose share partitions' states are being initialized, are initialized, or are being deleted;
+    by topic id."""
 
     initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
     initialized: Mapping[bytes, Prepared] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Initializes, alters and deletes the states of a group's share partitions.
+"""Initializes, alters and deletes the states of a share group's partitions.
 
 The share coordinator (`core.share.coordinator`) keeps the states themselves. The group's own records say which share partitions
 have a state.
@@ -34,7 +34,7 @@ class ShareStates:
 
     def prepare(self, group: ShareGroup, now: int) -> Generator[None, Any, None]:
         """Begin to initialize the state of subscribed partitions that have no state. As in Kafka, the response to the heartbeat
-        does not wait for that."""
+        does not wait until the initialization is done."""
         yield from after(group.facts)
         held = group.preparation or Preparation()
         retry = self._cluster.configs.integer("group.share.initialize.retry.interval.ms")
@@ -64,8 +64,8 @@ class ShareStates:
     def _initialize(
         self, group: ShareGroup, topics: Mapping[bytes, Prepared], starts: Mapping[tuple[bytes, int], int], now: int
     ) -> Generator[None, Any, Mapping[tuple[bytes, int], Refusal] | Refusal]:
-        """Initialize share partitions (topic id, index), each with a start offset, in slices. Returns the refusals by
-        partition, or one refusal for all.
+        """Initialize the states of share partitions, in slices. `starts` has the start offset of each by topic id and index.
+        Returns the refusals by partition, or one refusal for all partitions.
         """
 
         def begin(held: Preparation) -> Preparation:
@@ -97,8 +97,8 @@ class ShareStates:
     def _rewrite(
         self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Change the set of share partitions that have a state, and write the change to the log. Waits until other changes of
-        the group are done. Does nothing if the group was deleted in the meantime.
+        """Change the set of share partitions that have a state, and write the change to the log. This first waits until other
+        changes of the group are done, and does nothing if the group was deleted during that wait.
         """
         yield from self._groups.changes.settled([group.group_id])
         if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:
@@ -241,7 +241,8 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
-    """Returns the preparation after the initialization of these topics' partitions has succeeded or failed."""
+    """Returns `held` as it is after the initialization of these topics' partitions has ended, with success or (`failed`)
+    without."""
     left = {}
     for topic_id, each in held.initializing.items():
         rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions

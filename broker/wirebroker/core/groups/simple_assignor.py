@@ -1,9 +1,9 @@
-"""The assignor "simple" of share groups, which assigns a partition to several members. It runs in slices (Kafka's
-SimpleAssignor).
+"""The assignor "simple" of share groups, which assigns a partition to several members. This is Kafka's SimpleAssignor, but it
+runs in slices.
 
 As far as possible, each partition gets the same number of members, each member gets the same number of partitions, and members
-keep their partitions. From the same former assignment the result equals Kafka's, so it depends on the order of Java's hash
-tables.
+keep their partitions. With the same former assignment, the result is the same as Kafka's. For this the assignor imitates the
+order of Java's hash tables.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from wirebroker.common.slices import weighted_pauses
 from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, uuid_hash
 
 Partitions = Mapping[bytes, tuple[int, ...]]
-"""The sorted partitions by topic id."""
+"""By topic id, the sorted indexes of its partitions."""
 Place = tuple[bytes, int]
 
 
 class ShareSubscriber(NamedTuple):
-    """What the assignor knows of a member: the ids of the subscribed topics, and the member's last assignment."""
+    """A member as the assignor sees it: the ids of the topics that it subscribes to, and its last assignment."""
 
     topics: Sequence[bytes]
     given: Partitions
@@ -64,7 +64,8 @@ def _give_same(
 def _give_mixed(
     subscribers: Sequence[ShareSubscriber], assignable: Mapping[bytes, Collection[int]]
 ) -> Generator[None, Any, list[list[Place]]]:
-    """Balance each topic separately, among its subscribers and the members that must give up its partitions."""
+    """Balance each topic separately. The members that take part are the topic's subscribers, and members that must give up the
+    topic's partitions."""
     given: list[dict[bytes, set[Place]]] = [
         {topic: {(topic, i) for i in indexes} for topic, indexes in each.given.items()} for each in subscribers
     ]
@@ -106,8 +107,8 @@ def _hash_of_place(place: Place) -> int:
 
 
 class _Balance:
-    """Balances the partitions `targets` among `members`, which are positions in `given`. Changes `given`, which has each
-    member's partitions."""
+    """Balances the partitions `targets` among `members`. `given` has the partitions of each member and is changed; `members`
+    are indexes into `given`."""
 
     def __init__(
         self, members: Sequence[int], targets: Sequence[Place], given: list[set[Place]], hashed: Callable[[Place], int]
@@ -129,8 +130,8 @@ class _Balance:
         self._pause = weighted_pauses()
 
     def balance(self) -> Generator[None, Any, None]:
-        """Take partitions from members that have too many, and members from partitions that have too many. Then assign
-        partitions to the members that have too few."""
+        """Take partitions from members that have too many partitions, and members from partitions that have too many members.
+        Then assign partitions to the members that have too few partitions."""
         for member, held in enumerate(self._given):
             gone = self._in_order(held, buckets_for(len(held)))[: max(len(held) - self._wanted[member], 0)]
             for place in gone:
@@ -166,7 +167,7 @@ class _Balance:
             self._owners[place].discard(member)
 
     def _give(self) -> Generator[None, Any, None]:
-        """Assign partitions that have too few members to the members that have too few partitions, in turn."""
+        """Assign each partition that has too few members to members that have too few partitions; these members take turns."""
         unfilled = [member for member in self._members if len(self._given[member]) < self._wanted[member]]
         turn, gave = 0, False
         for place in self._in_order(self._owners, self._buckets):

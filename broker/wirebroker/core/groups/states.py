@@ -9,10 +9,10 @@ from enum import Enum
 
 
 class ClassicGroupState(Enum):
-    """The state of a group. Its value is what DescribeGroups and ListGroups show."""
+    """The state of a group. The value of the enum member is the name that DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
-    """The group has no members. It may have committed offsets."""
+    """The group has no members. The group may have committed offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
     """The group waits for its members to join."""
     COMPLETING_REBALANCE = "CompletingRebalance"

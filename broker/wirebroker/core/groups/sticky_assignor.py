@@ -1,8 +1,8 @@
 """The assignor of streams groups, in slices (Kafka's StickyTaskAssignor).
 
-An active task is assigned to the member that had it, or else to a member that had its standby task, or else to the process with
-the least load. Standby tasks are assigned in the same order, but never to a process that already has the task. Quotas keep the
-members' numbers of tasks about equal.
+An active task is assigned to the member that had it. If that is not possible, it is assigned to a member that had its standby
+task, or else to the process with the least load. Standby tasks are assigned by the same preferences, but never to a process
+that already has the task. Quotas keep the members' numbers of tasks about equal.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wirebroker.core.names import java_hash
 
 
 class Assignable(NamedTuple):
-    """A member that may get tasks. `had` is its last target assignment; in Kafka 4.4 and later, its present tasks. `offsets`
-    are the offsets that the member sent.
+    """A member that may get tasks. `had` is the member's last target assignment or, in Kafka 4.4 and later, its present tasks.
+    `offsets` are the offsets that the member sent.
     """
 
     member_id: str
@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 
 class _Process:
-    """The tasks that the members of one process have got so far (ProcessState)."""
+    """The tasks that the members of one process have been assigned so far (Kafka's ProcessState)."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -74,7 +74,8 @@ class _Process:
 
 
 class _Quota:
-    """The largest number of tasks for each member, if the tasks are spread evenly. It is adjusted as members become full."""
+    """The largest number of tasks that each member may get so that the tasks are spread evenly. The number is adjusted when
+    members become full."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -115,12 +116,12 @@ class _Assignment:
                 if task not in had.standby:
                     candidates.setdefault(task, []).append((True, -offset, member_id))
             self.given[member_id] = ({}, {})
-        for task, found in candidates.items():  # first the members that had the standby task, then by the largest offset
+        for task, found in candidates.items():  # those with the standby task first, then by offset
             self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
     def _by_load(self) -> JavaHeap[_Process]:
         buckets = 1
-        while len(self._processes) > buckets * 3 // 4 or buckets < len(self._process_of):  # the buckets of Kafka's HashMap
+        while len(self._processes) > buckets * 3 // 4 or buckets < len(self._process_of):  # as in Kafka's HashMap
             buckets *= 2
         in_order = hash_order(self._processes, java_hash, buckets)
         return JavaHeap((self._processes[each] for each in in_order), lambda process: process.load)
@@ -169,7 +170,8 @@ class _Assignment:
         return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
-        """Returns one of these members, if possible one with a low load. With `task`, its process must not have this task."""
+        """Returns one of these members, if possible one with a low load. If `task` is given, the member's process must not have
+        this task."""
         if members and task is not None and self._skips_holders:
             members = [each for each in members if task not in self._process_of[each].tasks]
         if not members:
@@ -180,11 +182,12 @@ class _Assignment:
             less = process.load < chosen.load and process.counts[member_id] < chosen.counts[best]
             if less and (task is None or task not in process.tasks):
                 best = member_id
-        # Kafka before 4.4 checks here whether the process of the first member has the task, not that of the chosen member.
+        # Kafka before 4.4 checks here whether the first member's process has the task; it does not check the chosen member's
+        # process.
         return best if task is None or task not in self._process_of[first].tasks else None
 
     def assign_standby(self) -> Generator[None, Any, None]:
-        """Assign the standby tasks, as long as there is a process that does not have the task yet."""
+        """Assign the standby tasks. A task gets fewer replicas if no process is left that does not have it yet."""
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:

@@ -22,7 +22,7 @@ NOT_READY = "NotReady"
 
 
 ASK_AGAIN_MS, ASK_AT_LEAST_MS = 30_000, 3_600_000
-"""How long the broker waits, in ms, before it asks again for a description of the topology: at first, and at most."""
+"""The first and the longest time, in ms, for which the broker waits before it asks again for a description of the topology."""
 TaskOffsets = tuple[Some, Some]
 """The offsets of a member's tasks, and the end offsets of the tasks' changelogs."""
 
@@ -50,7 +50,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         super().__init__(group_id, changes)
         self.topology: Topology | None = None
         self.configured: Configured | None = None
-        """The topology with the numbers from the cluster's topics. None after a restart, until a member sends a heartbeat."""
+        """The topology with the numbers of partitions of the cluster's topics. After a restart, it is None until a member sends
+        a heartbeat."""
         self.configured_at = 0
         """The end offset of the group's partition of __consumer_offsets when the topology was configured."""
         self.valid_topology_epoch = 0
@@ -87,12 +88,12 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def holders(self) -> Holders:
-        """The processes that have each task."""
+        """For each task, the processes that have it."""
         standby, warmup = self._others
         return Holders(self._active.get, lambda task: standby.get(task, ()), lambda task: warmup.get(task, ()))
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether the group has members and their topology reads the topic."""
+        """Tells whether the group has members and its topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:
@@ -122,10 +123,11 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # Descriptions of the topology
 
     def wants_description(self, now: int) -> bool:
-        """Tells whether the broker asks the next member for a description of the topology. If it does, this is counted.
+        """Tells whether the broker asks the next member for a description of the topology. If the result is True, the request
+        is counted.
 
         After the broker has asked a member, it waits for half a minute before it asks again, then for a minute and so on, up to
-        an hour. Kafka varies these times by a fifth.
+        an hour. Kafka varies these waiting times randomly by up to a fifth.
         """
         epoch = self.topology.epoch if self.topology is not None else -1
         if epoch < 0 or (self.description is not None and self.description[0] == epoch):
@@ -138,7 +140,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return True
 
     def describe(self, description: Any) -> None:
-        """Keep the description of the present topology."""
+        """Keep the description that a member has sent of the present topology."""
         if self.topology is not None:
             self.description, self._asked = (self.topology.epoch, description), NEVER
 
@@ -182,7 +184,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                     processes.get(task, set()).discard(member.process_id)
 
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply the record of the topology, or those fields in the record of the epoch that only streams groups have."""
+        """Apply a record that only streams groups have (the topology), or the fields of the epoch's record that only streams
+        groups have."""
         if isinstance(key, self.log.topology_key) and value is not None:
             self.topology = Topology(value)
         elif isinstance(key, self.log.epoch_key) and value is not None:

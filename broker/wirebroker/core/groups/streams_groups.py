@@ -32,7 +32,7 @@ Claims = Sequence[TaskIds] | None
 
 
 class StreamsHeartbeat(NamedTuple):
-    """A StreamsGroupHeartbeat that has passed `request_error`, with its topology."""
+    """A StreamsGroupHeartbeat for which `request_error` has found no error, with its topology."""
 
     request: StreamsGroupHeartbeatRequest
     topology: Topology | Misfit | None
@@ -87,8 +87,8 @@ class StreamsHeartbeatResult(NamedTuple):
 
 
 class CreationErrors:
-    """The reasons for which internal topics could not be created. A reason is kept for two heartbeat intervals of the group
-    (ExpiringErrorCache)."""
+    """The reasons why internal topics could not be created. Each reason is kept for two heartbeat intervals of the group
+    (Kafka's ExpiringErrorCache)."""
 
     def __init__(self, interval: Callable[[str], int]) -> None:
         self._interval = interval
@@ -99,19 +99,19 @@ class CreationErrors:
         self._held.clear()
 
     def note(self, group_id: str, topic: str, why: str, now: int) -> None:
-        """Remember why a topic that this group needs could not be created."""
+        """Remember why a topic that the group needs could not be created."""
         self._held = {name: held for name, held in self._held.items() if held[1] > now}
         if len(self._held) < MOST_ERRORS:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns the topics that recently could not be created, each with the reason."""
+        """Returns those of the topics whose creation has recently failed, each with the reason."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamsStep(Step[StreamsGroup, StreamsMember]):
-    """The computed change of a streams group by a member's heartbeat, before it is written to the log."""
+    """The change that a member's heartbeat makes to a streams group. It is computed first and then written to the log."""
 
     topology: Topology
     configured: Configured
@@ -195,7 +195,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
     @property
     def keeps_descriptions(self) -> bool:
-        """Tells whether the broker keeps descriptions of topologies. Kafka does so if a plugin is configured."""
+        """Tells whether the broker keeps descriptions of topologies. Kafka keeps them if a plugin is configured."""
         name = "group.streams.topology.description.plugin.class"
         return self.behaviour.full_streams_groups and bool(self._cluster.configs.text(name))
 
@@ -208,7 +208,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return self._cluster.configs.groups.get(group.group_id, {}).get("streams.assignor.name", first)
 
     def _configs(self, group: StreamsGroup) -> dict[str, str]:
-        """Returns the settings of the assignor. The group's epoch rises when one of them changes."""
+        """Returns the settings of the assignor. When one of these settings changes, the group's epoch rises."""
         configs = {STANDBYS: str(self.setting(group.group_id, "num.standby.replicas"))}
         if self.behaviour.full_streams_groups:
             own = self._cluster.configs.groups.get(group.group_id, {}).get("streams.rack.aware.assignment.tags")
@@ -291,8 +291,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def shown(self, group: StreamsGroup) -> Configured | None:
         """Returns the configured topology, if StreamsGroupDescribe already shows it.
 
-        Kafka shows the state as of the last written record, and no record contains the configured topology. So Kafka shows the
-        configured topology only after another record, of any group, was written to the same partition.
+        Kafka shows the group as of the last record in the partition of __consumer_offsets. No record contains the configured
+        topology. So Kafka shows it only after a further record, of any group, was written to the same partition.
         """
         return group.configured if self._log_end(group) > group.configured_at else None
 
@@ -317,7 +317,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         self, group: StreamsGroup, configured: Configured, configs: Mapping[str, str], changed: StreamsMember | None,
         replaces: str | None = None,
     ) -> Generator[None, Any, Mapping[str, Tasks]]:  # fmt: skip
-        """Returns the target assignments of all members, where `changed` replaces the member with its id."""
+        """Returns the target assignments of all members. `changed` takes the place of the known member with the same id."""
         members = {member_id: group.members[member_id] for member_id in group.in_order() if member_id != replaces}
         if changed is not None:
             members[changed.member_id] = changed
@@ -336,7 +336,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0")), skips_holders=full))
 
     def _assign_delayed(self, group: StreamsGroup, now: int) -> Generator[None, Any, None]:
-        """Compute the first target assignments after the initial delay. Each member gets its own with its next heartbeat."""
+        """Compute the first target assignments after the initial delay. Each member learns its target assignment with its next
+        heartbeat."""
         if not group.members or group.epoch <= group.assignment_epoch or group.configured is None:
             return
         if self.too_soon(group, now):
@@ -370,15 +371,16 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         group.valid_topology_epoch, group.configs = step.valid_topology_epoch, step.configs
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """As in Kafka, a new group has only the state that its records have, because Kafka builds it from the records."""
+        """Drop the state of a new group that is in none of its records. Kafka does not have this state, either, because it
+        builds a new group from the records."""
         group.offsets.clear()
         group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
 
     # Endpoints
 
     def _endpoints(self, step: StreamsStep) -> list[Endpoint] | None:
-        """Returns the endpoints of all members with their partitions. Returns None if a topic is missing: Kafka's code fails
-        then."""
+        """Returns the endpoints of all members with their partitions. Returns None if a topic is missing, because Kafka's code
+        fails in this case."""
         group = step.group
         others = [group.members[each] for each in group.in_order() if each not in (step.new.member_id, step.replaces)]
         found = []
@@ -411,7 +413,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, Any]:
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
-            # If the group does not exist, Kafka's message for a leaving member differs from that for a joining one.
+            # If the group does not exist, Kafka's message to a leaving member differs from its message to a joining member.
             return group._replace(message=(group.message or "").replace("Streams group", "Group"))
         if requested.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or requested.member_id
@@ -430,7 +432,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return StreamsHeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
 
     def restart(self, group: StreamsGroup, now: int) -> None:
-        """Continue with the group as it is in the log."""
+        """Continue after a restart with the group that was read from the log."""
         group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
         if group.topology is not None:
             group.facts = self.facts(group.topology.required)
@@ -438,13 +440,14 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
 
 def _next_epoch(epoch: int, bumps: bool) -> int:
-    """Returns the group's next epoch, which is never below 1. With the epoch 1, members wait for the first assignment."""
+    """Returns the group's next epoch, which is never below 1. While the epoch is 1, the members wait for the first
+    assignment."""
     return max(1, epoch) + bumps
 
 
 def request_error(request: StreamsGroupHeartbeatRequest, full: bool) -> Refusal | None:
-    """Returns a refusal if a request is invalid for every group, else None. `full` tells whether members may be static and send
-    offsets."""
+    """Returns a refusal if a request is invalid for every group, else None. `full` tells whether static members and task
+    offsets are allowed."""
     message = _not_offered(request, full) or _invalid(request)
     if message is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -496,8 +499,8 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple[StreamsMember, str] | Refusal:
-    """Returns a returning static member with its new member id, and its old member id. Returns a refusal if the static member
-    has not left temporarily."""
+    """For a static member that comes back, returns the member with its new member id, and its old member id. If the static
+    member has not left temporarily, returns a refusal."""
     if static.epoch == LEAVES_FOR_A_WHILE:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
     return Refusal(
@@ -508,8 +511,8 @@ def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple
 
 
 def _matters(old: StreamsMember, new: StreamsMember, instance_id: str | None) -> bool:
-    """Tells whether the change of a member raises the group's epoch. A static member may return with another address without
-    raising it."""
+    """Tells whether the change of a member raises the group's epoch. If a static member comes back with another address, the
+    epoch does not rise."""
     if instance_id is None:
         return new != old
     decisive = ("topology_epoch", "rack_id", "tags", "process_id")
@@ -520,7 +523,7 @@ NO_OFFSETS: TaskOffsets = ({}, {})
 
 
 def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """Keep the offsets that a member sends for its tasks. Returns a refusal if a task is named twice."""
+    """Keep the offsets that a member sends for its tasks. Returns a refusal if the request names a task twice."""
     if request.task_offsets is None and request.task_end_offsets is None:
         return None
     made = []
@@ -539,8 +542,8 @@ def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) ->
 
 
 def _updated(member: StreamsMember, requested: StreamsHeartbeat, full: bool) -> StreamsMember | None:
-    """Returns the member with the fields of this request. Returns None if a tag is given twice: Kafka's code fails then. With
-    `full`, a member that joins without an endpoint loses its earlier endpoint."""
+    """Returns the member with the fields of this request. Returns None if the request has a tag twice, because Kafka's code
+    fails in this case. With `full`, a member that joins without an endpoint loses its earlier endpoint."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:
@@ -564,8 +567,8 @@ def _updated(member: StreamsMember, requested: StreamsHeartbeat, full: bool) -> 
 
 
 def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology | Refusal:
-    """Returns the group's topology. The first member sends it. A later member may send only the same topology or one with an
-    older epoch."""
+    """Returns the group's topology. The first member sends the topology. A later member may send only the same topology, or a
+    topology with an older epoch."""
     if sent is None:
         return group.topology or Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(sent, Misfit):
@@ -578,8 +581,8 @@ def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology |
 
 
 def _unknown_tasks(request: StreamsGroupHeartbeatRequest, configured: Configured) -> Refusal | None:
-    """Returns a refusal if the member claims tasks that do not exist, else None. While the topology is not ready, nothing is
-    refused."""
+    """Returns a refusal if the member claims tasks that do not exist, else None. Returns None, too, while the topology is not
+    ready."""
     if configured.told is not None or configured.subtopologies is None:
         return None
     for claimed in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
@@ -614,7 +617,8 @@ def _pairs(tasks: Claims) -> list[tuple[str, Sequence[int]]] | None:
 
 
 def _claimed(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """Returns the tasks that the member claims to have. Returns None if the request lacks a kind of tasks."""
+    """Returns the tasks that the request lists as the member's own. Returns None if the request lacks the list of one kind of
+    tasks."""
     kinds = [_pairs(each) for each in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
     found = [
         {(key, index): 0 for key, indexes in pairs for index in indexes} for pairs in kinds if pairs is not None

@@ -72,7 +72,7 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         )  # fmt: skip
 
     def topology(self, group_id: str, held: Topology) -> CoordinatorRecord:
-        """Returns the topology that the first member brought."""
+        """Returns the topology that the first member sent."""
         return CoordinatorRecord(self.topology_key(group_id=group_id), held.value)
 
     def epoch_record(
@@ -132,7 +132,8 @@ def _since(tasks: Some) -> list[current.TaskIds]:
 
 
 def _tasks(held: Iterable[T], epoch: int = 0) -> dict[tuple[str, int], int]:
-    """Returns the tasks, each with the epoch at which it was assigned: the epoch in the record, else `epoch`."""
+    """Returns the tasks, each with the member epoch at which it was assigned. If the record has no such epoch, `epoch` is
+    used."""
     found: dict[tuple[str, int], int] = {}
     for each in held:
         epochs = getattr(each, "assignment_epochs", None) or [epoch] * len(each.partitions)

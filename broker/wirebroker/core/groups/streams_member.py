@@ -1,7 +1,8 @@
 """A member of a streams group, its tasks, and the steps from its tasks to its target assignment (KIP-1071).
 
 `reconcile` is Kafka's CurrentAssignmentBuilder of streams groups. A member first gives up the tasks that are not in its target
-assignment. Then it moves to the epoch of the target assignment. It gets each further task as soon as no other member has it.
+assignment. Then the member moves to the epoch of the target assignment. The member gets each further task as soon as no other
+member has that task.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Tasks(NamedTuple):
     warmup: Some = {}
 
     def overlaps(self, other: Tasks) -> bool:
-        """Tells whether both have a common task of the same kind."""
+        """Tells whether the two have a task in common, as the same kind of task."""
         return any(one.keys() & two.keys() for one, two in zip(self, other, strict=True))
 
     def same(self, other: Tasks) -> bool:
-        """Tells whether both have the same tasks, apart from epochs."""
+        """Tells whether the two have the same tasks. Epochs are not compared."""
         return all(one.keys() == two.keys() for one, two in zip(self, other, strict=True))
 
 
@@ -52,12 +53,13 @@ class StreamsMember(ModernMember):
     revoking: Tasks = NOTHING
 
     def away(self) -> StreamsMember:
-        """Returns this static member as it is after it has left temporarily."""
+        """Returns this static member in the state after it has left temporarily."""
         assigned = self.assigned._replace(active=dict.fromkeys(self.assigned.active, 0))
         return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking=NOTHING)
 
     def owns_all(self, claimed: Sequence[Sequence[tuple[str, Sequence[int]]] | None]) -> bool:
-        """Tells whether the member has all tasks that it claims. Returns False if the claim lacks a kind of tasks."""
+        """Tells whether the member has all tasks that its request lists (`claimed`). Returns False if the request lacks the
+        list of one kind of tasks."""
         for held, claims in zip(self.assigned, claimed, strict=True):
             known = {subtopology for subtopology, _ in held}
             if claims is None:
@@ -69,15 +71,15 @@ class StreamsMember(ModernMember):
 
 
 class Holders(NamedTuple):
-    """The processes that have each task, as far as the group knows."""
+    """For each task, the processes that have it, as far as the group knows."""
 
     active: Callable[[TaskId], str | None]
     standby: Callable[[TaskId], Collection[str]]
     warmup: Callable[[TaskId], Collection[str]]
 
     def in_process(self, process: str, member: StreamsMember | None) -> tuple[Callable[[TaskId], bool], ...]:
-        """Returns a function for each kind of tasks, which tells whether this process has a given task of the kind. With
-        `member`, tasks that this member has do not count."""
+        """Returns one function for each kind of task. The function tells whether this process has a given task as a task of
+        this kind. If `member` is given, its own tasks do not count."""
         own: Tasks = NOTHING if member is None else member.assigned
         return (
             lambda task: self.active(task) == process and task not in own.active,
@@ -98,7 +100,7 @@ def reconcile(
 ) -> StreamsMember:  # fmt: skip
     """Returns the member after one step towards the target assignment of this epoch, or the same member if it must wait.
 
-    `converts` tells whether a task of a member can become a task of another kind without being given up, as in Kafka 4.4 and
+    `converts` tells whether the kind of a member's task can change without the member giving the task up, as in Kafka 4.4 and
     later.
     """
     if member.reconciled_to(epoch):
@@ -132,7 +134,8 @@ def reconcile(
 
 
 def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: Tasks | None) -> None:
-    """Adjust the kept, revoked and new tasks of a member for tasks that the member already has as tasks of another kind."""
+    """Adjust the member's kept, given up and new tasks (`parts`) for each new task that the member already has as another kind
+    of task."""
     active, *replicas = parts
     standby, warmup = replicas
     for task in held.active:
@@ -152,7 +155,7 @@ def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: T
     for tasks, part in zip(promoted, replicas, strict=True):
         for task in tasks:
             if waits or task not in active.new:
-                part.kept[task] = 0  # the member keeps the task in its old kind until it becomes active
+                part.kept[task] = 0  # the member keeps the task as the old kind until the task becomes active
 
 
 def _difference(held: Some, wanted: Some, epoch: int, taken: Callable[[TaskId], bool]) -> _Difference:

@@ -1,7 +1,7 @@
 """The topology of a streams group, and its configuration with the cluster's topics (KIP-1071).
 
-`configure` is Kafka's InternalTopicManager. It computes the number of tasks of each subtopology, and which internal topics are
-missing, with their numbers of partitions.
+`configure` is Kafka's InternalTopicManager. The configuration has the number of tasks of each subtopology, and the internal
+topics that are missing, with their numbers of partitions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S", bound=Struct)
 Counts = Callable[[str], int | None]
 """A function that returns the number of partitions of a topic, or None if the topic does not exist."""
 SHOWN = 3
-"""The largest number of topics that a message names."""
+"""The largest number of topics that are named in one message to the client."""
 
 
 class Status(IntEnum):
@@ -45,15 +45,15 @@ class Told(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """The error of a topology that is invalid whatever topics exist. If Kafka's code fails without a check, there is no
-    message."""
+    """The error for a topology that is invalid whatever topics exist. `message` is None where Kafka's code fails with an
+    exception instead of a message for the client."""
 
     code: ErrorCode
     message: str | None = None
 
 
 class InternalTopic(NamedTuple):
-    """An internal topic as the application needs it. The replication factor `factor` is 0 for the broker's default."""
+    """An internal topic as the application needs it. If the replication factor `factor` is 0, the broker's default applies."""
 
     name: str
     partitions: int
@@ -76,19 +76,19 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """A topology, configured as far as the cluster's topics allow. `told` is the status for clients; if it is None, the
-    topology is ready.
+    """A topology, configured as far as the cluster's topics allow. `told` is the status that clients get. If `told` is None,
+    the topology is ready.
     """
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """The subtopologies by id, in the order of the ids; None if the cluster's topics do not fit the topology."""
+    """The subtopologies by id, in the order of the ids; it is None if the cluster's topics do not fit the topology."""
     missing: Mapping[str, InternalTopic]
-    """The internal topics to create."""
+    """The internal topics that do not exist yet and have to be created."""
     told: Told | None
 
 
 class Topology:
-    """The topology of a group, which the group's first member sends. It never changes."""
+    """The topology of a streams group. The group's first member sends it. It never changes."""
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
         self.value = value
@@ -155,7 +155,7 @@ class _TopicsDoNotFitError(Exception):
 
 
 class _InvalidError(Exception):
-    """Raised if no topics would fit the topology."""
+    """Raised if the topology is invalid whatever topics exist."""
 
     def __init__(self, message: str | None = None) -> None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if message is None else ErrorCode.STREAMS_INVALID_TOPOLOGY
@@ -163,7 +163,8 @@ class _InvalidError(Exception):
 
 
 def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Configured | Misfit]:
-    """Configure a topology with the existing topics, in slices. The result of `existing` must not change between slices."""
+    """Configure a topology with the existing topics, in slices. The numbers that the function `existing` returns must not
+    change between slices."""
     try:
         groups = [group for each in topology.subtopologies.values() for group in _copartitioned(each)]
         yield from after(topology.required)
@@ -233,8 +234,8 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
 
 
 def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
-    """Returns the number of partitions of each repartition topic: the topology's own number or, if it has none, the largest
-    number among the topics that the writing subtopology reads."""
+    """Returns the number of partitions of each repartition topic: the number in the topology or, if the topology has none, the
+    largest number among the topics that are read by the subtopology that writes the repartition topic."""
     everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions
@@ -247,7 +248,8 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
         for name in _names(each.repartition_source_topics):
             readers.setdefault(name, []).append(number)
     # Kafka visits all subtopologies, in rounds, until every number is known. Here a round visits only those subtopologies for
-    # which an input's number has just become known. So a long chain of subtopologies does not take quadratic time.
+    # which the number of partitions of an input topic has just become known. So the time for a long chain of subtopologies is
+    # not quadratic.
     turns = [(0, number) for number in range(len(everything))]
     done: set[int] = set()
     pause = pauses(TOPICS)
@@ -288,7 +290,7 @@ def _copartition(
     infos = [topic for each in topology.subtopologies.values() for topic in each.repartition_source_topics]
     fixed = set_of_names(topic.name for topic in infos if topic.partitions != 0)
     internal = {topic.name for topic in infos}
-    fixed_counts: list[int] | None = None  # a group cannot change the numbers of these topics
+    fixed_counts: list[int] | None = None  # computed once, because no group changes these numbers
     pause = weighted_pauses()
     for group in groups:
         if not group:

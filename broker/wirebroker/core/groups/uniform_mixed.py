@@ -1,8 +1,8 @@
 """The uniform assignor for members with different subscriptions (Kafka's UniformHeterogeneousAssignmentBuilder).
 
-Every member keeps its partitions of the topics to which it still subscribes. Each free partition goes to the subscriber with
-the fewest partitions. Then partitions move, topic by topic, from members with many partitions to members with few, until the
-balance no longer improves.
+Every member keeps its partitions of the topics to which it still subscribes. Each partition without an owner goes to the
+subscriber with the fewest partitions. Then partitions move, topic by topic, from members with many partitions to members with
+few, until the balance no longer improves.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FREE = -1
 Backwards = dict[bytes, dict[int, None]]
 """The partitions of a member by topic id, with the topics in reverse order.
 
-In Java, HashMap.computeIfAbsent puts a new topic in front of the others in its bucket. A dict can only append, so here the
-order is reversed.
+In Java, HashMap.computeIfAbsent puts a new topic in front of the others in its bucket. A Python dict can add a key only at the
+end, so here the order is reversed.
 """
 
 
 def backwards(given: Mapping[bytes, Sequence[int]]) -> Backwards:
-    """Returns a copy in reverse order, to which partitions can be added."""
+    """Returns a copy of `given` with the topics in reverse order. Partitions can be added to the copy."""
     return {topic: dict.fromkeys(given[topic]) for topic in reversed(list(given))}
 
 
 def forwards(given: Backwards) -> Mapping[bytes, Collection[int]]:
-    """Returns the partitions by topic id, in the order of Java's hash table again."""
+    """Returns the partitions by topic id. The topics are in the order of Java's hash table."""
     return {topic: given[topic] for topic in reversed(given)}
 
 
@@ -42,8 +42,8 @@ def give(assignment: Backwards, topic: bytes, index: int) -> None:
 
 
 class _Balancer:
-    """The subscribers of one topic, sorted by their numbers of partitions. Partitions move from the members at the upper end to
-    those at the lower end."""
+    """The subscribers of one topic, sorted by their numbers of partitions. Partitions move from the members with the most
+    partitions to the members with the fewest."""
 
     def __init__(self, sizes: list[int], subscribers: Iterable[int]) -> None:
         self._sizes = sizes
@@ -58,11 +58,11 @@ class _Balancer:
 
     @property
     def balanced(self) -> bool:
-        """Tells whether the numbers of partitions at both ends differ by at most one."""
+        """Tells whether the largest and the smallest number of partitions of a member differ by at most one."""
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
-        """Returns the next member to get a partition. All members that have the fewest partitions take turns."""
+        """Returns the member that gets the next partition. All members that have the fewest partitions take turns."""
         if self._next_least >= self._least_end:
             self._least_size += 1
             while self._least_end < len(self._order) and self._sizes[self._order[self._least_end]] == self._least_size:
@@ -72,7 +72,7 @@ class _Balancer:
         return self._order[self._next_least - 1]
 
     def most(self) -> int | None:
-        """Returns the next member to give up a partition, or None."""
+        """Returns the member that gives up the next partition, or None."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_size = self._sizes[self._order[self._most_start - 1]]
@@ -87,7 +87,7 @@ class _Balancer:
         return self._order[self._next_most + 1]
 
     def exclude(self) -> None:
-        """Remove the member that `most` returned last: it has no partition to give up."""
+        """Leave out the member that `most` returned last, because it has no partition of the topic to give up."""
         order, at, last = self._order, self._next_most + 1, self._most_end - 1
         order[at], order[last] = order[last], order[at]
         self._most_end -= 1
@@ -174,7 +174,7 @@ class MixedAssignment:
         for _ in range(ROUNDS):
             for topic in topics:
                 if topic == last_changed:
-                    return  # no topic has changed for a whole round
+                    return  # a whole round has changed no topic
                 if self._balance_topic(topic) or last_changed is None:
                     last_changed = topic
                 if self._pause(self._weight(topic)):

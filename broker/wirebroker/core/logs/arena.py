@@ -1,11 +1,12 @@
 """Memory for records, in large pieces.
 
-The first write to a page of memory takes longer than copying records into it. So records go into large private mappings, which
-use no memory before the first write. The system frees a mapping when its last `memoryview` is gone.
+The first write to a page of memory takes longer than copying records into a page that was written before. So records go into
+large private mappings, which use no memory before the first write. The system frees a mapping when its last `memoryview` is
+gone.
 
-The system chooses the size of the pages. If it has free huge pages, the first writes take only a sixth of the time. But this
-module does not ask for huge pages: a virtual machine may have to get them back from its host, which takes four times as long as
-small pages.
+The system chooses the size of the pages. If the system has free huge pages, the first writes take only a sixth of the time. But
+this module does not ask for huge pages: a virtual machine may have to get huge pages back from its host, and then the first
+writes take four times as long as with small pages.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import mmap
 
 MAPPED_FROM = 2 * 1024 * 1024
-"""The smallest size of a piece that is mapped rather than allocated."""
+"""A piece of at least this size in bytes is a mapping of its own. A smaller piece is a bytearray."""
 ARENA_SIZE = 16 * 1024 * 1024
 _LARGEST_SHARED = ARENA_SIZE // 4
 _ALIGNMENT = 64
@@ -29,7 +30,7 @@ def allocate(size: int) -> memoryview:
 
 
 class Arena:
-    """Hands out pieces of large mappings, for frames that are too large for a shared buffer."""
+    """Hands out pieces of large mappings. Frames that are too large for a shared buffer are read into such pieces."""
 
     def __init__(self) -> None:
         self._current = memoryview(b"")

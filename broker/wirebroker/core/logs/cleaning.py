@@ -1,8 +1,8 @@
 """Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
-A round of compaction reads the closed segments before the first open transaction. First it reads the segments that are new
-since the last round, to learn the last offset of each key. Then it reads all these segments and drops older records. Offsets
-do not change. These batches stay, too:
+A round of compaction reads the closed segments before the first open transaction. First the round reads the segments that were
+closed after the last round, to learn the last offset of each key. Then it reads all closed segments and drops each record whose
+key has a later record. The offsets of the other records do not change. These batches stay, too:
 
     tombstones, and the markers of transactions without batches, for delete.retention.ms after the first round that read them
     the last batch of each producer, without its records, because at startup the producer's sequences are read from it
@@ -36,7 +36,8 @@ from wirebroker.core.logs.interface import Owner
 from wirebroker.core.producers import epoch_of, last_offset
 
 MOST_KEYS = 1_000_000
-"""The largest number of keys in one round (log.cleaner.dedupe.buffer.size). The next round continues after these keys."""
+"""The largest number of keys that one round learns (log.cleaner.dedupe.buffer.size). The next round continues at the offset
+where this round stopped."""
 STEP = 256
 """The number of records after which a generator yields, even within a batch."""
 
@@ -53,21 +54,22 @@ class Readable(Protocol):
     first_timestamp: int
 
     def batches(self, position: int) -> Iterable[tuple[int, memoryview]]:
-        """Yields the batches from `position` on, each with its position."""
+        """Yields the batches at or after the byte `position` of the segment, each with its position."""
 
 
 S = TypeVar("S", bound=Readable)
 
 
 class LastRecord(NamedTuple):
-    """The offset of the last batch that a producer wrote; None if it wrote only a marker."""
+    """The offset of the last batch that a producer wrote. It is None if the partition has only a transaction marker of the
+    producer."""
 
     offset: int | None
     producer_epoch: int
 
 
 class Task(NamedTuple, Generic[S]):
-    """What a round needs to know of the log that it compacts. Times are in ms."""
+    """The information about a log that a round of compaction needs. Times are in ms."""
 
     segments: Sequence[S]
     """The closed segments that may be compacted."""
@@ -83,7 +85,8 @@ class Task(NamedTuple, Generic[S]):
 def plan(
     segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
 ) -> tuple[float, Task[S]] | None:
-    """Returns how dirty a log is, and the task of compacting it. Returns None if it is not dirty enough (LogCleanerManager)."""
+    """Returns the dirty ratio of a log, and the task of compacting the log. Returns None if the log is not dirty enough
+    (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
     first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
@@ -115,7 +118,8 @@ def plan(
 
 
 class TransactionFilter:
-    """Follows the transactions in a log, to find aborted batches, and markers of transactions that have no batches left."""
+    """Follows the transactions in a log to find two things: aborted batches, and markers of transactions that have no batches
+    left."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
@@ -123,7 +127,7 @@ class TransactionFilter:
         self._seen: set[int] = set()
         """The producer ids for which a batch of the current transaction was read."""
         self.kept: list[AbortedTransaction] = []
-        """The aborted transactions of which batches are left, so that readers must still know them."""
+        """The aborted transactions that still have batches in the log. Consumers must still learn about these transactions."""
 
     def discards(self, header: BatchHeader, batch: memoryview) -> bool:
         """Tells whether the batch can be removed: it is aborted, or is the marker of a transaction that has no batches left."""
@@ -136,7 +140,8 @@ class TransactionFilter:
                 return False
             self._seen.add(producer_id)
             aborted = self._ongoing.get(producer_id)
-            # Compare the offsets: `aborted` may be an earlier transaction, whose marker this round has not read.
+            # The offsets must be compared, because `aborted` may be an earlier transaction whose marker this round has not
+            # read.
             return aborted is not None and header.base_offset < aborted.last_offset
         marker = next((read_marker(record) for record in iter_records(batch)), None)
         if header.records_count == 0:
@@ -158,11 +163,12 @@ class Cleaning(Generic[S]):
         self.task = task
         self.known = TransactionFilter(task.aborted)
         self.end = task.first_dirty
-        """The offset up to which the log is compacted after this round."""
+        """After this round, the log is compacted up to this offset."""
         self._latest: dict[bytes, int] = {}
 
     def learn(self) -> Steps[None]:
-        """Read the new part of the log: find the last offset of each key, and the end of the part."""
+        """Read the part of the log that no earlier round has read. Find the last offset of each key, and the end of this
+        part."""
         task, known = self.task, TransactionFilter(self.task.aborted)
         ends = [following.base_offset for _, following in pairwise(task.segments)]
         for i, segment in enumerate(task.segments):
@@ -245,7 +251,7 @@ class Cleaning(Generic[S]):
         if offset >= self.end:
             return True
         if record.key is None:
-            return False  # a record without a key is from the time before the topic was compacted
+            return False  # a record without a key was written before the topic was compacted
         return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
 
 
@@ -269,13 +275,13 @@ def _is_last_of_producer(header: BatchHeader, last_records: Mapping[int, LastRec
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """Returns the batch without records: only its header is left (DefaultRecordBatch.writeEmptyHeader)."""
+    """Returns the batch without its records, which is only a header (DefaultRecordBatch.writeEmptyHeader)."""
     attributes = header.attributes & ~(DELETE_HORIZON | 0x07)
     return seal(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """Returns the batch with only these records. If `horizon` is given, the delete horizon takes the place of the base
+    """Returns the batch with only the records `kept`. If `horizon` is given, this delete horizon is stored in place of the base
     timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base

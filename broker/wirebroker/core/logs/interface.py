@@ -23,7 +23,7 @@ class Slice(NamedTuple):
 
 EMPTY = Slice(memoryview(b""), 0)
 NO_TIMESTAMP = 2**63 - 1
-"""The `first_timestamp` of a segment without timestamps. It is later than every timestamp."""
+"""The `first_timestamp` of a segment without timestamps. This value is larger than every timestamp."""
 
 
 class LogSegment(Protocol):
@@ -37,21 +37,22 @@ class LogSegment(Protocol):
     """The largest timestamp of the first batch, or NO_TIMESTAMP."""
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Append the batch. The log may keep an `owned` buffer. Raises OSError if the write fails."""
+        """Append the batch. If `owned` is set, the segment may keep the buffer instead of a copy. Raises OSError if the write
+        fails."""
 
 
 class Kept(NamedTuple):
-    """The state of a partition that its log on disk keeps over a restart, in addition to the batches."""
+    """The state of a partition that a log on disk stores in addition to the batches, so that it survives a restart."""
 
     log_start_offset: int
     producers: dict[Key, bytes]
     aborted: Sequence[AbortedTransaction]
     epoch_starts: list[tuple[int, int]]
-    """Leader epochs, each with the offset at which it began."""
+    """The leader epochs, each with the offset at which the epoch began."""
 
 
 class Owner(Protocol):
-    """What a log on disk needs to know of its partition."""
+    """A partition, as its log on disk sees it."""
 
     log_start_offset: int
 
@@ -69,7 +70,7 @@ class Owner(Protocol):
 
 
 class Log(Protocol):
-    """The log of a partition: segments in order. Offsets rise; a compacted log may lack some of them."""
+    """The log of a partition: segments in the order of their offsets. A compacted log may lack some offsets."""
 
     @property
     def segments(self) -> Sequence[LogSegment]:
@@ -91,7 +92,7 @@ class Log(Protocol):
 
     @property
     def cleaned_to(self) -> int:
-        """The offset up to which the log is compacted: before this offset, offsets may be missing."""
+        """The offset up to which the log is compacted. Offsets before it may be missing."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
         """Append a batch that takes `records` offsets. Returns the batch's base offset. Raises OSError if the batch cannot be
@@ -101,17 +102,18 @@ class Log(Protocol):
         """Close the active segment and begin a new one. If the active segment is empty, it stays and only its time changes."""
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` of batches before the offset `limit`, from the batch with `offset` on. The last batch may
-        be incomplete.
+        """Returns at most `max_bytes` of batches before the offset `limit`, from the batch that contains `offset` on. The last
+        batch may be incomplete.
 
-        If not even the first batch fits, returns it with `at_least_one`, else nothing. The slice may be shorter than requested.
+        If the first batch is larger than `max_bytes`, returns this batch if `at_least_one` is set, and otherwise nothing. The
+        slice may be shorter than requested.
         """
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset that is at least `size` bytes after the start of the batch with `offset`."""
+        """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`."""
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Returns every batch from the batch with `start_offset` on, each as a buffer of its own."""
+        """Returns every batch from the batch that contains `start_offset` on. Each batch is a separate buffer."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
         """Returns those batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
@@ -120,26 +122,28 @@ class Log(Protocol):
         """Delete all segments that end at or before `offset`, except the active segment."""
 
     def empty(self, offset: int, now: int, *, closes: bool) -> None:
-        """Delete the records before `offset`, which is the log's end if all records are replicated. Raises OSError.
+        """Delete the records before `offset`. If all records are replicated, `offset` is the end of the log. Raises OSError.
 
-        On disk, the active segment keeps its records, as after DeleteRecords, because a new segment takes a millisecond. With
-        `closes`, the active segment is closed, so that a restart finds the producers' states as they are now.
+        A log on disk leaves the records in the active segment, as after DeleteRecords, because creating a new segment takes a
+        millisecond. With `closes`, it closes the active segment, so that the producers' present states are found after a
+        restart.
         """
 
     def truncate_to(self, offset: int) -> None:
-        """Delete the batch with `offset` and all later batches."""
+        """Delete the batch that contains `offset`, and all later batches."""
 
     def start_at(self, offset: int, now: int) -> None:
-        """Delete all batches. The next batch gets `offset`."""
+        """Delete all batches. The next batch gets the base offset `offset`."""
 
     # Only for a log on disk
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Set the partition to which the log belongs. Returns the state that the log has kept; None for a log in memory."""
+        """Set the partition to which the log belongs. Returns the state that the log has stored, or None if the log is in
+        memory."""
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Close the log as in a "clean" shutdown or a "kill", and open it again. Returns the state that the log has kept; None
-        for a log in memory."""
+        """Close the log as in a "clean" shutdown or a "kill", and open it again. Returns the state that the log has stored, or
+        None if the log is in memory."""
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
         """Store the leader epochs after they have changed."""

@@ -1,6 +1,6 @@
 """A partition's log in memory: segments of whole batches, in buffers that a Fetch can send without copying.
 
-The log copies small batches once, into a chunk that consecutive batches share, so that a million batches are not a million
+The log copies each small batch once, into a chunk that consecutive batches share. So a million batches are not a million
 objects. A large batch stays in the buffer in which it arrived. A chunk is never moved or shrunk, so the `memoryview` of a slow
 reader stays valid when the log changes.
 """
@@ -24,14 +24,14 @@ LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
 """A batch of at least this size in bytes is kept in a buffer of its own."""
 COPIED = 1024 * 1024
-"""If the bytes for a reader are in several buffers, at most this many are copied into one buffer. This is the default of the
-consumers' max.partition.fetch.bytes."""
+"""If the bytes for a reader are in several buffers, at most this many bytes are copied into one buffer. This is the default of
+the consumers' max.partition.fetch.bytes."""
 INDEX_INTERVAL = 4096
 """The number of bytes between two entries of Kafka's offset index."""
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
-"""A segment of an internal topic is closed at this size in bytes, so that compaction can begin. In Kafka, on disk, it is closed
-at 100 MiB.
+"""A segment of an internal topic is closed at this size in bytes, so that compaction can begin. Kafka, whose segments are on
+disk, closes it at 100 MiB.
 """
 _START = struct.Struct(">qii")
 
@@ -58,11 +58,13 @@ class Segment:
         self._chunk = memoryview(b"")
         self._at = self._capacity = 0
         self._apart = True
-        """Tells whether the next small batch does not directly follow the last batch, but begins a new view."""
+        """Tells whether the next small batch begins a new view, because its bytes will not directly follow those of the last
+        batch."""
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Append the batch. Keeps a large `owned` buffer, and copies any other buffer."""
+        """Append the batch. If `owned` is set and the batch is large, the segment keeps the buffer; otherwise it copies the
+        bytes."""
         size = len(batch)
         if owned and size >= OWN_BUFFER_FROM:
             chunk, at = memoryview(batch), 0
@@ -80,7 +82,7 @@ class Segment:
                 self._apart = False
             chunk[at : at + size] = batch
             self._at = at + size
-        # The CRC does not cover the base offset and the leader epoch, so the broker can set them.
+        # The batch's CRC does not cover the base offset and the leader epoch, so the broker can set these two fields.
         _START.pack_into(chunk, at, base_offset, size - 12, leader_epoch)
         self.bases.append(base_offset)
         self.positions.append(self.size)
@@ -90,14 +92,14 @@ class Segment:
         self.size += size
 
     def _add_view(self, view: memoryview, timestamp: int) -> None:
-        """Add a view, in which the next batches are."""
+        """Add a view of the buffer that holds the next batches."""
         if not self.size and timestamp >= 0:
             self.first_timestamp = timestamp
         self._starts.append(self.size)
         self._views.append(view)
 
     def view(self, start: int, stop: int) -> memoryview:
-        """Returns the bytes from `start` to `stop`, or only to the end of the buffer with `start`."""
+        """Returns the bytes from `start` to `stop`, but at most to the end of the buffer that contains `start`."""
         index = bisect_right(self._starts, start) - 1
         base = self._starts[index]
         held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
@@ -118,16 +120,18 @@ class Segment:
         return self.view(start, stop)
 
     def find(self, offset: int) -> int:
-        """Returns the index of the first batch that ends at or after `offset`. The offset must be before the next segment."""
+        """Returns the index of the first batch that ends at or after `offset`. The offset must be less than the base offset of
+        the next segment."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def batches(self, position: int) -> Iterator[tuple[int, memoryview]]:
-        """Yields the batches from `position` on, each with its position."""
+        """Yields the batches at or after the byte `position` of the segment, each with its position."""
         for index in range(bisect_left(self.positions, position), len(self.bases)):
             yield self.positions[index], self.batch(index)
 
     def up_to(self, index: int) -> Self:
-        """Returns a new segment with the batches before this index, in the same buffers. Readers of this segment can go on."""
+        """Returns a new segment with the batches before this index, in the same buffers. Readers of the old segment can
+        continue."""
         made = type(self)(self.base_offset, self.created)
         made.size = self.positions[index] if index < len(self.positions) else self.size
         made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
@@ -150,13 +154,13 @@ class CleanedSegment(Segment):
         self.lasts = array("q")
 
     def keep(self, batch: Buffer) -> None:
-        """Append a batch that already has its offsets."""
+        """Append a batch. Its records keep their offsets."""
         header = read_header(batch)
         self.append(batch, header.base_offset, header.partition_leader_epoch, header.max_timestamp, False)
         self.lasts.append(header.last_offset)
 
     def find(self, offset: int) -> int:
-        """Returns the index of the first batch that ends at or after `offset`. If there is none, returns the number of
+        """Returns the index of the first batch that ends at or after `offset`. If no batch does, returns the number of
         batches."""
         return bisect_left(self.lasts, offset)
 
@@ -168,7 +172,7 @@ class CleanedSegment(Segment):
 
 
 class MemoryLog:
-    """A log in memory: segments in order. From `cleaned_to` to `end_offset` no offset is missing."""
+    """A log in memory: segments in the order of their offsets. No offset is missing from `cleaned_to` to `end_offset`."""
 
     __slots__ = ("active", "cleaned_to", "end_offset", "largest_segment", "segments")
 
@@ -200,12 +204,12 @@ class MemoryLog:
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` below offset `limit`, beginning with the batch that holds `offset`. The last batch may
-        be incomplete.
+        """Returns at most `max_bytes` of batches before the offset `limit`, from the batch that contains `offset` on. The last
+        batch may be incomplete.
 
-        As in Kafka, the slice ends at the end of its segment at the latest. A slice of COPIED bytes or more also ends at the
-        end of a buffer.
-        Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then.
+        As in Kafka, the slice does not continue into the next segment. A slice of COPIED bytes or more does not continue into
+        the next buffer, either. If the first batch is larger than `max_bytes`, returns this batch if `at_least_one` is set, and
+        otherwise nothing.
         """
         if offset >= limit:
             return EMPTY
@@ -218,7 +222,7 @@ class MemoryLog:
             stop = segment.positions[bisect_right(segment.bases, limit - 1)]
         available = stop - start
         if available <= 0:
-            return EMPTY  # all batches from the offset on begin after the limit
+            return EMPTY  # the first batch begins at or after the limit
         if available > max_bytes:
             behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
             if max_bytes < behind - start:
@@ -232,9 +236,9 @@ class MemoryLog:
         return Slice(data, available)
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an upper bound for the offsets in the `size` bytes that begin with the batch of `offset`.
+        """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`.
 
-        Kafka searches a sparse index, so the bound may be too large by a few batches (here by at most 4 KiB of batches).
+        Kafka searches a sparse index, so the offset may be a few batches too far. Here it is at most 4 KiB of batches too far.
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):
@@ -245,14 +249,14 @@ class MemoryLog:
         return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
-        """Returns every batch from the batch that holds `start_offset`, one buffer each."""
+        """Returns every batch from the batch that contains `start_offset` on. Each batch is a separate buffer."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
             found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
-        """Returns the batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
+        """Returns those batches from `from_offset` on whose largest timestamp is at least `timestamp`, in order."""
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:
@@ -262,7 +266,7 @@ class MemoryLog:
         return found
 
     def drop_segments_below(self, offset: int) -> None:
-        """Forget whole segments that end at or below `offset`, except the active segment."""
+        """Delete all segments that end at or before `offset`, except the active segment."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             del self.segments[0]
 
@@ -274,7 +278,7 @@ class MemoryLog:
             self.drop_segments_below(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the batch that holds `offset` and all later batches."""
+        """Delete the batch that contains `offset`, and all later batches."""
         if offset >= self.end_offset:
             return
         end = self.end_offset
@@ -291,14 +295,14 @@ class MemoryLog:
             self._begin_behind(self.active)
 
     def _begin_behind(self, cleaned: CleanedSegment) -> None:
-        """Makes a compacted segment writable."""
+        """The last segment is a compacted one, to which nothing can be appended. Begin a new active segment after it."""
         if not cleaned.bases:
             self.segments.pop()
         self.active = Segment(self.end_offset, cleaned.created)
         self.segments.append(self.active)
 
     def copy(self) -> MemoryLog:
-        """Returns an independent log with the same batches, whose bytes both logs share."""
+        """Returns an independent log with the same batches. Both logs share the buffers of the batches."""
         made = MemoryLog(largest_segment=self.largest_segment)
         made.end_offset, made.cleaned_to = self.end_offset, self.cleaned_to
         made.segments = [segment.up_to(len(segment.bases)) for segment in self.segments]
@@ -306,7 +310,7 @@ class MemoryLog:
         return made
 
     def start_at(self, offset: int, now: int) -> None:
-        """Delete everything, and continue at `offset`."""
+        """Delete all batches. The next batch gets the base offset `offset`."""
         self.end_offset = self.cleaned_to = offset
         self.active = Segment(offset, now)
         self.segments = [self.active]
@@ -324,7 +328,7 @@ class MemoryLog:
                     if left:
                         made.keep(left)
             if not self._take(made, group):
-                return  # truncation or retention has removed a segment; the next round of compaction tries again
+                return  # a segment was removed by truncation or retention; the next round tries again
             following = self._segment_behind(made)
             self.cleaned_to = max(self.cleaned_to, min(cleaning.end, following.base_offset))
             owner.transactions.keep_aborted(made.base_offset, following.base_offset, known.kept[aborted_before:])
@@ -343,11 +347,12 @@ class MemoryLog:
     # A log in memory survives every stop of a broker, because all brokers are one process
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Returns None, because a log in memory keeps no state for the next start."""
+        """Returns None, because a log in memory stores no state that survives a restart."""
         return None
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Returns None: the partition decides which records Kafka would find on its disk."""
+        """Returns None, because not the log but the partition decides which records Kafka would find on its disk after the
+        restart."""
         return None
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
