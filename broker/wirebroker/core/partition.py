@@ -2,7 +2,7 @@
 
 `append` handles every batch of a client: it checks the records, asks the validator for a verdict, and changes the log and
 the producer's state together. The response, the trace and the explanation all read the resulting `Appended`. Most batches
-continue the sequence of their producer; `fast_path` stores such batches with the same result.
+continue the sequence of their producer. `fast_path` stores such a batch faster, with the same result.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Appended(NamedTuple):
 
 
 def appended_next(base_offset: int, header: BatchHeader) -> Appended:
-    """Returns an `Appended` for a batch that the fast path stored. It has only the fields that the trace needs."""
+    """Returns an `Appended` for a batch that the fast path stored. Only the fields that the trace needs are set."""
     return Appended(Accept(base_offset, "next"), 0, base_offset, -1, -1, header, None)
 
 
@@ -121,16 +121,16 @@ class Partition:
         self.index = index
         self.replicas = replicas
         self.adding: tuple[int, ...] = ()
-        """The replicas that a reassignment adds, while it is in progress."""
+        """While a reassignment is in progress, the replicas that it adds."""
         self.removing: tuple[int, ...] = ()
-        """The replicas that the reassignment removes when it is completed."""
+        """While a reassignment is in progress, the replicas that it removes at its end."""
         self.in_sync = list(replicas)
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
         self.eligible: list[int] = []
         """The eligible leader replicas (KIP-966), which may lead while no replica is in sync."""
         self.last_known_leader: int | None = None
-        """The last leader, while the partition has no leader."""
+        """While the partition has no leader, the last leader."""
         self.log_dirs: dict[int, str] = {}
         """The directories of the replicas, by broker; see `LogDirs.of`."""
         self.configs = configs
@@ -147,19 +147,20 @@ class Partition:
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
-        """How many of the next writes will fail; see `fail_next_write`."""
+        """The number of next writes that will fail; see `fail_next_write`."""
         self.offline_at: int | None = None
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
         self._deleted: dict[Key, bytes] = {}
-        """The producers that the latest advance of the log start offset removed. Only old releases forget a producer when its
-        last batch is deleted."""
+        """The producers that were forgotten when the log start offset last advanced. Only old releases forget a producer when
+        its last batch is deleted."""
         self.emptied_from = NEVER
-        """The smallest offset that a soft reset (`empty`) has deleted. A Fetch from this or a later offset is in range."""
+        """The smallest offset that a soft reset (`empty`) has deleted. A Fetch from this offset or a later one is not out of
+        range."""
         self._emptied_to = 0
         self.held_at: int | None = None
-        """The high watermark while it is below the end of the log; `Replication.review` computes it."""
+        """The high watermark, or None while it is the end of the log. `Replication.review` computes it."""
         self.replication = Replication(self)
         self.fast_path = FastPath(self)
         if (kept := self.log.belongs_to(self)) is not None:
@@ -182,7 +183,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which read_committed consumers may read: the start of the earliest open transaction."""
+        """The offset up to which read_committed consumers may read: the start of the earliest open transaction or, without one,
+        the high watermark."""
         unstable = self.transactions.first_unstable()
         if unstable is None:
             return self.high_watermark
@@ -197,10 +199,9 @@ class Partition:
     # Writing
 
     def _follow_settings(self) -> None:
-        """Compute the values again that depend on the settings, because a setting or another input of the fast path has
-        changed."""
+        """A setting or another input of the fast path has changed. Compute the values that depend on it again."""
         self.fast_path.renew()
-        self.replication.review()  # min.insync.replicas may have changed, and decides about the responses to retries, too
+        self.replication.review()  # min.insync.replicas, on which responses depend, may have changed
 
     def append(
         self,
@@ -256,7 +257,7 @@ class Partition:
     def _store(
         self, checked: Checked, key: Key | None, verdict: Accept, state: bytes | None, now: int, owned: bool
     ) -> Appended:
-        """Append to the log and change the producer's state. If the write fails, change neither."""
+        """Append the batch to the log and change the producer's state. If the write fails, neither changes."""
         header, _, timestamp, append_time, _ = checked
         if self._cannot_write:
             return self._failed(header, state)
@@ -274,8 +275,8 @@ class Partition:
         return appended
 
     def fail_next_write(self, times: int = 1) -> None:
-        """Let the next writes fail as on a broken disk. The response is KAFKA_STORAGE_ERROR; the log and the producers' states
-        do not change."""
+        """Let the next `times` writes fail as on a broken disk. A Produce request then gets KAFKA_STORAGE_ERROR. The log and
+        the producers' states do not change."""
         self.write_fails = times
         self.fast_path.invalidate()
 
@@ -286,7 +287,7 @@ class Partition:
         self.fast_path.invalidate()
 
     def go_online(self) -> None:
-        """Make the log available again, with everything in it."""
+        """Make the log available again, with all its records."""
         self.offline_at = None
         self.fast_path.invalidate()
 
@@ -306,8 +307,8 @@ class Partition:
         if fast_path.version != self._settings.version:
             self._follow_settings()
         policy, active = fast_path.policy, log.active
-        # LogSegment.shouldRoll compares only the timestamps of records. Here the segment's age on the broker's clock counts as
-        # well, because a test may have moved the clock.
+        # Kafka's LogSegment.shouldRoll compares only the timestamps of records. Here the age of the segment by the broker's
+        # clock counts as well, because a test may have moved the clock.
         waited = max(now - active.created, timestamp - active.first_timestamp)
         if active.size + len(batch) > fast_path.segment_bytes or waited > policy.segment_ms:
             log.roll(now)
@@ -323,8 +324,9 @@ class Partition:
         """Decide whether the transaction coordinator must verify a transactional batch before it is appended.
 
         Returns None if no verification is needed, because the producer's transaction is already open here. Returns a
-        Verification if the coordinator must verify the batch. If the coordinator agrees, the caller appends the batch as
-        `verified`. The partition remembers the Verification until then. Returns INVALID_PRODUCER_EPOCH if the epoch is old.
+        Verification if the coordinator must verify the batch. If the coordinator confirms the transaction, the caller appends
+        the batch with `verified` set. The partition remembers the Verification until the batch is stored. Returns
+        INVALID_PRODUCER_EPOCH if the epoch is old.
         """
         state = self.producers.get(producer_id)
         if state is not None:
@@ -342,7 +344,7 @@ class Partition:
         return awaited
 
     def append_own(self, batch: bytes, now: int, *, verified: bool = False) -> ErrorCode:
-        """Append a coordinator's batch. Checks the batch's epoch and transaction, but not its records and sequences."""
+        """Append a coordinator's batch. The batch's epoch and transaction are checked; its records and sequences are not."""
         header = read_header(batch)
         checked = Checked(header, memoryview(batch), header.max_timestamp, -1, False)
         if header.producer_id < 0:
@@ -401,7 +403,8 @@ class Partition:
     # Reading
 
     def seen_at(self, node_id: int) -> Partition | Prefix:
-        """Returns the offsets as the replica on the broker `node_id` sees them. All replicas share the records in `log`."""
+        """Returns the partition's offsets as the replica on the broker `node_id` knows them. All replicas share the records in
+        `log`."""
         return self.replication.lagging.get(node_id, self)
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
@@ -420,8 +423,8 @@ class Partition:
         return found if found.offset < visible else NOTHING_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Returns the largest leader epoch at or below `epoch`, and the offset at which this leader epoch ended; (−1, −1) for
-        a later epoch."""
+        """Returns the largest leader epoch at or below `epoch`, and the offset at which this leader epoch ended. Returns (−1,
+        −1) if `epoch` is later than the current leader epoch."""
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
         if epoch > self.leader_epoch or epoch == -1:
@@ -438,15 +441,15 @@ class Partition:
             self.log.keep_epochs(self.epochs.starts)
 
     def prefix(self, now: int) -> Prefix:
-        """Returns the state of a replica that stops replicating the leader's log now."""
+        """Returns the state of a replica that from now on does not replicate the leader's log."""
         return Prefix(
             self.log_end_offset, self.log_start_offset, self.high_watermark, dict(self.producers),
             self.transactions.copy(), list(self.epochs.starts), now,
         )  # fmt: skip
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from `prefix`, the new leader's state. The records after its end are lost, with the state that they
-        caused."""
+        """Continue from the new leader's state, `prefix`. The records that the new leader does not have are lost, and so are
+        their effects on producers and transactions."""
         end = prefix.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)
@@ -459,7 +462,7 @@ class Partition:
         self.held_at = min(prefix.high_watermark, end)
 
     def lead_from_here(self, now: int) -> None:
-        """Forget the leader epochs that began in a truncated end of the log, and begin a new epoch."""
+        """The end of the log was truncated. Forget the leader epochs that began there, and begin a new epoch."""
         self.epochs.truncate(self.log_end_offset)
         self.new_leader_epoch(self.leader_epoch + 1)
         self.replication.cut_off(self.log_end_offset)
@@ -489,9 +492,10 @@ class Partition:
             self._deleted = {key: self.producers.pop(key) for key in gone}
 
     def empty(self, now: int) -> None:
-        """Delete all records for a soft reset. Clients continue: producers in sequence, consumers at their offsets.
+        """Delete all records for a soft reset. Clients need not restart: producers continue their sequences, and consumers
+        continue at their offsets.
 
-        The log then starts at its end, and has no open transaction. The reset writes no marker, because a marker's
+        Afterwards the log starts at its end and has no open transaction. The reset writes no marker, because a marker's
         offset would be a lag for consumers that have read all records. A Fetch from a deleted offset continues at the new
         start.
         """
@@ -502,17 +506,17 @@ class Partition:
         self.transactions.clear()
         if start < end:
             self.log_start_offset = end
-            with suppress(OSError):  # if the disk fails, the old records stay on it, before the log start offset
+            with suppress(OSError):  # if the write fails, old records stay on the disk, before the log start offset
                 self.log.empty(end, now, closes=bool(unfinished))
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
 
     def after_emptied(self, offset: int) -> int | None:
-        """Returns the offset at which a Fetch of records deleted by a soft reset continues. Returns None if a soft reset did
-        not delete `offset`."""
+        """Returns the offset at which a Fetch from `offset` continues if a soft reset has deleted this offset. Otherwise
+        returns None."""
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> None:
-        """Delete the segments that retention.ms or retention.bytes do not protect (Kafka's deletableSegments).
+        """Delete the segments that retention.ms and retention.bytes no longer require (Kafka's deletableSegments).
 
         Records that are not replicated are kept, so that the log start offset never passes the high watermark.
         """
@@ -554,8 +558,8 @@ class Partition:
                     yield key if isinstance(key, int) else -1, epoch_of(state)
 
     def expire_producer(self, producer_id: int) -> int | None:
-        """Forget one producer of any age, and return its epoch. Returns None if the producer is unknown or has an open
-        transaction.
+        """Forget one producer, however old its last batch is, and return its epoch. Returns None if the producer is unknown or
+        has an open transaction.
 
         Lagging replicas forget the producer as well, as they would by their own clocks.
         """
@@ -568,8 +572,8 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """Close the log, because the topic is deleted. Then call the waiting requests, which find that the partition has no
-        leader."""
+        """Close the log, because the topic is deleted. Then call the callbacks of the waiting requests; these requests find
+        that the partition has no leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()
@@ -583,10 +587,11 @@ class Partition:
         self.replication.review()
 
     def restart(self, mode: str, now: int) -> None:
-        """Keep the state that Kafka finds on disk after all brokers shut down cleanly ("clean") or by kill −9 ("kill").
+        """All brokers restart after a clean shutdown ("clean") or a kill −9 ("kill"). Keep only the state that Kafka would find
+        on its disk.
 
-        The last batch of each producer survives. A clean shutdown leaves no snapshot from before the log start offset. After
-        a kill, the log start offset is the value in the last checkpoint.
+        Of each producer's batches, only the last is remembered. A clean shutdown leaves no producer snapshot from before the
+        log start offset. After a kill, the log start offset is the one in the last checkpoint.
         """
         self.waiting.clear()
         self.replication.restart(now)
@@ -595,7 +600,7 @@ class Partition:
             self._restart_in_memory(mode, now)
         else:
             self._take(kept, now)
-        # With ZooKeeper, the controller elects the only replica again in the same leader epoch.
+        # In releases with ZooKeeper, the controller elects the only replica again without a new leader epoch.
         if not self._settings.release.has_zookeeper:
             self.new_leader_epoch(self.leader_epoch + (self.configs.behaviour.clean_restart_epochs if mode == "clean" else 1))
 
@@ -631,7 +636,7 @@ class Partition:
         return not (self.moves or self.replication.lagging or self.offline_at is not None)
 
     def copied(self, dirs: dict[int, str]) -> PartitionCopy:
-        """Returns a copy of the partition's state; the partition must be whole (`is_whole`). `dirs` are the directories of
+        """Returns a copy of the partition's state. `is_whole` must be True. `dirs` are the directories of
         its replicas."""
         assert isinstance(self.log, MemoryLog)
         return PartitionCopy(

@@ -1,9 +1,9 @@
 r"""Regular expressions that clients send: to subscribe to topics (KIP-848), and to list transactional ids (ListTransactions).
 
-Kafka matches these expressions with RE2/J. This module uses RE2, which accepts the same expressions and also needs only
-linear time, even for `(a+)+`. Where RE2 and RE2/J differ, this module follows RE2/J: it refuses `\C`, and two groups with the
-same name. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but fails or
-crashes on some of them.
+Kafka matches these expressions with RE2/J. This module uses RE2, which accepts the same expressions. Like RE2/J, it needs only
+linear time, even for `(a+)+`. RE2 accepts `\C`, and two groups with the same name. Like RE2/J, this module refuses them. This
+broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, but some of them make it fail or
+crash.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ LONGEST = 1000
 """The largest number of characters in a pattern."""
 MOST_REPEATS = 1000
 MOST_UNICODE_CLASSES, STATES_OF_CLASS = 10, 1300
-r"""The largest number of `\p` in a pattern, and the largest number of RE2 instructions for one `\p`. RE2 compiles one `\p` in a
-millisecond."""
+r"""The largest number of `\p` in a pattern, and the largest number of RE2 instructions for one `\p`. RE2 takes a millisecond to
+compile one `\p`."""
 MOST_STATES = 2500
-r"""The largest number of RE2 instructions of a pattern, without those of `\p`. RE2 may run all instructions for each character
-of a text."""
+r"""The largest number of RE2 instructions of a pattern, not counting those of `\p`. For each character of a text, RE2 may run
+all instructions."""
 MEMORY_AT_FIRST = 600_000
-"""The number of bytes that RE2 may use when it compiles a pattern only to find its size. A small limit makes this fast."""
+"""The number of bytes that RE2 may use when a pattern is compiled only to find its size. RE2 gives up early if this limit is
+small."""
 MEMORY = 4 << 20
 """The number of bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000
-"""The largest number of names for which a pattern remembers whether they match."""
+"""A pattern remembers for at most this many names whether they match."""
 TOO_LARGE = "it is larger than this broker compiles"
 
 _TOKENS = re.compile(
@@ -35,8 +36,8 @@ _TOKENS = re.compile(
     r"|\{(?P<low>\d+)(?:,(?P<high>\d*))?\}",
     re.DOTALL,
 )
-"""The parts of a pattern in which RE2 and RE2/J differ. A character class in brackets is one token, so that its characters are
-not examined."""
+"""The parts of a pattern that RE2 and RE2/J treat differently. A character class in brackets is one token, so that the
+characters inside it are not examined."""
 _WORDS = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
@@ -53,7 +54,7 @@ _WORDS = {
 
 
 class PatternError(ValueError):
-    """Raised for a refused pattern. The text is RE2/J's message."""
+    """Raised if a pattern is refused. The text is RE2/J's message."""
 
 
 class Pattern:
@@ -65,18 +66,18 @@ class Pattern:
         self._states: int = compiled.programsize
 
     def matches(self, text: str) -> bool:
-        """Tells whether the whole text matches, like RE2/J's `matches`."""
+        """Tells whether the pattern matches the whole text, like RE2/J's `matches`."""
         return self._compiled.fullmatch(text.encode()) is not None
 
     def found_in(self, text: str) -> bool:
-        """Tells whether some part of the text matches."""
+        """Tells whether the pattern matches some part of the text."""
         return self._compiled.search(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
-        """Match the names and remember the results. Returns False if some names are left after `steps` steps of RE2 (about 100
-        steps take a microsecond).
+        """Match the names and remember the results. Stops after `steps` steps of RE2 (about 100 steps take a microsecond) and
+        then returns False if names are left.
 
-        Call the method again for the other names. Every call matches at least one name.
+        The caller then calls the method again. Every call matches at least one name.
         """
         known = self._known
         for name in names:
@@ -113,7 +114,7 @@ def compile_pattern(pattern: str) -> Pattern:
 
 
 def _compile(pattern: str, memory: int) -> Any:
-    import re2  # the import takes 7 ms, and most brokers never need it
+    import re2  # the import takes 7 ms, and most brokers never need re2
 
     options = re2.Options()
     options.log_errors = False
@@ -132,7 +133,7 @@ def _re2j_message(message: str | bytes) -> str:
 
 
 def _check_differences(pattern: str) -> None:
-    """Raise PatternError for expressions that only RE2/J refuses."""
+    """Raise PatternError if RE2/J would refuse the pattern, though RE2 accepts it."""
     names: set[str] = set()
     for token in _TOKENS.finditer(pattern):
         if token["escaped"] == "C":
@@ -146,8 +147,8 @@ def _check_differences(pattern: str) -> None:
 
 
 def is_java_pattern(text: str) -> bool:
-    """Tells whether java.util.regex would accept the expression, as far as Python's `re` can tell. The expression is never
-    used."""
+    """Tells whether java.util.regex would accept the expression, as far as Python's `re` can tell. The expression is only
+    checked, and never matched."""
     try:
         re.compile(text[: LONGEST + 1])
     except (re.error, RecursionError, OverflowError):

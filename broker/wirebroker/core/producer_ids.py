@@ -22,7 +22,8 @@ class ProducerIds:
         return following
 
     def give_back(self, node_id: int, next_block: int) -> None:
-        """Take back the broker's new block, which could not be written down, and set the next block back to `next_block`."""
+        """The allocation of the broker's new block could not be written down. Take the block back, and set the next block back
+        to `next_block`."""
         self._blocks.pop(node_id, None)
         self.next_block = next_block
 

@@ -4,12 +4,12 @@ order.
     judge(state, batch, rules, log_end_offset)  →  Accept | Duplicate | Reject       decides, changes nothing
     advance(state, batch, base_offset, …)       →  the state after the batch was stored
 
-The same verdict feeds the response, the trace, the explanation and the audit. The rules come from Kafka's
-ProducerStateManager, ProducerStateEntry and ProducerAppendInfo, in their order: the validator first recognises retries (only
-of a client, with the same first and last sequence, within the window), then checks the epoch, then the sequence.
+The same verdict feeds the response, the trace, the explanation and the audit. The rules and their order come from Kafka's
+ProducerStateManager, ProducerStateEntry and ProducerAppendInfo. The validator first recognises a retry: a client's batch with
+the same first and last sequence as a batch in the window. Then it checks the epoch, then the sequence.
 
-A producer's state on a partition is immutable packed `bytes`: a head, then its latest batches, newest first. Packed bytes
-take a fifth of the memory of objects, and the caller commits a new state by replacing a value in a dict.
+A producer's state on a partition is immutable packed `bytes`: a head, then the producer's latest batches, newest first. Packed
+bytes take a fifth of the memory of objects. The caller commits a new state by replacing a value in a dict.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ _QUICK = struct.Struct(">h12xBi")
 _BATCH = struct.Struct(">iqiq")
 """last sequence, last offset, offset delta, timestamp"""
 _NEXT = struct.Struct(">iqiqiq")
-"""the bytes that the next batch in order writes after the unchanged part of the head: the rest of the head, and its own
-entry"""
+"""for the next batch in order: the rest of the head after its unchanged part, and then the entry of this batch"""
 _START = _HEAD.size
 _POISONED = 1
 _OPEN = 2
 """A transaction of the producer is open on this partition."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""A sequence that is less than this distance before another sequence, modulo 2³¹, is older. Every other sequence is ahead."""
+"""A sequence is older than another one if it is before it, modulo 2³¹, by less than this distance. Otherwise it is ahead."""
 
 
 class Origin(Enum):
@@ -58,8 +57,8 @@ class Origin(Enum):
 class Verification:
     """A partition's record of a transaction whose first batch is not stored yet (Kafka's VerificationStateEntry).
 
-    `lowest_sequence` is the smallest sequence seen in this epoch. `bumps_epoch` is set if the producer uses transaction
-    version 2. `since` is in ms since the epoch.
+    `lowest_sequence` is the smallest base sequence of the batches in this epoch that waited for the verification. `bumps_epoch`
+    is set if the producer uses transaction version 2. `since` is in ms since the epoch.
     """
 
     lowest_sequence: int
@@ -68,7 +67,7 @@ class Verification:
     since: int
 
     def see(self, sequence: int, producer_epoch: int) -> None:
-        """Note that another batch needs the verification."""
+        """Note that a further batch waits for this verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch and sequence < self.lowest_sequence:
@@ -83,8 +82,8 @@ class Accept(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The verdict for a batch that is already stored. `position` counts from the newest of the `window` batches; 0 stands for
-    an older batch."""
+    """The verdict for a batch that is already stored. `position` is the position of the stored batch among the `window`
+    batches, where 1 is the newest. It is 0 if the batch is older than the window."""
 
     base_offset: int
     timestamp: int
@@ -94,21 +93,22 @@ class Duplicate(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """The verdict for a refused batch. `got` and `expected` are the epochs or sequences that do not fit."""
+    """The verdict for a refused batch. `got` is the epoch or the sequence that was refused, and `expected` is the one that
+    would have been accepted."""
 
     code: int
     rule: str
     got: int
     expected: int
     poisons: bool = False
-    """Tells whether the producer is refused from now on. If so, the caller commits `poison(state)`."""
+    """Tells whether all later batches of the producer are refused as well. In this case the caller commits `poison(state)`."""
 
 
 Verdict = Accept | Duplicate | Reject
 
 
 class BatchMetadata(NamedTuple):
-    """The remembered facts of a stored batch."""
+    """The facts about a stored batch that the broker remembers."""
 
     last_sequence: int
     last_offset: int
@@ -177,17 +177,19 @@ def epoch_of(state: bytes) -> int:
 
 
 def without_batches(state: bytes) -> bytes:
-    """Returns the producer's state without its batches: no retry is recognised, but the next sequence stays the same."""
+    """Returns the producer's state without its batches. With such a state, no retry is recognised, but the expected next
+    sequence is the same."""
     return state[:_START]
 
 
 def last_batch_only(state: bytes) -> bytes:
-    """Returns the producer's state as a snapshot on disk keeps it: with only its last batch."""
+    """Returns the producer's state with only its last batch, as in a producer snapshot on disk."""
     return state[: _START + _BATCH.size]
 
 
 def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
-    """Returns the state of a producer on a follower. `mine` was the follower's state when its log ended at offset `since`.
+    """Returns the state of a producer on a follower. `mine` was the follower's state of the producer when the follower's log
+    ended at offset `since`.
 
     `leaders` is the leader's state of the producer; the follower now has the same log as the leader. The follower knows the
     batches from `since` on because it appended them, and earlier batches only from `mine`. Returns None if the follower does
@@ -228,7 +230,7 @@ def judge(
     if state is None:
         return _judge_first(batch, rules, log_end_offset, origin, issued)
     epoch, flags, last = _QUICK.unpack_from(state)
-    # The next batch in order cannot be a retry: a remembered batch with these sequences would be 2³¹ records old.
+    # The next batch in order cannot be a retry, because a cached batch with the same sequences would be 2³¹ records old.
     if batch.base_sequence == (last + 1) % SEQUENCES and batch.producer_epoch == epoch >= 0 and not flags:
         return Accept(log_end_offset, "next")
     if origin is not Origin.CLIENT:
@@ -250,8 +252,8 @@ def _judge_in_transaction(
     transaction.
 
     The order of the checks is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. The first check
-    recognises a retry. The second requires that the coordinator knows the batch's transaction. The last compares the epoch
-    and the sequence.
+    recognises a retry, the second one compares the epoch, the third one requires that the coordinator knows the batch's
+    transaction, and the last one compares the sequence.
     """
     epoch, flags, last = (-1, 0, -1) if state is None else _QUICK.unpack_from(state)
     client = origin is Origin.CLIENT
@@ -291,7 +293,8 @@ def _judge_verified_sequence(
 
 
 def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin, issued: bool) -> Verdict:
-    """Decide about a producer without state on this partition. In Kafka 4.3.1, the producer may begin with any sequence."""
+    """Decide about the batch of a producer that has no state on this partition. In Kafka 4.3.1, such a producer may begin with
+    any sequence."""
     if (fenced := _judge_epoch(batch, -1)) is not None:
         return fenced
     if origin is Origin.CLIENT:
@@ -315,8 +318,8 @@ def _judge_epoch(batch: BatchHeader, epoch: int) -> Reject | None:
 
 
 def _find_duplicate(state: bytes, batch: BatchHeader, epoch: int, rules: Rules) -> Duplicate | None:
-    """Returns the stored batch of the same epoch with exactly these sequences, or None. `rules.duplicate` decides about the
-    response."""
+    """Returns a Duplicate if a stored batch of the same epoch has exactly the same sequences, else None. The offset in the
+    response depends on `rules.duplicate`."""
     if batch.producer_epoch != epoch:
         return None
     last, delta = batch.last_sequence, batch.last_offset_delta
@@ -344,7 +347,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
 
 
 def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: int) -> Verdict:
-    """Compare the first sequence of a batch with the last stored sequence. The batch is known not to be a retry."""
+    """Compare the first sequence of a batch, which is not a retry, with the last stored sequence."""
     got = batch.base_sequence
     expected = (last + 1) % SEQUENCES
     if got == expected:
@@ -357,7 +360,8 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
 
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:
-    """Decide about a batch that begins at or before the last stored sequence, and does not repeat a batch in the window."""
+    """Decide about a batch whose first sequence is at or before the last stored sequence, and which does not repeat a batch in
+    the window."""
     within = (last - batch.last_sequence) % SEQUENCES < _OLDER
     if within and rules.stale == "acknowledge":
         return Duplicate(-1, -1, 0, rules.window, "at_or_below_highest")
@@ -369,7 +373,8 @@ def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> 
 
 
 def _judge_by_name(state: bytes, batch: BatchHeader, rules: Rules, log_end_offset: int, highest: int) -> Verdict:
-    """Decide by Pulsar's deduplication. The sequence ids are the application's own; they do not wrap and may leave gaps."""
+    """Decide as Pulsar's deduplication does. The application chooses the sequence ids. They do not wrap, and they may leave
+    gaps."""
     if retry := _find_duplicate(state, batch, batch.producer_epoch, rules):
         return retry
     if batch.base_sequence <= highest and rules.stale == "acknowledge":
@@ -401,10 +406,10 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
 
 
 def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> ErrorCode:
-    """Check whether a transaction's marker may be written (ProducerAppendInfo.appendEndTxnMarker).
+    """Returns NONE if a transaction's marker may be written, else the error (ProducerAppendInfo.appendEndTxnMarker).
 
-    From transaction version 2 on, a marker carries a new producer epoch. A marker with the producer's current epoch repeats an
-    earlier marker, and is allowed if no transaction is open.
+    From transaction version 2 on, a marker carries a new producer epoch. So a marker with the producer's current epoch repeats
+    an earlier marker. It is allowed if no transaction is open.
     """
     if state is None:
         return ErrorCode.NONE
@@ -431,7 +436,7 @@ def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch:
 
 
 def without_transaction(state: bytes) -> bytes:
-    """Returns the producer's state without its open transaction. The log gets no marker, and the producer's sequences
+    """Returns the producer's state without its open transaction. No marker is written to the log, and the producer's sequences
     continue."""
     epoch, coordinator_epoch, _, flags, last, timestamp = _HEAD.unpack_from(state)
     return _HEAD.pack(epoch, coordinator_epoch, -1, flags & ~_OPEN, last, timestamp) + state[_START:]
@@ -440,8 +445,8 @@ def without_transaction(state: bytes) -> bytes:
 def advance_in_order(
     state: bytes, epoch: int, sequence: int, delta: int, base_offset: int, timestamp: int, window: int
 ) -> bytes | None:
-    """Returns the producer's new state if `judge` would accept the batch as the next in order, else None. The new state is the
-    one that `advance` would return."""
+    """If `judge` would accept the batch as the next in order, returns the producer's new state, which is the same as from
+    `advance`. Otherwise returns None."""
     known, flags, last = _QUICK.unpack_from(state)
     if sequence != (last + 1) % SEQUENCES or epoch != known or epoch < 0 or flags:
         return None
@@ -487,7 +492,7 @@ ACCEPTED = {
     "gap_accepted": "{came} {are} after a gap of {who}, which this profile accepts",
     "above_highest": "{came} of {who} {are} above the highest stored",
 }
-"""The ends of sentences, for each rule that accepts a batch."""
+"""For each rule that accepts a batch, the end of the sentence that `explain` returns."""
 _REJECTED = {
     "epoch_fenced": "{who} is fenced: the current epoch is {expected}",
     "unissued_producer_id": "no broker issued the producer id {got}",

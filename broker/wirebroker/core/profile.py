@@ -1,8 +1,8 @@
-"""The rule set of the validator as data, and its presets.
+"""The rules of the idempotence validator as data, and their presets.
 
-`kafka-X.Y` responds as that release of Apache Kafka. The other presets reproduce the textbook, simpler brokers and Apache
-Pulsar's deduplication. Tests can run a client against each preset, and an audit can ask what a preset would have
-decided.
+A broker with the preset `kafka-X.Y` responds like this release of Apache Kafka. The other presets stand for the textbook
+algorithm, simpler brokers and Apache Pulsar's deduplication. Tests can run a client against each preset, and an audit can ask
+what a preset would have decided.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wirebroker.core.releases import DEFAULT
 from wirebroker.core.releases.changes import RELEASES, rules_of
 
 DEFAULT_PROFILE = f"kafka-{DEFAULT}"
-"""The profile of a broker without one."""
+"""The profile of a broker that is started without a profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +25,30 @@ class Rules:
 
     name: str = DEFAULT_PROFILE
     window: int = 5
-    """batches per producer and partition whose retry is recognised, from 1 up"""
+    """the number of latest batches of a producer on a partition whose retries are recognised, at least 1"""
     first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
-    """for a producer without state on the partition; a first sequence other than zero gets this code"""
+    """the first sequences that are allowed to a producer without state on the partition, and the error code for other ones"""
     transaction_start: Literal["zero", "any"] = "zero"
-    """the first sequence of a producer of transaction version 2 without state on the partition"""
+    """the first sequences that are allowed to a producer of transaction version 2 without state on the partition"""
     unissued: Literal["accept", "59"] = "accept"
-    """for a producer id that InitProducerId never issued"""
+    """the response to a producer id that InitProducerId never issued"""
     stale: Literal["45", "46", "acknowledge"] = "45"
-    """a retry from before the window: an error, or a duplicate with offset −1"""
+    """the response to a retry of a batch older than the window: an error, or a duplicate with offset −1"""
     gap: Literal["45", "45_until_new_id", "accept"] = "45"
-    """a sequence after the next one; with `45_until_new_id` all later batches of the producer are refused"""
+    """the response to a sequence after the next one; with `45_until_new_id`, all later batches of the producer are refused,
+    too"""
     duplicate: Literal["original_offset", "dropped"] = "original_offset"
     """the offset in the response to a recognised retry: that of the stored batch, or −1"""
     key: Literal["producer_id", "client_id"] = "producer_id"
     """the key that identifies a producer"""
     state_after_delete: Literal["kept", "lost"] = "kept"
-    """a producer's state when retention or DeleteRecords passes its last batch"""
+    """whether a producer's state remains when retention or DeleteRecords deletes the producer's last batch"""
     release: str = DEFAULT
     """the release of Kafka whose API versions, features and default settings the broker has"""
 
     @property
     def needs_issued(self) -> bool:
-        """Tells whether the rules depend on whether a producer id was ever issued."""
+        """Tells whether the rules treat a producer id that was never issued differently."""
         return self.unissued != "accept"
 
     @property
@@ -97,7 +98,7 @@ PROFILES: dict[str, Rules] = {
 
 
 def profile(name: str, **overrides: Any) -> Rules:
-    """Returns a preset, with single rules changed. The ValueError for an unknown profile or rule names the nearest known
+    """Returns a preset with the given rules changed. The ValueError for an unknown profile or rule names the nearest known
     name."""
     if name not in PROFILES:
         raise ValueError(f"there is no profile {name!r}{nearest(name, PROFILES)}")
@@ -108,7 +109,8 @@ def profile(name: str, **overrides: Any) -> Rules:
 
 
 def upgraded(rules: Rules, to: str) -> Rules:
-    """Returns the rules of the release `to`, such as "kafka-4.4", with the single rules that were changed in `rules`.
+    """Returns the rules of the release `to`, such as "kafka-4.4". Rules in which `rules` differs from its own release keep
+    their values.
 
     Raises ValueError unless both profiles are releases of Kafka.
     """

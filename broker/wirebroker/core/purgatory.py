@@ -1,7 +1,7 @@
 """Timers, and long work in slices, without a clock.
 
 The engine's driver learns from `deadline()` when it has to call `run(now)` next. Each due timer's action gets the time for
-which the timer was set, not `now`. So a clock moved forward by eight days has the same effect as eight days that pass.
+which the timer was set, not `now`. So moving the clock forward by eight days has the same effect as waiting for eight days.
 
 Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
 continue.
@@ -16,11 +16,11 @@ from itertools import count
 
 Action = Callable[[int], None]
 _TIDY_FROM = 1024
-"""With fewer timers than this, cancelled timers are not removed."""
+"""Cancelled timers are removed from the heap only when it has more timers than this."""
 
 
 class Timer:
-    """One pending action; `cancel()` makes it never run. `when` is in ms since the epoch."""
+    """An action that runs at the time `when`, in ms since the epoch, unless the timer is cancelled."""
 
     __slots__ = ("action", "when")
 
@@ -34,7 +34,7 @@ class Timer:
 
 
 class Timers:
-    """A heap of timers. Timers for the same moment run in the order in which they were set."""
+    """A heap of timers. Timers with the same due time run in the order in which they were set."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
@@ -42,8 +42,8 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Tells whether work runs in slices, because the driver calls `run` again while there is work. If not, a work's slices
-        all run in one call."""
+        """Tells whether long work runs in slices. The driver must then call `run` again while there is work. Otherwise all
+        slices of a work run in one call."""
         self.runs = False
         """Tells whether `run` is running."""
         self.reached = 0
@@ -58,7 +58,7 @@ class Timers:
         return timer
 
     def _tidy(self) -> None:
-        """Remove cancelled timers: a live session cancels a timer with every heartbeat."""
+        """Remove cancelled timers. There may be many, because every heartbeat of a session cancels a timer."""
         self._heap = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))
@@ -75,7 +75,7 @@ class Timers:
         self.at(start + max(interval(), 1), again)
 
     def work(self, slices: Iterator[None]) -> None:
-        """Start long work, an iterator that yields between its slices. The first slice runs now, the others in `run`."""
+        """Start long work: an iterator that yields between its slices. The first slice runs now, and `run` runs the others."""
         if next(slices, slices) is None:
             self._work.append(slices)
             if not self.in_slices:
@@ -87,7 +87,8 @@ class Timers:
         return bool(self._work)
 
     def deadline(self) -> int | None:
-        """Returns the time at which the next timer is due, or None without timers. Returns 0 while there is unfinished work."""
+        """Returns the time at which the next timer is due, or None if there is none. While there is unfinished work, returns
+        0."""
         if self._work:
             return 0
         while self._heap and self._heap[0][2].action is None:
@@ -101,8 +102,8 @@ class Timers:
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
         """Run the due timers in order, including due timers that a running timer sets.
 
-        Work runs before later timers. With `enough`, timers and slices of work alternate until `enough()` is true; the rest
-        waits for the next call.
+        Long work that a timer has started runs before later timers. If `enough` is given, timers and slices of work alternate
+        until `enough()` is true. The remaining ones wait for the next call.
         """
         self.runs = True
         try:
@@ -117,7 +118,7 @@ class Timers:
             self.runs = False
 
     def _proceed(self) -> None:
-        """Run the next slice of the work that is first in the queue; all its slices if `in_slices` is False."""
+        """Run the next slice of the first work in the queue, or all its slices if `in_slices` is False."""
         slices = self._work.popleft()
         for _ in slices:
             if self.in_slices:
@@ -133,14 +134,14 @@ class Timers:
                 action(when)
 
     def finish_work(self) -> None:
-        """Run the rest of all work at once."""
+        """Run all remaining slices of all work now."""
         while self._work:
             for _ in self._work.popleft():
                 pass
 
     def move(self, ms: int) -> None:
-        """Move all timers by `ms`, because the clock was moved by `ms`. The time until each timer is due stays the same. `ms`
-        may be negative."""
+        """The clock was moved by `ms` (negative if it was moved back). Move all timers by `ms`, so that they keep their
+        remaining time."""
         for _, _, timer in self._heap:
             timer.when += ms
         self._heap = [(when + ms, order, timer) for when, order, timer in self._heap]

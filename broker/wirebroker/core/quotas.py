@@ -1,6 +1,6 @@
 """Client quotas, and the measurement of what clients use (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
 
-`Quotas` are the limits of a cluster, by their kind. `Rate` and `TokenBucket` compute exactly what Kafka's classes of
+`Quotas` holds the limits of a cluster. `Rate` and `TokenBucket` compute exactly what Kafka's classes of
 these names do, on the broker's clock.
 """
 
@@ -24,9 +24,9 @@ IN_ZOOKEEPER = (REQUEST, PRODUCE, FETCH, MUTATION, CONNECTION)
 BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The limits that a user or a client id can have. An IP address can have only the limit CONNECTION."""
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
-"""The largest value of each limit that Kafka keeps as a whole number."""
+"""The limits that Kafka keeps as a whole number, with their largest values."""
 ALMOST_WHOLE = 1e-6
-"""Kafka accepts a value as a whole number if it differs from a whole number by at most this."""
+"""Kafka accepts a value as a whole number if its distance from a whole number is at most this."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
 """An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
@@ -54,7 +54,7 @@ def entity_hash(entity: QuotaEntity) -> int:
 
 
 def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str | None:
-    """Returns why such an entity is invalid, in Kafka's words, or None if it is valid. `order` is the order
+    """Returns Kafka's message if the entity `names` is invalid, or None if it is valid. `order` is the order
     in which the types are checked."""
     if not names:
         return "Invalid empty client quota entity"
@@ -72,7 +72,7 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str |
 
 
 def _is_address(text: str) -> bool:
-    """Tells whether this is an address. Kafka also resolves host names. Here only localhost has an address."""
+    """Tells whether the text is an IP address or "localhost". Kafka also accepts other host names that it can resolve."""
     if text == "localhost" or SHORT_ADDRESS.fullmatch(text):
         return True
     try:
@@ -100,8 +100,8 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, behavio
 
 
 def _cast_error(key: str, value: float, behaviour: Behaviour) -> str | None:
-    """Returns Kafka's message if `value` must be a whole number and is not, else None. For releases that cast the value to a
-    whole number and compare."""
+    """Returns Kafka's message if `value` is not a whole number though the limit requires one, else None. This is the check of
+    releases that cast the value to a whole number and compare the two."""
     if key not in LARGEST or math.isnan(value):
         return None
     largest = LARGEST[PRODUCE if behaviour.strict_quotas else key]
@@ -114,9 +114,9 @@ class Quotas:
 
     def __init__(self) -> None:
         self.limits: dict[QuotaEntity, dict[str, float]] = {}
-        """All quotas, in the order in which Kafka describes them."""
+        """The limits of each entity. The entities are in the order in which Kafka describes them."""
         self.on = False
-        """Tells whether there is any limit."""
+        """Tells whether any limit is set."""
         self.version = 0
         """A counter that rises with every change."""
 
@@ -144,14 +144,16 @@ class Quotas:
 
 
 class Measured(NamedTuple):
-    """The clients that share one measurement: those with this user and this client id. "" stands for any user or client id."""
+    """The clients that are measured together: all clients with this user and this client id. "" stands for any user or any
+    client id."""
 
     user: str
     client_id: str | None
 
 
 class KeyedQuotas:
-    """All values of one kind of limit. Finds the value for a client (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
+    """Finds the value of one kind of limit for a client, among the values of all entities (Kafka's
+    ClientQuotaManager.DefaultQuotaCallback)."""
 
     def __init__(self, quotas: Quotas, key: str) -> None:
         self._values = {entity: held[key] for entity, held in quotas.limits.items() if key in held}
@@ -161,7 +163,7 @@ class KeyedQuotas:
         return bool(self._values)
 
     def measured(self, user: str, client_id: str | None) -> Measured:
-        """Returns the group of clients that are measured together with the client of this user and client id."""
+        """Returns the group of clients with which a client of this user and client id is measured together."""
         if self._levels == {(CLIENT_ID,)}:
             return Measured("", client_id)
         if self._levels == {(USER,)}:
@@ -181,7 +183,7 @@ class KeyedQuotas:
         return Measured(user, "") if ((USER, None),) in self._values else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
-        """Returns the clients' limit and the entity that sets it, or None without a limit."""
+        """Returns the limit of these clients and the entity for which it is set, or None if they have no limit."""
         user, client_id = who
         if client_id is None:
             return None
@@ -224,7 +226,7 @@ class Rate:
         self._current = 0
 
     def record(self, window: Window, value: float, now: int) -> None:
-        """Add `value` to the measured use. A negative value takes back an earlier use."""
+        """Add `value` to the measured use. A negative value subtracts an earlier use."""
         if not self._samples:
             self._samples.append(_Sample(now))
         sample = self._samples[self._current]
@@ -253,7 +255,7 @@ class Rate:
         return max(elapsed + max(missing, 0) * window.ms, 1)
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns for how many ms the client has to wait, or 0 if the measured rate is within `limit`."""
+        """Returns the number of ms for which the client is throttled, or 0 if the measured rate is within `limit`."""
         value = self.measure(window, now)
         if value <= limit:
             return 0
@@ -261,8 +263,8 @@ class Rate:
 
 
 class TokenBucket:
-    """Kafka's TokenBucket. The bucket fills with `limit` tokens a second, and holds at most the tokens of a whole window
-    (KIP-599)."""
+    """Kafka's TokenBucket. The bucket gets `limit` tokens a second, and holds at most as many tokens as it gets in a whole
+    window (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated")
 
@@ -271,7 +273,7 @@ class TokenBucket:
         self._updated = 0
 
     def refill(self, window: Window, limit: float, now: int) -> float:
-        """Returns the number of tokens in the bucket now. A negative number means that clients took too many tokens."""
+        """Returns the number of tokens in the bucket now. The number is negative if clients have taken too many tokens."""
         burst = window.samples * (window.ms / 1000) * limit
         self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
         self._updated = now
@@ -282,13 +284,13 @@ class TokenBucket:
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns after how many ms the number of tokens is no longer negative, or 0 if it is not negative now."""
+        """Returns the number of ms until the number of tokens is no longer negative, or 0 if it is not negative now."""
         tokens = self.refill(window, limit, now)
         return java_round(quotient(-tokens, limit) * 1000) if tokens < 0 else 0
 
 
 def quotient(value: float, divisor: float) -> float:
-    """Returns the quotient as Java does: a positive number divided by 0 is infinite."""
+    """Returns the quotient. As in Java, a positive number divided by 0 is infinite."""
     return value / divisor if divisor else math.inf
 
 
