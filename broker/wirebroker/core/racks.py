@@ -25,8 +25,8 @@ class Racked(Protocol):
 
 
 def racks(value: str, brokers: int) -> list[str | None]:
-    """Reads the rack of each broker from `broker.rack`: one rack for all brokers, or a comma-separated list with a rack for
-    each broker. Raises ConfigError.
+    """Returns the rack of each broker from `broker.rack`, which is either one rack for all brokers or a comma-separated list
+    with a rack for each broker. Raises ConfigError.
 
     A list is allowed because all brokers of a cluster are one process here and share their settings.
     """
@@ -39,7 +39,8 @@ def racks(value: str, brokers: int) -> list[str | None]:
 
 
 def spread(brokers: Iterable[Racked]) -> list[int]:
-    """Returns the ids of these brokers, in an order in which neighbours are in different racks as far as possible."""
+    """Returns the ids of these brokers. Ids that follow each other are, as far as possible, those of brokers in different
+    racks."""
     taken: Counter[str | None] = Counter()
     order = []
     for broker in sorted(brokers, key=lambda each: each.node_id):
@@ -52,7 +53,8 @@ def preferred_replica(brokers: Mapping[int, Racked], partition: Partition, rack:
     """Returns the in-sync replica in `rack` that has the offset, or −1 if the consumer should read from the leader
     (findPreferredReadReplica).
 
-    Of several such replicas, the one with the highest end offset is returned; if they are equal, the one with the highest id.
+    If several replicas have the offset, the one with the highest end offset is returned, and among equal ones the one with the
+    highest id.
     """
     known = (brokers[node_id] for node_id in partition.in_sync if node_id in brokers)
     near = [broker.node_id for broker in known if broker.alive and broker.rack == rack]

@@ -1,11 +1,11 @@
-"""Kafka's checks of a client's record data, which precede the check of the sequence.
+"""Kafka's checks of the record data in a Produce request. They precede the check of the sequence.
 
 The order of the checks is Kafka's: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
-(UnifiedLog), the counts and every record (LogValidator), the segment's size. All these checks come before the validator's, so
-the response to a damaged retry is an error and not the success of a duplicate.
+(UnifiedLog), the counts and every record (LogValidator), the segment's size. All these checks come before those of the
+idempotence validator. So the response to a damaged retry is an error, and not the success that a duplicate gets.
 
-With `full`, the module reads all records, as Kafka does. Without it, the module trusts the batch header. It then reads records
-only if a timestamp is in the future, or if the topic stores records with another compression.
+With `full`, the module reads all records, as Kafka does. Without `full`, the module trusts the batch header: Without it,
+records are read only if the max timestamp is in the future, or if the topic stores records with another compression.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
 """The largest number of refused records that a response names. Kafka names all of them."""
 OLDEST_VERSION_OF_BATCHES, OLDEST_VERSION_OF_ZSTD = 3, 7
-"""The first version of Produce that must have one batch of magic 2, and the first version that may compress with zstd."""
+"""The first version of Produce that must contain one batch of magic 2, and the first version whose batch may be compressed with
+zstd."""
 NO_TIMESTAMP = -1
 _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
@@ -57,12 +58,12 @@ BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.
 DIFFERENCE = "message.timestamp.difference.max.ms"
 UNFOLDED, MOST_UNFOLDED = "max.decompressed.message.bytes", 2**31 - 9
 MANY_RECORDS = 1 << 14
-"""A number of records that takes about ten milliseconds to check."""
+"""Checking this number of records takes about ten milliseconds."""
 MUCH_DATA = 1 << 21
-"""The number of bytes of records that take about ten milliseconds to decompress."""
+"""Decompressing records of this size in bytes takes about ten milliseconds."""
 MOST_COMPRESSED = MUCH_DATA // 4
 _new = tuple.__new__
-"""Creates a named tuple without its constructor. The constructor would take as long as all the checks."""
+"""Creates a named tuple without a call of its constructor, which would take as long as all the checks."""
 _unpack = HEADER.unpack_from
 _rooms: list[Room] = []
 """The buffers that no thread uses now."""
@@ -82,13 +83,13 @@ class RecordPolicy(NamedTuple):
     compression: str = "producer"
     level: int | None = None
     refuses_append_time: bool = False
-    """Tells whether a client's batch with the type LogAppendTime is refused on every topic."""
+    """Tells whether a client's batch with the timestamp type LogAppendTime is refused on every topic."""
     takes_many_batches: bool = False
     """Tells whether a message set may have several compressed messages, or messages of magic 0 and of magic 1."""
     foresees_null_records: bool = True
-    """Tells whether the release has a special error for null records."""
+    """Tells whether the release handles null records specially, instead of with UNKNOWN_SERVER_ERROR."""
     max_unfolded: int = MOST_UNFOLDED
-    """The largest size of a record in a compressed batch. The size is the one that the record's length field states."""
+    """The largest size of a record in a compressed batch, as given by the record's length field."""
     explains_records: bool = True
     """Tells whether the release has a special error for refused records, with details (KIP-467)."""
     newest_codec: int = ZSTD
@@ -128,7 +129,7 @@ class RecordPolicy(NamedTuple):
 
 
 def _timestamp_limits(configs: TopicConfigs) -> tuple[int, int]:
-    """Returns how far before and after the broker's time a timestamp may be, in ms.
+    """Returns two numbers of ms: how far a record's timestamp may be before the broker's time, and how far after it.
 
     Up to Kafka 3.9, message.timestamp.difference.max.ms limits both directions if the two settings of KIP-937 have their
     defaults.
@@ -144,14 +145,15 @@ def _timestamp_limits(configs: TopicConfigs) -> tuple[int, int]:
 class Checked(NamedTuple):
     """A batch that has passed all checks, in the form in which it will be stored.
 
-    `batch` is the caller's buffer or a part of it; if `rewritten`, it is a new buffer. `header` is the header of `batch`.
+    `batch` is the caller's buffer or a part of it. If `rewritten` is set, `batch` is a new buffer. `header` is the header of
+    `batch`.
     """
 
     header: BatchHeader
     batch: Buffer
     max_timestamp: int
     log_append_time: int
-    """ms since the epoch on topics with LogAppendTime, else −1"""
+    """on topics with LogAppendTime, the time of the append in ms since the epoch, else −1"""
     rewritten: bool
 
 
@@ -161,9 +163,9 @@ class TakesLong(Exception):
 
 
 class RecordReject(NamedTuple):
-    """The rejection of a request's record data. `log_start_known` says whether the response carries the log start offset.
+    """The rejection of a request's record data. `log_start_known` tells whether the response has the log start offset.
 
-    `rule` names the check that failed; a colon and details may follow.
+    `rule` names the check that failed. A colon and details may follow the name.
     """
 
     code: int
@@ -174,7 +176,7 @@ class RecordReject(NamedTuple):
     header: BatchHeader | None = None
 
     def unexplained(self) -> RecordReject:
-        """Returns the rejection in the form in which releases before KIP-467 respond: without the refused records."""
+        """Returns the rejection as releases before KIP-467 send it: without the list of the refused records."""
         if self.code not in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
             return self
         code = ErrorCode.CORRUPT_MESSAGE if self.code == ErrorCode.INVALID_RECORD else self.code
@@ -186,13 +188,14 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
 ) -> Checked | RecordReject:
     """Check one partition's record data at the time `now`, in ms since the epoch.
 
-    With `at_once`, the check raises TakesLong instead of reading more than MANY_RECORDS or MUCH_DATA.
+    With `at_once`, the check raises TakesLong if it would have to read more than MANY_RECORDS or decompress more than
+    MUCH_DATA.
     """
     if records is None or (size := len(records)) < HEADER_SIZE:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     header = _new(BatchHeader, _unpack(records))
     base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = header
-    # Normal clients send exactly one whole batch of magic 2. The other branch checks all other data.
+    # Normal clients send exactly one whole batch of magic 2. `_first_batch` checks all other data.
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     codec = attributes & COMPRESSION_MASK
@@ -229,7 +232,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
             or (keyless and policy.compacted)
         ) and (error := _record_errors(body, header, policy, now)) is not None:
             return error
-        if latest < NO_TIMESTAMP:  # Kafka's search for the largest timestamp starts at −1, so it finds no smaller one
+        if latest < NO_TIMESTAMP:  # Kafka's search for the largest timestamp starts at −1
             latest = NO_TIMESTAMP
     else:
         latest = max_timestamp
@@ -259,7 +262,7 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
     """Returns the size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
 
     As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged batch is an error. Kafka sends no
-    response to null records. For these the rejection is INVALID_RECORD, the error that fits best.
+    response to null records. For null records this returns INVALID_RECORD, the error that fits best.
     """
     if records is None:
         return RecordReject(ErrorCode.INVALID_RECORD, "null_records")
@@ -278,14 +281,14 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
         if following is not None and size + following <= len(records):
             return RecordReject(ErrorCode.INVALID_RECORD, "more_than_one_batch", header=header)
     except CorruptBatch as corrupt:
-        message = str(corrupt) if size is None else None  # for a second batch, Kafka's response has no message
+        message = str(corrupt) if size is None else None  # if the second batch is damaged, Kafka's response has no message
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
     return size
 
 
 def size_error(records: memoryview | None, produce_version: int) -> RecordReject | None:
-    """Returns the rejection by ProduceRequest.validateRecords, or None. The method checks nothing in versions that have message
-    sets."""
+    """Returns the rejection by ProduceRequest.validateRecords, or None. In versions of Produce that have message sets, it
+    checks nothing."""
     if produce_version < OLDEST_VERSION_OF_BATCHES and records is not None:
         return None
     found = size_of_only_batch(records, produce_version)
@@ -294,7 +297,7 @@ def size_error(records: memoryview | None, produce_version: int) -> RecordReject
 
 def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:
     """Returns the rejection of a batch that is shorter than a batch header. Kafka reads the producer id before it checks the
-    size, and fails if the data ends before the producer id."""
+    size, so its code fails if the data ends inside or before the producer id."""
     if len(batch) < _END_OF_PRODUCER_ID:
         return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "batch_ends_inside_its_header")
     if any(batch[:8]):
@@ -311,7 +314,7 @@ def _codec_of_later_version(codec: int, header: BatchHeader | None) -> RecordRej
 
 
 def _header_error(header: BatchHeader) -> RecordReject:
-    """Returns the rejection by the first failing check of LogValidator.validateBatch."""
+    """Returns the rejection for the first check of LogValidator.validateBatch that fails."""
     if header.last_offset_delta + 1 <= 0:
         rule = "offset_range"
     elif header.records_count <= 0:
@@ -337,7 +340,7 @@ def _larger_than_segment(header: BatchHeader) -> RecordReject:
 
 
 def _fitting(checked: Checked | RecordReject, policy: RecordPolicy) -> Checked | RecordReject:
-    """Reject a batch that is larger than a segment in the form in which it will be stored."""
+    """Returns `checked`, or a rejection if the batch, as it will be stored, is larger than a segment may be."""
     if isinstance(checked, Checked) and len(checked.batch) > policy.segment_bytes:
         return _larger_than_segment(checked.header)
     return checked
@@ -352,9 +355,9 @@ class _Skimmed(NamedTuple):
 
 
 def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
-    """Read records as Kafka reads the records of a compressed batch that it stores unchanged.
+    """Yields the records of a batch, parsed as Kafka does for a compressed batch that it stores unchanged.
 
-    Kafka ignores the length field of each record (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
+    There Kafka ignores the length field of each record (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
     """
     pos = 0
     try:
@@ -395,7 +398,7 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Tells whether some record of the batch may have to be refused. If not, the records are not checked one by one. `check`
+    """Tells whether the batch may have a record that must be refused. Only then are the records checked one by one. `check`
     contains a copy of this condition."""
     return (
         header.is_log_append_time
@@ -482,7 +485,7 @@ def _check_records(
     except TooLarge as large:
         if at_once:
             raise TakesLong from None
-        # Kafka has no limit for decompressed data, because it never holds all of it in memory
+        # Kafka has no limit for decompressed data, because it never holds all the data in memory
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "unfolds_into_too_much", str(large), header=header)
     except ProtocolError as damage:
         return _server_error(header, f"damaged_compression: {damage}")
@@ -503,15 +506,15 @@ def _check_records(
             return _rebuilt(body, header, target, policy, now)
     except ProtocolError as damage:
         return _damaged(header, damage)
-    if not ordered:  # Kafka would rebuild the batch, but has not kept keys and values
+    if not ordered:  # here Kafka's code fails: it has not kept keys and values to rebuild the batch
         return _server_error(header, "offset_deltas_out_of_order")
     latest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
     return _as_stored(records, header, max(latest, NO_TIMESTAMP), policy, now)
 
 
 def _first_above(limit: int, body: memoryview) -> int:
-    """Returns the size of the first record that is larger than `limit`, or 0 without such a record. A record's size is the one
-    in its length field."""
+    """Returns the size of the first record that is larger than `limit`, or 0 if there is none. The size is taken from the
+    record's length field."""
     at = 0
     while at < len(body):
         try:
@@ -538,7 +541,7 @@ def _codec_missing(header: BatchHeader, missing: CodecMissing) -> RecordReject:
 def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: RecordPolicy, now: int) -> Checked:
     """Returns the batch as it is stored: with the topic's timestamp type, and with `latest` as its max timestamp."""
     if latest > _LATEST:
-        latest = NO_TIMESTAMP  # a sum above 63 bits becomes negative in Java
+        latest = NO_TIMESTAMP  # in Java, a sum above 63 bits becomes negative
     stamp = now if policy.append_time else latest
     if stamp == header.max_timestamp and policy.append_time == header.is_log_append_time:
         return Checked(header, records, stamp, now if policy.append_time else -1, False)
@@ -548,8 +551,8 @@ def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: Re
 
 
 def _rebuilt(body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int) -> Checked | RecordReject:
-    """Returns a new batch of the records in `body`, with offset deltas from 0. Its base timestamp is the first record's
-    timestamp (MemoryRecordsBuilder)."""
+    """Returns a new batch with the records in `body`. The offset deltas begin at 0, and the base timestamp is that of the first
+    record (MemoryRecordsBuilder)."""
     if header.producer_id == -1 and header.is_transactional:
         return _server_error(header, "transactional_without_producer_id")
     if header.producer_id != -1 and (header.producer_epoch == -1 or header.base_sequence < 0):

@@ -18,7 +18,7 @@ MESSAGES = {
     ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
     ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
 }
-"""Kafka's default messages for these errors. Few responses have an error message."""
+"""Kafka's default messages for these error codes. Only a few APIs have a field for an error message in their responses."""
 MOST_RECORDS = 10_000
 """The largest number of records that Kafka's controller writes for one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 TOO_LARGE = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")

@@ -1,5 +1,5 @@
-"""The releases of Kafka that a broker can play, as data: the API versions that a release announces, its features, and its
-default settings.
+"""The releases of Kafka that a broker can play, as data: for each release, the API versions that it announces, its features,
+and its default settings.
 
 The data of each release is a file beside this module. scripts/record-oracle wrote the file from the responses of a real broker.
 A process reads only the files of the releases that it uses. `wirebroker.core.releases.changes` has the differences in behaviour
@@ -32,17 +32,18 @@ class Feature(NamedTuple):
 
 SettingChange = tuple[str, ...]
 """The type, default and marks of a setting that differs from Kafka 4.3.1, in the form of setting_definitions.txt. The mark
-`valid=` names the valid values. The mark `internal` means that no broker shows the setting; it was read from Kafka's code."""
+`valid=` names the valid values. The mark `internal` means that no broker shows the setting, so its values were taken from
+Kafka's code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """One release.
 
-    `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. `reads_from` has
-    the oldest version that the broker can really read, for each API that announces older versions. `settings` are the
-    differences from the settings of Kafka 4.3.1, by kind of resource ("broker", "topic") and by name. None stands for a setting
-    that the release does not have.
+    `announced` has the oldest and the newest version of each API in the response to ApiVersions, by API key. For each API for
+    which the release announces versions that its broker cannot read, `reads_from` has the oldest version that it can read.
+    `settings` are the differences from the settings of Kafka 4.3.1, by kind of resource ("broker", "topic") and by name. None
+    stands for a setting that the release does not have.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Release:
     behaviour: Behaviour
 
     def read(self, key: int) -> tuple[int, int]:
-        """Returns the versions of an announced API that the broker reads, the oldest and the newest."""
+        """Returns the oldest and the newest version of an announced API that the broker can read."""
         oldest, newest = self.announced[key]
         return self.reads_from.get(key, oldest), newest
 

@@ -1,8 +1,9 @@
-"""The changes of behaviour from release to release of Kafka. API versions, features and settings are in the releases' files.
+"""The changes of behaviour from release to release of Kafka. The API versions, features and settings of each release are in
+other files (`wirebroker.core.releases`).
 
-A row names a rule, the release that changed the rule, and the value of the rule before that release. The rules of a release are
-those of the newest release, except that a rule changed by a later release has its earlier value. docs/reference/releases.md is
-made from this table.
+A row names a rule, the release that changed the rule, and the value of the rule before that release. The rules of an older
+release are those of the newest release, except the rules that a release in between has changed: these have their earlier
+values. docs/reference/releases.md is made from this table.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ RELEASES = (
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The behaviour of a release's broker, except its verdicts on batches. The defaults are those of the newest release."""
+    """The behaviour of a broker of one release, except its verdicts on batches. The default values of the fields are those of
+    the newest release."""
 
     telemetry: bool = True
-    """Clients can push their metrics, if the broker has a receiver for them."""
+    """Clients can push their metrics if the broker is configured with a receiver for client metrics."""
     forgives_clients: bool = True
     """After PushTelemetry was refused because of its subscription or codec, the client may call GetTelemetrySubscriptions
     again without waiting."""
@@ -32,7 +34,7 @@ class Behaviour:
     limits_metrics: bool = True
     """The size limit for clients' metrics applies to the decompressed metrics, too."""
     types_client_metrics: bool = True
-    """The settings of client metrics have types, so an unreadable value is refused."""
+    """The settings of client metrics have types, so a value that does not fit the type is refused."""
     shows_client_metrics: bool = True
     """DescribeConfigs shows every setting of client metrics, with type, default and synonyms."""
     tells_own_versions: bool = True
@@ -40,7 +42,7 @@ class Behaviour:
     explains_producers: bool = True
     """An error of DescribeProducers has a message, and DescribeProducers checks the topic's name."""
     no_operations: int = -(2**31)
-    """The field authorized_operations in the response to DescribeGroups if the request did not ask for it."""
+    """The value of authorized_operations in the response to DescribeGroups if the request did not ask for this field."""
     empty_messages: bool = True
     """If CreateAcls succeeds, the error message in the response is empty, and not null."""
     verifies_epochs: bool = True
@@ -66,7 +68,7 @@ class Behaviour:
     tells_last_stable_offset: bool = True
     """The response to Fetch has the last stable offset for read_uncommitted consumers, too."""
     needs_transactional_id: bool = True
-    """A transactional batch is refused if the request has no transactional id."""
+    """A transactional batch is refused if the Produce request has no transactional id."""
     newest_codec: int = 4
     """The number of the newest compression codec; 4 is zstd."""
     newest_resource: int = 32
@@ -96,7 +98,7 @@ class Behaviour:
     """For TxnOffsetCommit, the group coordinator asks the transaction coordinator whether the partition of
     __consumer_offsets belongs to the transaction."""
     clean_restart_epochs: int = 2
-    """With KRaft, a partition's leader epoch increases by this number when its only broker is restarted cleanly."""
+    """With KRaft, a clean restart of a partition's only broker increases the partition's leader epoch by this number."""
     caps_min_in_sync: bool = True
     """A min.insync.replicas above the partition's number of replicas counts as the number of replicas."""
     verifies_transactions: bool = True
@@ -104,23 +106,24 @@ class Behaviour:
     refuses_append_time: bool = False
     """A client's batch with the timestamp type LogAppendTime is refused."""
     stand_ins: int = -(2**63)
-    """The smallest timestamp in ListOffsets that is a constant such as LATEST (−1). Smaller values are ordinary times."""
+    """In ListOffsets, negative timestamps from this one up are constants, such as LATEST (−1). Smaller values are ordinary
+    times."""
     lists_aborted: bool = True
-    """If Fetch returns an error for a partition, its list of aborted transactions is empty, and not null."""
+    """If Fetch returns an error for a partition, the partition's list of aborted transactions is empty, and not null."""
     cuts_first_batch: bool = False
     """If the first batch is larger than the limit of a Fetch request before version 3, the response has the beginning of that
     batch."""
     fills_converted: bool = True
     """If Fetch converts records for an old version of the request, the response has as many bytes as before the conversion. A
-    truncated message fills the missing bytes.
+    truncated message takes the place of the missing bytes.
     """
     takes_many_batches: bool = False
     """A Produce request before version 3 may have several compressed messages, or messages of magic 0 and of magic 1."""
     hosts_are_networks: bool = True
     """The host of an ACL may be a network. An invalid host is refused."""
     follows_emptied_groups: bool = True
-    """When the last member leaves a group, the group's assignment gets the group's epoch. So the next member gets partitions
-    without waiting for the assignment interval."""
+    """When the last member leaves a group, the epoch of the group's (now empty) assignment becomes the group's epoch. So the
+    next member gets partitions without waiting for the assignment interval."""
     follows_assignors: bool = True
     """A group's epoch increases if its members choose another assignor."""
     readmits_static_members: bool = True
@@ -131,11 +134,11 @@ class Behaviour:
     first_epoch: int = 1
     """The first epoch of a new consumer, share or streams group, before its first member joins."""
     assigns_once: bool = True
-    """If a share group's next assignment is not computed yet, newly initialized partitions do not increase the group's
-    epoch."""
+    """Newly initialized partitions do not increase a share group's epoch again while the assignment for the present epoch is
+    still to be computed."""
     counts_from_start: bool = True
-    """The lag of a share partition is known as soon as the partition has a start offset. In older brokers it is unknown until
-    records are acknowledged."""
+    """The lag of a share partition is known as soon as the partition has a start offset. In older brokers the lag is unknown
+    until records are acknowledged."""
     refuses_null_names: bool = True
     """ShareFetch without a group id or a member id gets INVALID_REQUEST. Older brokers respond with UNKNOWN_SERVER_ERROR."""
     grows_from_start: bool = True
@@ -143,14 +146,14 @@ class Behaviour:
     limits_new_partitions: bool = True
     """CreatePartitions refuses a request that adds more than ten thousand partitions."""
     full_streams_groups: bool = True
-    """Streams groups have static members and the offsets of tasks, and a member keeps a task while its role changes."""
+    """Streams groups have static members and task offsets, and a member keeps a task while the task's kind changes."""
     names_unknown_operations: bool = True
     """IncrementalAlterConfigs responds with INVALID_REQUEST to an unknown operation on a logger."""
     positive_quotas: bool = True
     """A quota must be greater than 0, and must not be too large for its type."""
     strict_quotas: bool = True
     """A request that names an entity or a quota twice is refused, and so is a filter that contradicts itself. The quota
-    controller_mutation_rate also counts requests that only validate.
+    controller_mutation_rate also counts requests with validate_only.
     """
     limits_mutations: bool = True
     """The quota controller_mutation_rate takes effect."""
@@ -181,15 +184,17 @@ class Behaviour:
     tells_assignments: bool = True
     """DescribeGroups shows the members' last assignments also while a group rebalances."""
     refuses_early: bool = True
-    """A commit of offsets that is refused creates no group."""
+    """If a commit of offsets is refused, no group is created."""
     strict_members: bool = True
-    """The group.instance.id that a member names must exist, and TxnOffsetCommit names a member together with its generation."""
+    """A request that names an unknown group.instance.id is refused, and so is a TxnOffsetCommit that names a member without a
+    generation."""
     notes_client_versions: bool = True
-    """AddPartitionsToTxn from version 4 belongs to transaction version 2, and fails at level 0."""
+    """AddPartitionsToTxn from version 4 on needs transaction version 2. It is refused if the feature transaction.version has
+    the level 0."""
     upgrades_quorum: bool = True
     """UpdateFeatures changes kraft.version."""
     forgets_start: bool = True
-    """A transaction that was initialized again has no start time."""
+    """After InitProducerId, a transaction has no start time."""
 
     def has_settings(self, resource: int) -> bool:
         """Tells whether this kind of resource, by its number in DescribeConfigs, has settings in the release."""
@@ -197,7 +202,8 @@ class Behaviour:
 
 
 class Change(NamedTuple):
-    """A change of behaviour. `release` is the first release without the value `before` of `rule`; `says` is what clients see.
+    """A change of behaviour. Before `release`, the rule `rule` had the value `before`. `says` is what clients see from
+    `release` on.
 
     `rule` is a field of `Behaviour` or of the validator's `Rules`. `because` is the KIP or the ticket; "seen" means that the
     change was only observed.
@@ -249,7 +255,7 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
     ),
-    Change("4.0", "notes_client_versions", False, "KIP-890", "AddPartitionsToTxn from version 4 needs transaction version 2"),
+    Change("4.0", "notes_client_versions", False, "KIP-890", "AddPartitionsToTxn in version 4 needs transaction version 2"),
     Change("4.0", "tells_assignments", False, "KIP-848", "DescribeGroups shows assignments also while a group rebalances"),
     Change("4.0", "refuses_early", False, "KIP-848", "a commit that is refused creates no group"),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
@@ -378,9 +384,9 @@ CHANGES: tuple[Change, ...] = (
     Change("2.4", "explains_records", False, "KIP-467", "refused records get error 87 with details, instead of error 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state still exists after its records were deleted"),
     Change(
-        "2.3", "finds_topics_first", False, "seen", "Fetch before version 10 of an unknown topic gets error 3 instead of 76"
+        "2.3", "finds_topics_first", False, "seen", "for an unknown topic, Fetch before version 10 gets error 3 instead of 76"
     ),
-    Change("2.1", "finds_topics_first", True, "KIP-110", "Fetch before version 10 of an unknown topic gets error 76"),
+    Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
     Change("2.1", "newest_codec", 3, "KIP-110", "the broker knows the codec zstd"),
     Change(
         "2.0",
@@ -413,8 +419,8 @@ CHANGES: tuple[Change, ...] = (
     Change("1.0", "first_sequence", "zero_or_45", "KIP-192", "a first sequence other than zero gets the special error 59"),
     Change("1.0", "window", 1, "KAFKA-5494", "retries of the last five batches are recognised, and not only of the last batch"),
 )
-"""The changes, newest first. If two rows change the same rule, the later row in this table applies to the releases before its
-own."""
+"""The changes, newest first. If two rows change the same rule, the lower row has the rule's value for the releases before its
+own release."""
 
 
 def number(release: str) -> tuple[int, ...]:
