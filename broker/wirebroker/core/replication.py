@@ -1,10 +1,10 @@
 """The replicas of one partition. Each replica holds a prefix of the leader's log, usually the whole log.
 
 A follower normally has a record as soon as the leader has it. So all replicas share the leader's log, and no records are
-copied. A replica that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the
-producers' state and transactions at that offset. If such a replica becomes the leader, the log is truncated to the replica's
-end, and the replica's state takes effect. Records that only the former leader had are therefore lost at the election; in Kafka
-they are lost when the former leader returns.
+copied. A replica does not follow while it is frozen or its broker is down. Such a replica has a `Prefix`: its log end offset,
+and the producers' states and the transactions at that offset. If it becomes the leader, the shared log is truncated to the
+replica's log end offset, and the state in the `Prefix` takes effect. So records that only the former leader had are lost at the
+election. In Kafka they are lost when the former leader returns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Alive = Callable[[int], bool]
 
 @dataclass(slots=True)
 class Prefix:
-    """The state of a replica that does not follow: its log up to an offset, and the producers' state at that offset."""
+    """The state of a replica that does not follow the leader: its log end offset, and the producers' states at that offset."""
 
     log_end_offset: int
     log_start_offset: int
@@ -35,7 +35,8 @@ class Prefix:
     caught_up: int
     """The time at which the replica last had the leader's whole log, in ms since the epoch."""
     forgetful: bool = False
-    """Tells whether the replica was restarted. It then knows only each producer's last batch before the restart."""
+    """Tells whether the replica was restarted. Of each producer's batches before the restart, it then knows only the last
+    one."""
     cut_off: bool = False
     """Tells whether the replica's log was truncated because a new leader had fewer records. The replica then rebuilds its
     producers' state from the log."""
@@ -86,11 +87,11 @@ class Replicated(Protocol):
         """Returns the producers' states after a restart, with a log from `start` to `end`."""
 
     def notify(self, now: int) -> None:
-        """Call the waiting requests, because more records are visible or the leader has changed."""
+        """Call the callbacks of the waiting requests, because more records are visible or the leader has changed."""
 
 
 class Replication:
-    """The replicas that keep up, the replicas that lag, and the resulting high watermark."""
+    """The replicas that follow the leader, the replicas that lag, and the high watermark that results."""
 
     __slots__ = ("_partition", "frozen", "lagging", "since_restart", "uncapped")
 
@@ -99,9 +100,10 @@ class Replication:
         self.lagging: dict[int, Prefix] = {}
         self.frozen: set[int] = set()
         self.since_restart: dict[int, Prefix] = {}
-        """The state of restarted followers when they began to follow again."""
+        """For each follower that was restarted, its state when it began to follow again."""
         self.uncapped = False
-        """Tells whether min.insync.replicas may require more replicas than the partition has (before Kafka 3.7)."""
+        """Tells whether the release is before Kafka 3.7. There min.insync.replicas may require more replicas than the partition
+        has."""
         self.become_release()
 
     def become_release(self) -> None:
@@ -112,7 +114,8 @@ class Replication:
 
     @property
     def min_in_sync(self) -> int:
-        """The effective value of min.insync.replicas. From Kafka 3.7 on it is at most the number of replicas (KIP-966)."""
+        """The effective value of min.insync.replicas. From Kafka 3.7 on, it is at most the partition's number of replicas
+        (KIP-966)."""
         partition = self._partition
         wanted = partition.configs.integer("min.insync.replicas")
         return wanted if self.uncapped else min(wanted, len(partition.replicas))
@@ -144,7 +147,7 @@ class Replication:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).
 
         The high watermark is the smallest log end offset of the in-sync replicas, and it never decreases. From Kafka 3.7 on
-        (KIP-966) it does not advance while fewer replicas are in sync than min.insync.replicas.
+        (KIP-966), it does not advance while the number of in-sync replicas is below min.insync.replicas.
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
@@ -164,12 +167,12 @@ class Replication:
         self.review()
 
     def thaw(self, node_id: int, alive: Alive, now: int) -> None:
-        """Make a frozen replica follow again. It catches up and becomes in sync immediately."""
+        """Make a frozen replica follow the leader again. The replica catches up and becomes in sync immediately."""
         self.frozen.discard(node_id)
         self._change(self._registration, alive, now)
 
     def absent(self, node_id: int, now: int) -> None:
-        """Note that the broker `node_id` of a replica was down when the partition was created."""
+        """Note that the broker `node_id`, which has a replica, was down when the partition was created."""
         partition = self._partition
         self._stop_following(node_id, now)
         partition.in_sync.remove(node_id)
@@ -208,13 +211,13 @@ class Replication:
         self._change(known._replace(leader=to, leader_epoch=known.leader_epoch + 1), alive, now)
 
     def elect(self, alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
-        """Elect a leader. With `preferred` the first replica becomes the leader. With `unclean` a live replica that is not in
-        sync may become the leader if no other can."""
+        """Elect a leader. With `preferred`, the first replica becomes the leader. With `unclean`, a live replica that is not in
+        sync may become the leader if no in-sync replica can."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
     def reassign(self, wanted: Sequence[int], alive: Alive, now: int, *, slow: bool = False) -> None:
         """Move the partition's replicas to the brokers `wanted`. The reassignment lasts until the new replicas are in sync. A
-        live replica becomes in sync immediately; with `slow`, only when it is thawed.
+        new replica on a live broker becomes in sync immediately. With `slow`, it becomes in sync when it is thawed.
         """
         to = self._registration.assignment.towards(wanted)
         for node in set(to.replicas).difference(self._partition.replicas):
@@ -224,8 +227,8 @@ class Replication:
         self._elect(self._partition.in_sync, alive, now, to=to)
 
     def revert(self, alive: Alive, now: int) -> bool:
-        """Cancel a reassignment. Returns False and changes nothing if only an unclean election, which the settings forbid,
-        could find a leader."""
+        """Cancel a reassignment. Returns False and changes nothing if a leader could be found only by an unclean election, and
+        the settings forbid it."""
         known = self._registration
         to = known.assignment.reverted()
         in_sync = [node for node in known.in_sync if node not in known.assignment.adding]
@@ -307,8 +310,8 @@ class Replication:
             self.since_restart[node_id] = prefix
 
     def _lead(self, node_id: int, now: int) -> None:
-        """Make the replica on the broker `node_id` the leader. Records and producers' states that this replica does not have
-        are lost."""
+        """Make the replica on the broker `node_id` the leader. Records that this replica does not have are lost, and so is
+        their effect on the producers' states."""
         partition = self._partition
         self.frozen.discard(node_id)
         prefix, restarted = self.lagging.pop(node_id, None), self.since_restart.pop(node_id, None)
@@ -326,8 +329,8 @@ class Replication:
             other.caught_up = now
 
     def cut_off(self, end: int) -> None:
-        """Truncate the followers that have records after `end`, the end of a new leader's log. These followers rebuild their
-        state from the log."""
+        """A new leader's log ends at `end`. Truncate the followers that have later records. These followers rebuild their state
+        from the log."""
         for node, prefix in list(self.lagging.items()):
             if prefix.log_end_offset > end:
                 prefix = self.lagging[node] = self._partition.prefix(prefix.caught_up)
@@ -336,8 +339,8 @@ class Replication:
         self.since_restart = {node: own for node, own in self.since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
-        """Returns the producers' states of a follower. The follower had the state `restarted` after a restart, and has
-        replicated the leader's log since then."""
+        """Returns the producers' states of a follower. After its restart the follower had the state `restarted`. Since then it
+        has replicated the leader's log."""
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():
             mine = restarted.producers.get(key)

@@ -1,4 +1,4 @@
-"""The definition of a setting: its type, default and valid values, and the parsing and writing of a value.
+"""The definitions of settings: each has a type, a default and valid values, parses a value, and writes a value as text.
 
 The rules and the messages come from Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
 """
@@ -20,14 +20,14 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(ValueError):
-    """Raised for a name or value that Kafka refuses. The text is a message for the client."""
+    """Raised if the name or the value of a setting is one that Kafka refuses. The text is a message for the client."""
 
     def __init__(self, sentence: str, *, suggestion: str = "") -> None:
         super().__init__(sentence + suggestion)
 
 
 class ConfigType(IntEnum):
-    """The types as DescribeConfigs numbers them."""
+    """The types of settings, with their numbers in DescribeConfigs."""
 
     UNKNOWN, BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(10)
 
@@ -79,8 +79,8 @@ class Setting:
 
     @property
     def sensitive(self) -> bool:
-        """Tells whether the broker never shows the value. It hides passwords, and values of unknown type, which might be
-        secrets."""
+        """Tells whether the broker never shows the value. Passwords are sensitive, and so are values of unknown type, because
+        they might be secrets."""
         return self.shown_type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
@@ -180,7 +180,7 @@ class Setting:
 
 
 def _int(text: str) -> int | None:
-    """Returns the number, or None if it has thousands of digits, which Python refuses to read."""
+    """Returns the number, or None if it has thousands of digits, because Python refuses to parse such a number."""
     try:
         return int(text)
     except ValueError:
@@ -188,7 +188,7 @@ def _int(text: str) -> int | None:
 
 
 def _java_double(value: float) -> str:
-    """Returns the number as Java's Double.toString writes it."""
+    """Returns the number as text, in the form of Java's Double.toString."""
     if not math.isfinite(value):
         return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -227,20 +227,21 @@ BROKER_SETTINGS = _settings(_TABLES["broker"])
 GROUP_SETTINGS = _settings(_TABLES["group"])
 CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
 TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
-"""The broker settings that give each topic setting its default. The first of these that is set takes effect."""
+"""For each topic setting, the broker settings that can give it a default value. The first one that is set takes effect."""
 PER_LISTENER = "listener.name."
-"""The names of one listener's settings begin with this prefix and the listener's name in lower case."""
+"""The name of a setting for one listener begins with this prefix and the listener's name in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The settings of one release, by kind and name. They include the settings that the release lacks, marked `absent`."""
+    """The definitions of settings in one release, by kind and name. A setting that the release does not have is marked
+    `absent`."""
 
     broker: Mapping[str, Setting]
     topic: Mapping[str, Setting]
     group: Mapping[str, Setting]
     topic_synonyms: Mapping[str, tuple[str, ...]]
-    """The broker settings that give each topic setting its default. The first of these that is set takes effect."""
+    """For each topic setting, the broker settings that can give it a default value. The first one that is set takes effect."""
 
     def has_topic_setting(self, name: str) -> bool:
         """Tells whether a topic of the release can have this setting."""
@@ -251,13 +252,14 @@ class Definitions:
         return name in self.broker or name in self.topic or self.of_listener(name) is not None
 
     def of_broker(self, name: str) -> Setting:
-        """Returns the definition of a broker setting or of a listener's setting. For a name that Kafka does not know, the
-        definition has the type UNKNOWN, so the value is hidden like a secret."""
+        """Returns the definition of a broker setting or of a listener's setting. If Kafka does not know the name, the
+        definition has the type UNKNOWN, so that the value is hidden like a secret."""
         unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
         return self.broker.get(name) or self.of_listener(name) or unknown
 
     def of_listener(self, name: str) -> Setting | None:
-        """Returns the broker setting SETTING for a name `listener.name.NAME[.MECHANISM].SETTING`, or None for other names."""
+        """If `name` has the form `listener.name.NAME[.MECHANISM].SETTING`, returns the definition of the broker setting
+        SETTING. Otherwise returns None."""
         if not name.startswith(PER_LISTENER):
             return None
         setting = name.removeprefix(PER_LISTENER).partition(".")[2]
@@ -274,7 +276,7 @@ DEFINITIONS = Definitions(BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS, TOPIC
 
 
 def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -> Definitions:
-    """Returns the definitions for a release whose settings differ from those of Kafka 4.3.1 by `settings`."""
+    """Returns the definitions for a release. `settings` has the differences from the settings of Kafka 4.3.1."""
     if not settings:
         return DEFINITIONS
     broker, topic, group = (
@@ -312,7 +314,8 @@ def meanings() -> Mapping[str, str]:
 
 @cache
 def ignored_patterns() -> Mapping[str, Sequence[str]]:
-    """Returns the name patterns (for fnmatch) of Kafka's settings that have no effect in wirebroker, by the reason."""
+    """Returns the name patterns (for fnmatch) of Kafka's settings that have no effect in wirebroker. They are grouped by the
+    reason why."""
     lines = Path(__file__).with_name("ignored_settings.txt").read_text(encoding="utf-8").splitlines()
     split = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {why: patterns.split() for why, _, patterns in split}

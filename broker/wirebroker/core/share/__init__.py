@@ -1,2 +1,2 @@
-"""Share groups (KIP-932). Several consumers share the records; the broker gives out each record under a lock, and a consumer
-acknowledges it."""
+"""Share groups (KIP-932). Several consumers share the records of a partition. The broker gives out each record under a lock,
+and a consumer acknowledges the record."""

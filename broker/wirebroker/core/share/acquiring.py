@@ -1,8 +1,7 @@
 """Acquiring records of a share partition for a member (SharePartition.acquire).
 
-A record that was delivered often may be one that no consumer can process. So once a record was delivered half as often as the
-limit allows, the share partition gives out fewer and fewer records together. The last delivery of a record contains no other
-record.
+If a record was delivered often, perhaps no consumer can process it. From half the allowed number of deliveries on, the share
+partition therefore gives out fewer and fewer records together with it. In its last delivery, a record is given out alone.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ class FetchedBatch(NamedTuple):
 
 
 Acquired = StateBatch
-"""Consecutive acquired records that were delivered equally often."""
+"""Consecutive acquired records with the same number of deliveries."""
 
 
 class Acquisition:
-    """The acquisition of records of one share partition by one member. `by_records` stands for the acquire mode "record_limit".
+    """The acquisition of records of one share partition by one member. `by_records` is set in the acquire mode "record_limit".
 
     `batches` are the whole batches that were read from the log. After `acquire`, `count` is the number of acquired offsets.
     """
@@ -49,8 +48,8 @@ class Acquisition:
         self.acquired: list[Acquired] = []
 
     def acquire(self, fetch_offset: int, max_records: int) -> list[Acquired]:
-        """Acquire up to `max_records` records. In the mode "batch_optimized", the rest of the last record's batch is acquired,
-        too."""
+        """Acquire up to `max_records` records. In the mode "batch_optimized", all records of the last record's batch are
+        acquired."""
         partition, fetched = self._partition, self._batches
         if not fetched or max_records <= 0 or fetched[-1].last < partition.start_offset:
             return []
@@ -77,7 +76,7 @@ class Acquisition:
         return self.acquired
 
     def _make_room(self, fetch_offset: int, max_records: int) -> None:
-        """Set how many records may be acquired. When the limit of records in flight is reached, only records that were given
+        """Compute how many records may be acquired. If the limit of records in flight is reached, only records that were given
         out before can be acquired."""
         partition = self._partition
         self._limit = min(max_records, partition.limits.in_flight - partition.in_flight)
@@ -104,8 +103,7 @@ class Acquisition:
                 return
 
     def _acquire_batch(self, batch: InFlightBatch) -> bool:
-        """Acquire the available records in a batch. Returns False if the same acquisition may not contain records of later
-        batches."""
+        """Acquire the available records in a batch. Returns False if this acquisition must not go on to later batches."""
         room = self._limit - self.count
         throttled = self._is_throttled(batch)
         if throttled and self.count > 0:
@@ -132,7 +130,7 @@ class Acquisition:
 
     @property
     def _throttle(self) -> int:
-        """From this delivery count on, fewer records are acquired at once."""
+        """If a record has at least this delivery count, fewer records are acquired together with it."""
         return max(MINIMUM_THROTTLE, (self._partition.limits.deliveries + 1) // 2)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
@@ -193,8 +191,8 @@ class Acquisition:
         return offset
 
     def _make(self, first: int, last: int, room: int) -> list[Acquired]:
-        """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a batch ends at the first
-        end of a fetched batch at which it has `batch_size` records."""
+        """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a new batch ends with a
+        fetched batch, as soon as it has at least `batch_size` records."""
         if self._by_records and last - first + 1 > room:
             return [self._make_partly(first, last, room)]
         made = []
@@ -225,8 +223,8 @@ class Acquisition:
 
 
 def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
-    """Joins adjacent records that were delivered equally often. Returns the first offset, the last offset and the number of
-    deliveries of each group."""
+    """Joins adjacent records that have the same number of deliveries. Returns the first offset, the last offset and the number
+    of deliveries of each group of joined records."""
     found: list[tuple[int, int, int]] = []
     for first, last, _, count in taken:
         if found and found[-1][1] + 1 == first and found[-1][2] == count:
@@ -237,7 +235,7 @@ def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
 
 
 def without(acquired: Sequence[Acquired], aborted: Sequence[FetchedBatch]) -> list[Acquired]:
-    """Returns the acquired records without those in the batches of aborted transactions, in order."""
+    """Returns the acquired records in order, except those in the batches of aborted transactions."""
     left = list(acquired)
     for gone in aborted:
         cut: list[Acquired] = []

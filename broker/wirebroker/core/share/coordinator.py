@@ -34,20 +34,21 @@ LogPlace = tuple[int, int]
 PRUNE = "share.coordinator.state.topic.prune.interval.ms"
 COLD = "share.coordinator.cold.partition.snapshot.interval.ms"
 WRITES = 64
-"""The number of records written in one slice."""
+"""The number of records that are written in one slice."""
 UNKNOWN = -1
-"""The value for an unknown start offset or epoch. The group's share.auto.offset.reset determines an unknown start offset."""
+"""The value for an unknown start offset or epoch. If the start offset is unknown, the group's share.auto.offset.reset
+determines it."""
 
 
 class ShareState(NamedTuple):
-    """The written state of a share partition. Times are in ms since the epoch."""
+    """The state of a share partition in __share_group_state. Times are in ms since the epoch."""
 
     snapshot_epoch: int
     state_epoch: int
     leader_epoch: int
     start_offset: int
     completed: int
-    """The number of completed records from the start offset on; −1 if the number is unknown."""
+    """The number of completed records from the start offset on, or −1 if this number is unknown."""
     batches: tuple[StateBatch, ...]
     created: int
     written: int
@@ -66,7 +67,7 @@ UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server d
 
 
 def coordinator_key(key: Key) -> str:
-    """Returns the key under which FindCoordinator asks for the coordinator of a share partition."""
+    """Returns the key of a share partition in a FindCoordinator request."""
     group_id, topic_id, index = key
     return f"{group_id}:{format_uuid(topic_id)}:{index}"
 
@@ -78,7 +79,7 @@ class ShareCoordinator:
         self._cluster = cluster
         self.states: dict[Key, ShareState] = {}
         self._updates: dict[Key, int] = {}
-        """The number of updates since the last snapshot."""
+        """For each share partition, the number of updates since its last snapshot."""
         self._leader_epochs: dict[Key, int] = {}
         self._state_epochs: dict[Key, int] = {}
         """The highest state epoch of each share partition so far."""
@@ -92,8 +93,8 @@ class ShareCoordinator:
         self._begin_work(now)
 
     def _begin_work(self, now: int) -> None:
-        """Begin the periodic work as soon as there is state of a share group. Kafka begins it when the broker starts. Here it
-        would slow down every move of the clock, even without share groups."""
+        """Begin the periodic work if a share partition has a state. Kafka begins this work when the broker starts. In
+        wirebroker it would slow down every move of the clock, so it does not run without share groups."""
         if self._needed and not self._works:
             self._works = True
             self._every(PRUNE, self._prune, now)
@@ -128,7 +129,8 @@ class ShareCoordinator:
     # The operations
 
     def initialize(self, key: Key, state_epoch: int, start_offset: int, now: int) -> Refusal | None:
-        """Begin the state of a share partition, or begin it again with a higher state epoch. Returns the refusal, or None."""
+        """Create the state of a share partition, or replace it by a new state with a higher state epoch. Returns the refusal,
+        or None."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -142,7 +144,7 @@ class ShareCoordinator:
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
     def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
-        """Returns the state for a partition leader with the epoch `leader_epoch`, and remembers the epoch."""
+        """Returns the state to the leader of the partition, whose leader epoch is `leader_epoch`, and remembers this epoch."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -178,11 +180,11 @@ class ShareCoordinator:
         return self._update(key, held, new, now)
 
     def summary(self, key: Key) -> ShareState | Refusal:
-        """Returns the state of a share partition to a reader that has no epoch."""
+        """Returns the state of a share partition to a reader that is not the partition's leader and so has no epoch."""
         return self._place_error(key) or self._unknown(key) or self.states.get(key, NOTHING)
 
     def delete(self, key: Key, now: int) -> Refusal | None:
-        """Forget a share partition. Returns the refusal, or None."""
+        """Delete the state of a share partition. Returns the refusal, or None."""
         if refused := self._place_error(key) or self._unknown(key):
             return refused
         if key not in self.states:
@@ -290,7 +292,7 @@ class ShareCoordinator:
             self._drop(place, at)
 
     def _take_snapshot(self, key: Key, state: ShareState, at: LogPlace) -> None:
-        if self._updates.get(key, 0) >= self._updates_at_most:  # a snapshot written earlier than due does not reset the count
+        if self._updates.get(key, 0) >= self._updates_at_most:  # an early snapshot does not reset the count
             self._updates[key] = 0
         self._take(key, state)
         index, offset = at
@@ -316,7 +318,7 @@ class ShareCoordinator:
     # Periodic work
 
     def _prune(self, now: int) -> Iterator[None]:
-        """Delete the records of __share_group_state that are not needed."""
+        """Delete the records of __share_group_state that are no longer needed."""
         pause = pauses(WRITES)
         for index, needed in list(self._needed.items()):
             if pause():
@@ -330,7 +332,7 @@ class ShareCoordinator:
 
     def _write_again(self, now: int) -> Iterator[None]:
         """Write new snapshots of the share partitions whose last snapshot is old, so that the older records can be deleted. If
-        the last snapshot of every share partition was written in this way, no group is in use, and nothing is written.
+        this method wrote the last snapshots of all share partitions, no share group is in use, and no new snapshot is written.
         """
         pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
         for needed in list(self._needed.values()):

@@ -1,9 +1,9 @@
 """Dead letters of share groups (KIP-1191, ShareGroupDLQStateManager).
 
-A record that a member has rejected, or that was delivered too often, gets a dead letter. A dead letter is a record in the topic
-errors.deadletterqueue.topic.name of the group. Its headers name the original record and the reason. It has the original key and
-value if the group's settings ask for copies. If a dead letter cannot be written, it is lost; the original record is archived
-anyway.
+A dead letter is written for a record that a member has rejected, or that was delivered too often. It is a record in the topic
+that the group's errors.deadletterqueue.topic.name names. Its headers have the place of the original record and the reason. It
+has the original key and value if the group's settings ask for copies. If a dead letter cannot be written, it is lost, and the
+original record is archived anyway.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from wirebroker.core.share.settings import ShareSettings
 REJECTED = "Offset rejected by client."
 DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 ENABLED = "errors.deadletterqueue.group.enable"
-"""The topic setting that must be true in a topic for dead letters."""
+"""The topic setting that must be true for a topic that gets dead letters."""
 OVERRIDES = {ENABLED: "true", "message.timestamp.type": "CreateTime"}
 """The settings of a topic that the broker creates for dead letters."""
 ATTEMPTS, FIRST_PAUSE_MS = 5, 2000
 """The number of attempts to find the topic's leader, and the pause after the first attempt. The pause doubles after each
 attempt."""
 READ_BYTES = 1 << 20
-"""The number of bytes that are read from the log at once."""
+"""The number of bytes that one read from the log returns at most."""
 
 
 class Letters(NamedTuple):
     """The dead letters for consecutive records of `partition`, from offset `first` to `last`.
 
-    `held()` tells whether the leader still has the share partition. `done(why, now)` is called at the end. `why` is the reason
-    why a dead letter could not be written, or "" if all were written.
+    `held()` tells whether the leader still has the share partition. `done(why, now)` is called when the work has ended: `why`
+    is the reason why a dead letter could not be written, or "" if all were written.
     """
 
     settings: ShareSettings
@@ -58,7 +58,7 @@ class DeadLetters:
         self._cluster = cluster
 
     def send(self, letters: Letters, now: int) -> None:
-        """Write the letters, in slices. The broker tries again if the topic has no leader."""
+        """Write the letters, in slices. If the partition for them has no leader, the broker tries again later."""
         self._try(letters, 1, now)
 
     def _try(self, letters: Letters, attempt: int, now: int) -> None:
@@ -120,7 +120,7 @@ class DeadLetters:
 
 
 def _batches(letters: Letters, most: int, now: int) -> Iterator[bytes]:
-    """Yields the dead letters in batches of up to `most` bytes. A dead letter larger than that is alone in its batch."""
+    """Yields the dead letters in batches of up to `most` bytes. A dead letter that is larger is alone in its batch."""
     at = letters.first
     while at <= letters.last:
         copies, resolved = _copies(letters, at, most)
@@ -156,7 +156,7 @@ def _size(record: Record) -> int:
 
 
 Copies = dict[int, tuple[bytes | None, bytes | None]]
-"""The copied key and value of each original record, by its offset."""
+"""The copies of the original records' keys and values, by the record's offset."""
 
 
 def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
@@ -193,7 +193,7 @@ def _copies(letters: Letters, first: int, most: int) -> tuple[Copies, int]:
 
 
 def _stored(partition: Partition, first: int, last: int) -> Iterator[memoryview]:
-    """Yields the batches with the offsets from `first` to `last` that the log still has."""
+    """Yields those of the batches with the offsets from `first` to `last` that are still in the log."""
     at = first
     while at <= last:
         if not partition.log_start_offset <= at < partition.high_watermark:

@@ -1,7 +1,7 @@
-"""The records that a share partition has given out. They are kept in batches, as in Kafka's InFlightBatch.
+"""The records that a share partition has given out. The records are kept in batches, as in Kafka's InFlightBatch.
 
-A batch has one state for all its records until a client acknowledges only some of them, for example. Then each record has its
-own state.
+At first a batch has one state for all its records. Each record gets its own state when, for example, a client acknowledges only
+some of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from wirebroker.core.purgatory import Timer
 Key = tuple[str, bytes, int]
 """The key of a share partition: the group id, the topic id and the partition number."""
 NOBODY = ""
-"""The member id in the state of a record that no member has acquired."""
+"""The member id of a record that no member has acquired."""
 
 
 class RecordState(IntEnum):
-    """A record's state, with its number in the state topic."""
+    """The state of a record. The value is the state's number in __share_group_state."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -31,7 +31,7 @@ class RecordState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Tells whether the record is never delivered again."""
+        """Tells whether a record in this state is never delivered again."""
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
@@ -54,9 +54,9 @@ class InFlight:
         self.delivery_count = delivery_count
         self.member_id = member_id
         self.lock = lock
-        """The timer that ends the acquisition."""
+        """The timer that ends the acquisition of the record."""
         self.moving = False
-        """Tells whether the state has changed and is not written down yet."""
+        """Tells whether the state has changed, and the change is not written down yet."""
 
     @property
     def available(self) -> bool:
@@ -74,8 +74,8 @@ class InFlight:
         self.delivery_count += 1
 
     def settle(self, wanted: RecordState, limit: int, *, dead_letters: bool) -> None:
-        """Change an acquired record to the state `wanted`. A record that was delivered `limit` times is not made available
-        again; it is archived, after its dead letter if there is one."""
+        """Change an acquired record to the state `wanted`. A record that was delivered `limit` times does not become available
+        again. It is archived instead, with `dead_letters` only after its dead letter was written."""
         if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
             wanted = RecordState.ARCHIVING if dead_letters else RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY
@@ -93,13 +93,13 @@ class InFlight:
 
 
 NewLock = Callable[[str, int, int, int], Timer]
-"""Creates a member's lock on records. The arguments are the member id, the first and the last offset, and the time at which the
-lock ends (ms since the epoch)."""
+"""A function that creates a member's lock on records. Its arguments are the member id, the first and the last offset, and the
+time at which the lock ends (ms since the epoch)."""
 
 
 class InFlightBatch:
-    """Consecutive records. They have one common state (`whole`), or each record has its own state (`records`, in the order of
-    the offsets)."""
+    """Consecutive records. Either they have one common state (`whole`), or each record has its own state (`records`, in the
+    order of the offsets)."""
 
     __slots__ = ("_whole", "first", "last", "records")
 
@@ -163,7 +163,7 @@ class Batches:
         return self._held[self._firsts[-1]]
 
     def put(self, batch: InFlightBatch) -> None:
-        """Add a batch. The batch replaces a batch with the same first offset."""
+        """Add a batch. It replaces an earlier batch with the same first offset."""
         if batch.first not in self._held:
             insort(self._firsts, batch.first)
         self._held[batch.first] = batch

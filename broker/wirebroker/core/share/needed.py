@@ -8,13 +8,14 @@ from wirebroker.core.share.in_flight import Key
 
 
 class NeededRecords:
-    """The offsets of the share partitions' latest snapshots. Records before the earliest snapshot are not needed."""
+    """The offset of the latest snapshot of each share partition. Records before the earliest of these snapshots are not
+    needed."""
 
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}
         self._deleted: int | None = None
-        """The offset of the latest record if that record deletes a state. As in Kafka, the record is needed until another
-        record is written."""
+        """The offset of the latest record if this record deletes a state, else None. As in Kafka, such a record is needed until
+        a snapshot is written after it."""
 
     def written(self, key: Key, offset: int) -> None:
         """Note that a snapshot of a share partition was written at `offset`."""
@@ -31,7 +32,7 @@ class NeededRecords:
 
     @property
     def first(self) -> int:
-        """The offset of the first record that is needed, or 0 if that is unknown."""
+        """The offset of the first record that is needed, or 0 if this offset is unknown."""
         offsets = list(self._snapshots.values())
         if self._deleted is not None:
             offsets.append(self._deleted)

@@ -1,9 +1,9 @@
 """A share partition: the records of one partition as one share group sees them (Kafka's SharePartition).
 
-`SharePartition` has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived.
-The start offset moves up to the first record that is neither acknowledged nor archived, and the share partition forgets the
-records before its start offset. An acknowledgement is written down before it takes effect. Acquisitions are not written down,
-so after a restart the acquired records are available again.
+`SharePartition` has no clock and no log. Each record is available, acquired by a member under a lock, acknowledged, or
+archived. The start offset moves up to the first record that is neither acknowledged nor archived, and the share partition
+forgets the records before its start offset. An acknowledgement is written down before it takes effect. Acquisitions are not
+written down, so after a restart the acquired records are available again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, RecordState, StateBatch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""The types of an acknowledgement. GAP acknowledges an offset at which the log has no record."""
+"""The types of an acknowledgement. A client sends GAP for an offset at which the log has no record."""
 NEXT_STATE = {
     GAP: RecordState.ARCHIVED,
     ACCEPT: RecordState.ACKNOWLEDGED,
@@ -41,7 +41,7 @@ class Limits(Protocol):
 
     @property
     def lock_ms(self) -> int:
-        """The time in ms that an acquisition lasts (share.record.lock.duration.ms)."""
+        """The duration of an acquisition in ms (share.record.lock.duration.ms)."""
 
     @property
     def deliveries(self) -> int:
@@ -61,23 +61,24 @@ class Limits(Protocol):
 
 
 class Stored(Protocol):
-    """What a share partition needs to store its state and to write dead letters."""
+    """The store of a share partition: writes its state and its dead letters."""
 
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
-        """Write down changed states, which are `batches`. Returns the reason for a refusal, or None."""
+        """Write down the changed states in `batches`. Returns the reason if the write is refused, else None."""
 
     def bury(self, partition: SharePartition, records: StateBatch, rejected: bool, now: int) -> None:
-        """Write the dead letters of `records`, then call `partition.buried`. If not `rejected` by a member, the records were
-        delivered too often.
+        """Write the dead letters of `records`, then call `partition.buried`. The records were `rejected` by a member or, if
+        this is False, delivered too often.
         """
 
 
 class Broken(Exception):
-    """Raised for a request on which Kafka fails with an unexpected exception. The client gets UNKNOWN_SERVER_ERROR."""
+    """Raised where Kafka's code fails with an unexpected exception. The client gets UNKNOWN_SERVER_ERROR."""
 
 
 class Undo(NamedTuple):
-    """A change of a record's or batch's state that can be undone: the former state and member, and the offsets."""
+    """A change of the state of a record or a batch, with what is needed to undo it: the former state and member, and the
+    offsets."""
 
     record: InFlight
     state: RecordState
@@ -95,8 +96,7 @@ NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the
 class SharePartition:
     """The state that one share group has of one partition. Times are in ms since the epoch.
 
-    The share partition calls `woken(now)` whenever more records may be available, and `report` for each change of records'
-    states.
+    The share partition calls `woken(now)` when more records may be available, and `report` for each change of a record's state.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class SharePartition:
         self.looks_for_next = False
         """Tells whether a record at or before `end_offset` may be available."""
         self._gap: tuple[int, int] | None = None
-        """The gaps that the state had when it was loaded: the offset of the first record that may be in no batch, and the end
-        offset at that time."""
+        """If the loaded batches have gaps between them: the offset of the first record that may be in a gap, and the end offset
+        when the state was loaded."""
         self._timers = timers
         self._stored = stored
         self._woken = woken
         self._report = report
 
     def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
-        """Load the state that was written down. Raises Broken if the state contradicts itself."""
+        """Load the state that was written down. Raises Broken if the batches are not possible after `start_offset`."""
         self.start_offset, self.state_epoch = start_offset, state_epoch
         before, gap = start_offset - 1, -1
         for batch in batches:
@@ -150,11 +150,11 @@ class SharePartition:
 
     @property
     def gap_start(self) -> int | None:
-        """The offset of the first record that may be missing between the loaded batches, or None if no record is missing."""
+        """The offset of the first record that may be in a gap between the loaded batches, or None if there is no such gap."""
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def move_gap(self, offset: int) -> None:
-        """Note that the records before `offset` were acquired, so that only later records may be missing."""
+        """Note that the records before `offset` were acquired, so that gaps are possible only after it."""
         if self._gap is not None:
             inside = self._gap[1] == self.end_offset and offset <= self._gap[1]
             self._gap = (offset, self._gap[1]) if inside else None
@@ -189,8 +189,8 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Tells whether records can be acquired: records that were given out before, or new ones within the limit of records in
-        flight."""
+        """Tells whether records can be acquired: a record that was given out before is available, or the limit of records in
+        flight allows new records."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
 
     # Locks
@@ -200,7 +200,7 @@ class SharePartition:
         return self._timers.at(when, lambda now: self._expire(member_id, first, last, now))
 
     def _expire(self, member_id: str, first: int, last: int, now: int) -> None:
-        """Handle the end of a lock: release those of its records that are still acquired."""
+        """A lock has ended: release its records, if they are still acquired."""
         floor = self.batches.floor(first)
         if floor is None:
             return
@@ -252,8 +252,8 @@ class SharePartition:
     # Acknowledgements
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledged], now: int) -> Refusal | list[Undo]:
-        """Handle a member's acknowledgements: either all of `batches` or none. Returns the refusal, or the changes, which the
-        caller passes to `finish`. Raises Broken."""
+        """Apply a member's acknowledgements: either all of `batches` or none of them. Returns the refusal, or the changes. The
+        caller passes the changes to `finish`. Raises Broken."""
         changed: list[Undo] = []
         for batch in batches:
             if batch.last < self.start_offset:
@@ -348,8 +348,8 @@ class SharePartition:
             record.state, record.member_id, record.moving = state, member_id, False
 
     def release(self, member_id: str) -> list[Undo]:
-        """Release all records that the member has acquired, because its session has ended. Returns the changes, which the
-        caller passes to `finish`."""
+        """Release all records that the member has acquired, because its session has ended. Returns the changes. The caller
+        passes them to `finish`."""
         changed: list[Undo] = []
         for batch in self.batches:
             if (
@@ -365,8 +365,8 @@ class SharePartition:
         return changed
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
-        """Write down changes. If the write fails, undo the changes and return the reason. As Kafka writes in the background, a
-        fetch in the same request does not see the effect of the acknowledgements.
+        """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so
+        the effect of acknowledgements is not visible to a fetch in the same request. It is the same here.
         """
         if not changed:
             return None
@@ -393,14 +393,15 @@ class SharePartition:
             self._stored.bury(self, records, rejected, now)
 
     def bury_the_rest(self, now: int) -> None:
-        """Write the dead letters that are missing according to the loaded state."""
+        """Write the dead letters of records that the loaded state shows as ARCHIVING."""
         for batch in list(self.batches):
             for first, last, record in list(batch.states()):
                 rejected = record.delivery_count < self.limits.deliveries
                 self._bury(StateBatch(first, last, record.state, record.delivery_count), rejected, now)
 
     def buried(self, records: StateBatch, why: str, now: int) -> None:
-        """Archive records after their dead letters were written. `why` is the reason if a dead letter could not be written."""
+        """Archive records after the attempt to write their dead letters. `why` is "" or the reason why a dead letter could not
+        be written."""
         floor = self.batches.floor(records.first)
         for batch in self.batches.between(floor.first if floor is not None else records.first, records.last):
             for first, last, record in batch.states():
@@ -415,8 +416,7 @@ class SharePartition:
     # The start offset
 
     def _move_start(self) -> bool:
-        """Move the start offset up to the first record that is not completed. Returns whether the start offset passed a
-        completed record."""
+        """Move the start offset up to the first record that is not completed. Returns True if the start offset has moved."""
         if not self._starts_with_completed():
             return False
         last, count = self._last_completed()
@@ -450,8 +450,8 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """Returns the last offset of the completed records at the beginning, and the number of these records at or after the
-        start offset."""
+        """For the completed records before the first one that is not completed, returns the last offset, and the number of
+        those at or after the start offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:
@@ -519,7 +519,7 @@ class SharePartition:
         return found
 
     def close(self) -> None:
-        """End all locks, because the share partition is forgotten."""
+        """Cancel all locks, because the share partition is closed."""
         for batch in self.batches:
             for _, _, record in batch.states():
                 record.unlock()

@@ -30,15 +30,16 @@ _AS_SEEN = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""The error that a member gets for each error of the share coordinator. For an error not listed here it gets
+"""For each error of the share coordinator, the error that a member gets. For any other error, the member gets
 UNKNOWN_SERVER_ERROR."""
 _FENCES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""The errors after which the leader forgets a share partition and reads its state again."""
+"""After one of these errors, the leader closes the share partition and reads its state again."""
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A share partition on the broker that leads the partition. The broker gives out records after it has loaded the state."""
+    """A share partition on the broker that leads the partition. The broker gives out records only after it has loaded the share
+    partition's state (`active`)."""
 
     share: SharePartition
     partition: Partition
@@ -55,7 +56,7 @@ class Held:
 
 
 class Settling(NamedTuple):
-    """Acknowledgements that were checked but are not written down yet."""
+    """Acknowledgements that were checked, but that are not written down yet."""
 
     held: Held
     changed: Sequence[Undo]
@@ -76,7 +77,7 @@ class SharePartitions:
         return ShareSettings(group_id, self._cluster.configs)
 
     def restart(self) -> None:
-        """Handle a restart of all brokers: acquired records without acknowledgement become available again."""
+        """Handle a restart of all brokers: acquired records that were not acknowledged become available again."""
         for held in list(self._held.values()):
             self.forget(held)
         self._waiting.clear()
@@ -91,7 +92,7 @@ class SharePartitions:
     # Waiting
 
     def watch(self, key: Key, callback: Woken) -> None:
-        """Register a callback. It is called with the current time whenever more records of the share partition may be
+        """Register a callback. The callback is called with the current time when more records of the share partition may be
         available."""
         self._waiting.setdefault(key, {})[callback] = None
 
@@ -111,7 +112,7 @@ class SharePartitions:
     # Share partitions
 
     def find(self, key: Key, node_id: int) -> Held | None:
-        """Returns the share partition, if this broker has opened it and still leads the partition."""
+        """Returns the share partition if this broker has opened it and still leads the partition, else None."""
         held = self._held.get(key)
         if held is not None and (held.partition.deleted or held.partition.leader != held.node_id):
             self.forget(held)
@@ -129,7 +130,7 @@ class SharePartitions:
         return held
 
     def load(self, held: Held, now: int) -> Refusal | None:
-        """Read the state of a share partition. Returns the reason for a failure, or None."""
+        """Read the state of a share partition. Returns the reason if that fails, else None."""
         state = self._coordinator.read(held.key, held.share.leader_epoch, now)
         if isinstance(state, Refusal):
             self.forget(held)
@@ -149,7 +150,7 @@ class SharePartitions:
     def _reset(self, held: Held, now: int) -> int:
         since = held.settings.reset_time(now)
         found = held.partition.offset_for(since)
-        if found.offset < 0:  # no record has such a late timestamp
+        if found.offset < 0:  # no record has a timestamp as late as `since`
             found = held.partition.offset_for(LATEST)
         return found.offset
 
@@ -158,8 +159,8 @@ class SharePartitions:
         held.share.log_starts_at(held.partition.offset_for(EARLIEST).offset)
 
     def follow_logs(self, now: int) -> None:
-        """Handle a soft reset: move every share partition to its log's start, which is now the log's end. Acquired records stay
-        acquired."""
+        """Handle a soft reset: move the start offset of every share partition to the start of the partition's log, which is now
+        also the log's end. Acquired records stay acquired."""
         for held in self:
             self.starts_at_log_start(held)
             self.wake(held.key, now)
@@ -170,7 +171,7 @@ class SharePartitions:
                 self._coordinator.write(key, UNKNOWN, UNKNOWN, partition.log_start_offset, 0, (), now)
 
     def forget(self, held: Held) -> None:
-        """Close a share partition; the next fetch reads its state again."""
+        """Close a share partition. The next fetch reads its state again."""
         held.active = False
         held.share.close()
         if self._held.get(held.key) is held:
@@ -180,7 +181,7 @@ class SharePartitions:
         return iter(list(self._held.values()))
 
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
-        """Write down changes of a share partition. Returns the reason for a failure, or None."""
+        """Write down changes of a share partition. Returns the reason if that fails, else None."""
         refused = self._coordinator.write(
             (partition.group_id, partition.topic_id, partition.index), partition.state_epoch, partition.leader_epoch,
             partition.start_offset, partition.completed, batches, now,
@@ -206,7 +207,8 @@ class SharePartitions:
     def acknowledge(
         self, key: Key, node_id: int, member_id: str, batches: Sequence[Acknowledged], now: int
     ) -> Refusal | Settling:
-        """Check a member's acknowledgements. They take effect when the caller passes the result to `finish`. Raises Broken."""
+        """Check a member's acknowledgements. The acknowledgements take effect when the caller passes the result to `finish`.
+        Raises Broken."""
         held = self.find(key, node_id)
         if held is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -215,7 +217,7 @@ class SharePartitions:
         return changed if isinstance(changed, Refusal) else Settling(held, changed)
 
     def finish(self, settling: Settling, now: int) -> Refusal | None:
-        """Write down acknowledgements. Returns the reason for a failure, or None."""
+        """Write down acknowledgements. Returns the reason if that fails, else None."""
         held, changed = settling
         refused = held.share.finish(changed, now)
         if refused is not None and refused.code in _FENCES:
