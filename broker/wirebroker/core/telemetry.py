@@ -1,7 +1,8 @@
-"""Clients' own metrics (KIP-714): the subscriptions, and the pushed metrics (Kafka's ClientMetricsManager).
+"""The metrics that clients push to brokers (KIP-714): the subscriptions, and the metrics themselves (Kafka's
+ClientMetricsManager).
 
-Each broker knows the clients that have sent it requests. A client pushes the metrics of all subscriptions that match the
-client, at the shortest interval of these subscriptions. Times are ms.
+Each broker remembers the clients that have asked it for a subscription or pushed metrics to it. A client pushes the metrics of
+all subscriptions that match the client, at the shortest interval of these subscriptions. Times are ms.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from wirebroker.core.names import hash_order, java_hash
 from wirebroker.core.patterns import PatternError, compile_pattern
 
 INTERVAL_MS = 300_000
-"""The push interval of a client that matches no subscription with an interval."""
+"""The push interval of a client if none of its subscriptions has an interval."""
 EVERYTHING = "*"
 KEPT_MS = 60_000
 """The shortest time in ms after which the broker forgets a client that sends no requests."""
 MOST_CLIENTS = 16_384
 KEPT_PUSHES, KEPT_BYTES = 1000, 64 << 20
 FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""After these errors a client may ask for its subscription again without waiting."""
+"""After one of these errors, a client may ask for its subscription again without waiting."""
 
 
 class Push(NamedTuple):
@@ -44,8 +45,8 @@ class Push(NamedTuple):
 
 
 class Pushes:
-    """The latest pushes, oldest first. Keeps at most `KEPT_PUSHES` pushes with at most `KEPT_BYTES` bytes together. The latest
-    push is always kept."""
+    """The latest pushes, oldest first. At most `KEPT_PUSHES` pushes are kept, with at most `KEPT_BYTES` bytes in total. The
+    latest push is always kept."""
 
     def __init__(self) -> None:
         self._kept: deque[Push] = deque()
@@ -83,7 +84,7 @@ def push_of(
 
 @dataclass(slots=True)
 class Client:
-    """What a broker knows about a client instance."""
+    """The state of a client instance on one broker."""
 
     subscription_id: int
     version: int
@@ -97,16 +98,16 @@ class Client:
     expires: int = 0
 
     def may_ask(self, now: int, *, forgives: bool) -> bool:
-        """Tells whether the client may get its subscription now. With `forgives`, it need not wait after one of the errors in
-        `FORGIVEN`."""
+        """Tells whether the client may get its subscription now. With `forgives`, the client need not wait after one of the
+        errors in `FORGIVEN`."""
         if now - max(self.asked, self.pushed) >= self.interval_ms:
             self.asked = now
             return True
         return forgives and self.error in FORGIVEN
 
     def may_push(self, now: int) -> bool:
-        """Tells whether the client may push metrics now. It may push once after each request for its subscription, and then
-        once in each push interval."""
+        """Tells whether the client may push metrics now. A client may push once after each request for its subscription, and
+        then once in each push interval."""
         if self.asked > self.pushed or now - self.pushed >= self.interval_ms:
             self.pushed = now
             return True
@@ -119,7 +120,7 @@ class Telemetry:
 
     configs: BrokerConfigs
     on: bool = False
-    """Tells whether clients are offered to push metrics."""
+    """Tells whether the broker offers clients to push metrics."""
     pushes: Pushes = field(default_factory=Pushes)
     _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
     _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)
@@ -132,7 +133,7 @@ class Telemetry:
         self._connections.clear()
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, because the clock was moved by `ms`."""
+        """The clock was moved by `ms`. Move all stored times by `ms`."""
         for client in self._clients.values():
             client.asked, client.pushed, client.expires = client.asked + ms, client.pushed + ms, client.expires + ms
 
@@ -142,7 +143,7 @@ class Telemetry:
             self._clients.pop(key, None)
 
     def client(self, node: int, number: int, instance: bytes, attributes: Mapping[str, str | None], now: int) -> Client:
-        """Returns the client with the instance id `instance`. It has just sent a request on the connection `number`."""
+        """Returns the client with the instance id `instance`, which has just sent a request on the connection `number`."""
         self._look_at_subscriptions()
         key = node, instance
         known = self._clients.pop(key, None)
@@ -187,7 +188,7 @@ def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
         try:
             if value is None or not compile_pattern(wanted.strip()).matches(value):
                 return False
-        except PatternError:  # an expression that Java accepts and RE2 does not
+        except PatternError:  # Java accepts the expression, and RE2 does not
             return False
     return True
 
@@ -201,7 +202,7 @@ def _buckets(count: int) -> int:
 
 
 def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:
-    """Returns the subscription id as Kafka's computeSubscriptionId computes it, a signed number of 32 bits."""
+    """Returns the subscription id that Kafka's computeSubscriptionId would compute: a signed number of 32 bits."""
     text = f"[{', '.join(metrics)}]{interval}"
     folded = int.from_bytes(instance[:8], "big") ^ int.from_bytes(instance[8:], "big")
     number = crc32c(text.encode()) ^ (folded >> 32 ^ folded) & 0xFFFFFFFF

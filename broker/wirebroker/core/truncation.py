@@ -11,7 +11,7 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
     """Delete the batch that contains `offset` and all later batches. Returns the new log end offset.
 
     The state of a producer whose batches were deleted is computed again from the remaining log. The leader epoch increases, so
-    that consumers and followers detect the truncation. Raises ValueError for an offset outside the log.
+    that consumers and followers detect the truncation. Raises ValueError if the offset is outside the log.
     """
     if not partition.log_start_offset <= offset <= partition.log_end_offset:
         raise ValueError(
@@ -30,7 +30,7 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
 
 
 def replayed(partition: Partition, kept: dict[Key, bytes]) -> dict[Key, bytes]:
-    """Returns the producers' states. The states of producers that are not in `kept` are computed from the log."""
+    """Returns the producers' states: those in `kept`, and for other producers the states that are computed from the log."""
     found: dict[Key, bytes] = {}
     for batch in partition.log.batches(partition.log_start_offset):
         header = read_header(batch)

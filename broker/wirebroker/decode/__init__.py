@@ -1,1 +1,1 @@
-"""Frames and record batches for people: bytes to named fields, and back."""
+"""Converts the bytes of frames and record batches to named fields that people can read, and back."""

@@ -1,5 +1,5 @@
-"""Converts record data to plain data and back. A batch becomes its header's fields, the result of the CRC check, and its
-records."""
+"""Converts record data to plain data and back. The plain data of a batch are the fields of its header, the result of the CRC
+check, and its records."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ NUMBERS = (
 """The fields of a batch header that are copied as numbers."""
 CODEC_MASK = 0x07
 MAGIC = 2
-"""The magic of a batch. An entry of a message set has 0 or 1 at the same position."""
+"""The magic of a batch. At the same position, an entry of a message set has the magic 0 or 1."""
 
 
 class RecordData:
-    """Reads record data. `complaints` has a sentence about each damaged part, with its position in the whole input."""
+    """Reads record data. `complaints` has a sentence about each damaged part, with the position of the part in the whole
+    input."""
 
     def __init__(self) -> None:
         self.complaints: list[str] = []
@@ -138,8 +139,8 @@ def _body(records: list[Record]) -> bytes:
 
 
 def record_data(plain: Any, path: str) -> bytes:
-    """Returns the bytes of batches. The lengths are computed, and so is the CRC unless `crc_right` is false. Raises
-    PlainError."""
+    """Returns the bytes of batches from their plain data. The lengths are computed. The CRC is computed, too, unless
+    `crc_right` is false. Raises PlainError."""
     if isinstance(plain, dict):
         return bytes_of(plain, embedded_bytes, path) or b""
     if not isinstance(plain, list):

@@ -1,5 +1,5 @@
-"""Writes a dissector for Wireshark. It consists of Lua tables that declare all messages, and of `dissector.lua`, which
-interprets the tables."""
+"""Writes a dissector for Wireshark. The dissector consists of Lua tables that declare all messages, and of `dissector.lua`,
+which interprets the tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ CLASSES = {
     "bool": "bool", "uint16": "uint", "uint32": "uint", "float64": "float", "string": "string", "uuid": "string",
     "bytes": "bytes", "records": "bytes",
 }  # fmt: skip
-"""The kind of value that Wireshark uses for each type of field. All other types are numbers of the kind `int`."""
+"""For each type of field, the kind of value that Wireshark uses. Types that are not listed here are numbers of the kind
+`int`."""
 OWN_FIELDS = {
     "api": "string", "api_version": "int16", "correlation_id": "int32", "client_id": "string", "frame_size": "int32",
     "record_key": "bytes", "record_value": "bytes", "record_header": "string", "record_header_value": "bytes",
@@ -30,7 +31,7 @@ OWN_FIELDS = {
     "attributes": "int16", "last_offset_delta": "int32", "base_timestamp": "int64", "max_timestamp": "int64",
     "producer_id": "int64", "producer_epoch": "int16", "base_sequence": "int32", "records_count": "int32",
 }  # fmt: skip
-"""The types of the fields that are not in messages: those of frames' headers, batches and records."""
+"""The types of the fields that are not in messages but in headers of frames, in batches and in records."""
 
 
 def lua() -> Iterator[str]:
@@ -74,7 +75,7 @@ class _Tables:
         self.own = {name: self._name(name, spec) for name, spec in OWN_FIELDS.items()}
 
     def struct(self, cls: type[Struct]) -> int:
-        """Returns the number of a struct in `structs`, counted from 1. Adds the struct if it is new."""
+        """Returns the position of a struct in `structs`, where the first is 1. Adds the struct if it is new."""
         if cls not in self._numbers:
             fields = ", ".join(self._field(field) for field in cls.__wire__)
             self.structs.append(f"  {{{fields}}}, -- {cls.__name__}")
@@ -97,8 +98,8 @@ class _Tables:
         return str(self.struct(spec)) if isinstance(spec, type) else _text(spec)
 
     def _name(self, name: str, spec: str) -> str:
-        """Returns a field's name for Wireshark's display filters. The name ends with the field's kind if a field of another
-        kind has the same name."""
+        """Returns the name of a field in Wireshark's display filters. If a field of another kind already has the name, the kind
+        is appended to it."""
         kind = CLASSES.get(spec, "int")
         for known in (name, f"{name}_{kind}"):
             if self.fields.setdefault(known, kind) == kind:

@@ -1,8 +1,8 @@
 """Converts messages that are inside bytes fields: coordinators' records, transaction markers, and messages of the consumer
 protocol.
 
-The bytes become `{"OffsetCommitValue": {"version": 4, …}}`, for example. They are converted only if the message encodes to
-exactly the same bytes, so that no byte is lost when the message is converted back.
+For example, bytes become `{"OffsetCommitValue": {"version": 4, …}}`. Bytes are converted only if the message would be encoded
+as exactly the same bytes, so that converting the message back gives the same bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BY_FIELD = {
     "subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment,
     "member_assignment": ConsumerProtocolAssignment,
 }  # fmt: skip
-"""The bytes fields that contain a message of the consumer protocol if the group's members are consumers."""
+"""The fields of the type bytes that contain a message of the consumer protocol if the group's members are consumers."""
 INTERNAL_TOPICS = {"__consumer_offsets": GROUP_RECORDS, "__transaction_state": TRANSACTION_RECORDS}
 
 
@@ -53,7 +53,8 @@ def in_field(name: str, raw: bytes) -> Plain | None:
 
 
 def in_record(key: bytes | None, value: bytes | None, topic: str | None) -> tuple[Plain | None, Plain | None]:
-    """Returns the key and the value of a coordinator's record as messages. `topic` is None if the topic's name is unknown."""
+    """Returns the key and the value of a record of a coordinator's topic as messages. `topic` is None if the topic's name is
+    unknown."""
     tables = [INTERNAL_TOPICS[topic]] if topic in INTERNAL_TOPICS else [] if topic else list(INTERNAL_TOPICS.values())
     for kinds in tables:
         for kind in kinds if key and len(key) >= _PREFIX.size else ():

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 _DUMP = re.compile(r"(?:0x)?[0-9a-f]{4,16}(?:(?::\s*|\s{2,})((?:[0-9a-f]{2,4}\s?)+(?:\s|$).*))?", re.IGNORECASE)
-"""A line of a dump by xxd, `hexdump -C` or Wireshark: the position, the bytes, and perhaps the characters."""
+"""A line of a hex dump from xxd, `hexdump -C` or Wireshark: the position, the bytes and, in some dumps, the characters."""
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BETWEEN = re.compile(r"\\x|0x|[\s:,]")
@@ -19,11 +19,11 @@ _WIDTH = 16
 
 
 class UnknownForm(ValueError):
-    """Raised for a text that is in none of the forms. The error's message is a sentence."""
+    """Raised if a text is in none of the forms. The error's message can be shown to the user."""
 
 
 def read_bytes(data: bytes, form: str | None = None) -> bytes:
-    """Returns the bytes that `data` stands for in the form `form`. If `form` is None, the form is recognised. Raises
+    """Returns the bytes that `data` stands for in the form `form`. If `form` is None, it is recognised from the data. Raises
     UnknownForm."""
     if form == "binary":
         return data

@@ -38,22 +38,23 @@ KIND = "kind"
 
 @dataclass(slots=True)
 class Decoded:
-    """A frame as plain data. `complaints` has a sentence about each damaged part. The other parts were decoded."""
+    """A frame as plain data. `complaints` has a sentence about each damaged part. All parts without damage are decoded."""
 
     plain: dict[str, Any]
     size: int
-    """the number of bytes of the frame, including the four bytes of the size field if the input has them"""
+    """the number of bytes of the frame, including the four bytes of the size field if the input has a size field"""
     complaints: list[str] = field(default_factory=list)
 
 
 class NotRecognised(ProtocolError):
-    """Raised for bytes that are neither a request nor batches. The error's message names the part that is missing."""
+    """Raised if bytes are neither a request nor batches. The error's message says what is wrong or missing."""
 
 
 def decode_all(data: bytes, api: str | None = None, version: int | None = None) -> Iterator[Decoded]:
-    """Yields the frames in `data`. They are responses to `api` in `version` if `api` is given, else requests or record data.
+    """Yields the frames in `data`. If `api` is given, the frames are responses to `api` in `version`. Otherwise they are
+    requests or record data.
 
-    Each frame may begin with its size. Raises ProtocolError; its message names the position in `data` and the field.
+    Each frame may begin with its size. Raises ProtocolError, whose message names the position in `data` and the field.
     """
     if not data:
         raise NotRecognised("there are no bytes")
@@ -96,8 +97,8 @@ def _sized(data: bytes, pos: int) -> int:
 
 
 def _frames(data: bytes, responses: bool) -> list[tuple[int, int]]:
-    """Returns the begin and the end of each frame. If frames with size fields do not fill the data exactly, the whole data is
-    one frame without a size field."""
+    """Returns the begin and the end of each frame. If the data cannot be split exactly into frames with size fields, all of it
+    is one frame without a size field."""
     found, pos = [], 0
     while pos < len(data):
         end = _sized(data, pos)
@@ -166,7 +167,8 @@ def _left_over(cls: type[Message], count: int, pos: int) -> list[str]:
 
 
 def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: RecordData) -> tuple[dict[str, Any], int]:
-    """Returns a message as plain data, with its record batches decoded, and the position after its last byte."""
+    """Returns two values: a message as plain data, in which record batches are decoded, and the position after the message's
+    last byte."""
     try:
         nodes, end = read_fields(cls, data, version, pos)
     except ProtocolError as damage:

@@ -16,18 +16,20 @@ from wirebroker.common.suggestions import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 InBytes = Callable[[str, bytes], Any]
-"""The type of a function that converts the bytes of a named field to a message. It returns None if the bytes are not a
+"""A function that converts the bytes of a named field to a message. The function returns None if the bytes are not a
 message."""
 FromPlain = Callable[[dict[str, Any], str], bytes]
-"""The type of a function that converts the result of an `InBytes` function, at a path, back to bytes. It raises PlainError."""
+"""A function that converts the result of an `InBytes` function back to bytes. Its second argument is the path of the field, for
+the message of PlainError."""
 
 
 class PlainError(ValueError):
-    """Raised for plain data that does not fit the message's fields. The error's message names the path of the field."""
+    """Raised if plain data does not fit the fields of the message. The error's message names the path of the field."""
 
 
 def plain_of(nodes: list[Node], in_bytes: InBytes, records: Callable[[Node], Any] | None = None) -> dict[str, Any]:
-    """Returns the fields of a message or struct as plain data. `records` converts a field with record batches."""
+    """Returns the fields of a message or struct as plain data. The function `records` converts a field that contains record
+    batches."""
     return {node.name: _plain(node, node.name, in_bytes, records) for node in nodes}
 
 
@@ -61,7 +63,7 @@ def plain_bytes(raw: bytes | None) -> Any:
 
 
 def bytes_of(plain: Any, from_plain: FromPlain, path: str) -> bytes | None:
-    """Returns the bytes for a result of `plain_bytes` or of an `InBytes` function. Raises PlainError."""
+    """Returns the bytes from which `plain_bytes` or an `InBytes` function has made `plain`. Raises PlainError."""
     if plain is None:
         return None
     if isinstance(plain, str):
@@ -83,7 +85,7 @@ def message_of(
     cls: type[S], plain: Any, from_plain: FromPlain, path: str = "",
     records: Callable[[Any, str], bytes] | None = None,
 ) -> S:  # fmt: skip
-    """Returns the message or struct with the fields in `plain`. Fields that are not in `plain` get their defaults. Raises
+    """Returns the message or struct with the fields in `plain`. Fields that are not in `plain` get their default values. Raises
     PlainError."""
     if not isinstance(plain, Mapping):
         raise PlainError(f"{path}: {plain!r} is not an object with the fields of {cls.__name__}")

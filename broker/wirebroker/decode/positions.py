@@ -11,7 +11,7 @@ from kafkawire.primitives import format_uuid
 from kafkawire.registry import request_class, response_class
 
 LONGEST = 200
-"""The largest number of characters of a value that are shown."""
+"""At most this many characters of a value are shown."""
 
 
 class Position(NamedTuple):

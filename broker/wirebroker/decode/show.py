@@ -1,4 +1,4 @@
-"""Decoded frames as text for people."""
+"""Shows decoded frames as text that people can read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _IN_HEAD = (
     "magic", "producer_id", "producer_epoch", "base_sequence", "records_count", "crc", "crc_right", "compression", "flags",
     "base_offset", "last_offset_delta", "partition_leader_epoch",
 )  # fmt: skip
-"""The fields of a batch that are shown in its first line, and not in lines of their own."""
+"""The fields of a batch that are shown in the batch's first line instead of in separate lines."""
 
 
 def _batch(plain: dict[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""The broker without I/O: requests in, effects out, in slices."""
+"""The broker without I/O. The engine takes requests and returns effects, and does long work in slices."""

@@ -1,7 +1,7 @@
 """Share sessions: a broker remembers the partitions that a member of a share group fetches (Kafka's ShareSessionCache).
 
-A session belongs to a member. A session ends with a final request, or when the connection that began it closes. The broker
-then releases all records that the member has acquired.
+Each session belongs to one member. The session ends when the member sends a final request, or when the connection on which it
+began is closed. The broker then releases all records that the member has acquired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class Cached:
-    """A partition of a share session. If `shown`, the next response names the partition even if it has no records."""
+    """A partition of a share session. If `shown` is set, the next response names the partition even if it has no records to
+    return."""
 
     topic: str | None
     shown: bool
@@ -38,8 +39,8 @@ class Cached:
 
 @dataclass(slots=True)
 class ShareSession:
-    """A member's share session: the partitions that the member fetches, in order. The next request must have the epoch
-    `epoch`."""
+    """A member's share session: the partitions that the member fetches, in order. The member's next request must have the
+    session epoch `epoch`."""
 
     key: MemberKey
     connection: int
@@ -51,7 +52,8 @@ class ShareSession:
         return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
 
     def add(self, wanted: Wanted, *, shown: bool = True) -> None:
-        """Add a partition to the session. If `shown`, the next response names the partition even if it has no records."""
+        """Add a partition to the session. If `shown` is set, the next response names the partition even if it has no records to
+        return."""
         self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
 
     def forget(self, forgotten: Iterable[Place]) -> None:
@@ -60,12 +62,13 @@ class ShareSession:
             self.partitions.pop(place, None)
 
     def names(self, place: Place, error: int, has_records: bool) -> bool:
-        """Tells whether the response names the partition, given the partition's error and whether it has records."""
+        """Tells whether the response names the partition, if this is the partition's error and it has (or has not) records to
+        return."""
         cached = self.partitions.get(place)
         return cached is not None and (cached.shown or has_records or bool(error))
 
     def responded(self, place: Place, error: int, has_records: bool) -> None:
-        """Note the result for a partition in a response: its error, and whether it has records."""
+        """Note that a response has this result for the partition: an error, and records or none."""
         cached = self.partitions.get(place)
         if cached is not None:
             cached.shown = bool(error)
@@ -78,8 +81,8 @@ class ShareSession:
 
 
 class Ended(NamedTuple):
-    """The share session that ended because its connection closed, or None if it had ended before. `last_of_group` says that the
-    group has no session left on the broker."""
+    """The share session that ended because its connection was closed, or None if the session had ended before. `last_of_group`
+    tells whether the group has no further session on the broker."""
 
     session: ShareSession | None
     node_id: int
@@ -89,7 +92,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Began:
-    """The member whose session was the last to begin on a connection. If `stale`, this session has ended."""
+    """The member whose session was the last to begin on a connection. If `stale` is set, this session has ended."""
 
     key: MemberKey
     stale: bool = False
@@ -147,8 +150,8 @@ class ShareSessions:
         return session
 
     def check(self, key: MemberKey, epoch: int) -> ShareSession | ErrorCode:
-        """Returns the session for a request with the epoch `epoch`, or the error. `epoch` is not the initial epoch. Increases
-        the epoch that the next request must have."""
+        """Returns the session for a request with the session epoch `epoch`, or the error. If the epoch is right, the epoch for
+        the next request is increased. `epoch` must not be the initial epoch."""
         session = self._sessions.get(key)
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND

@@ -1,4 +1,4 @@
-"""The settings of a share group: the group's own values, else the broker's."""
+"""The settings of a share group: the group's own values or, where it has none, the broker's values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.setting_definitions import GROUP_SETTINGS
 
 WITH_DEAD_LETTERS = 2
-"""The level of share.version from which groups have dead letters (KIP-1191)."""
+"""The first level of the feature share.version at which groups have dead letters (KIP-1191)."""
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 
 
 @lru_cache
 def _parsed(name: str, own: str | None) -> str:
-    """Returns a group setting as normalized text: the group's own value, or the default if `own` is None."""
+    """Returns the value of a group setting as normalized text. If the group has no value of its own (`own` is None), this is
+    the default."""
     setting = GROUP_SETTINGS[name]
     return setting.text(setting.parse((setting.default or "") if own is None else own))
 
@@ -40,7 +41,7 @@ class ShareSettings:
 
     @property
     def lock_ms(self) -> int:
-        """The time in ms that an acquisition lasts."""
+        """The duration of an acquisition in ms."""
         return self._number("share.record.lock.duration.ms")
 
     @property
@@ -50,7 +51,7 @@ class ShareSettings:
 
     @property
     def in_flight(self) -> int:
-        """The largest number of records of a partition in flight."""
+        """The largest number of a partition's records that may be in flight."""
         return self._number("share.partition.max.record.locks")
 
     @property
@@ -65,7 +66,7 @@ class ShareSettings:
 
     @property
     def dead_letter_topic(self) -> str:
-        """The name of the topic for dead letters; empty if the group has no dead letters."""
+        """The name of the topic for dead letters, or "" if the group has no dead letters."""
         if self._configs.features[SHARE] < WITH_DEAD_LETTERS:
             return ""
         return self._configs.groups.get(self.group_id, {}).get("errors.deadletterqueue.topic.name", "").strip()
@@ -77,7 +78,7 @@ class ShareSettings:
 
     @property
     def copies_dead_letters(self) -> bool:
-        """Tells whether a dead letter has the key and the value of its record."""
+        """Tells whether a dead letter has the key and the value of the original record."""
         own = self._configs.groups.get(self.group_id, {})
         return own.get("errors.deadletterqueue.copy.record.enable", "").strip().lower() == "true"
 

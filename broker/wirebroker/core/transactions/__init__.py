@@ -1,4 +1,4 @@
-"""The transaction coordinator: states, one transactional id, and the coordinator that finds it."""
+"""The transaction coordinator, the state of one transactional id, and the records of __transaction_state."""
 
 from wirebroker.core.transactions.coordinator import TransactionCoordinator
 

@@ -1,8 +1,8 @@
 """The transaction coordinator gives producers their ids and epochs, and decides how transactions end.
 
-The rules come from TransactionCoordinator in Kafka 4.3.1. All brokers of the process share one coordinator object. A broker
-that does not coordinate a transactional id still responds with NOT_COORDINATOR. If possible, the coordinator writes the markers
-before it responds to EndTxn, so that the client can begin the next transaction without waiting.
+The rules come from TransactionCoordinator in Kafka 4.3.1. All brokers of the process share one coordinator object. Even so, a
+broker that does not coordinate a transactional id responds with NOT_COORDINATOR. If possible, the coordinator writes the
+markers before it responds to EndTxn, so that the client can begin the next transaction without waiting.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
 
 CompleteOffsets = Callable[[int, int, bool], None]
-"""The type of a callback. It is called after a marker was written to __consumer_offsets. Its arguments are the partition, the
-producer id, and True if the transaction was committed."""
+"""A callback that is called after a marker was written to __consumer_offsets. Its arguments are the index of the partition, the
+producer id, and whether the transaction was committed."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 AWAITED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT})
 """After one of these errors, the coordinator writes the marker again when the partition's leader or replicas change."""
 MARKERS = 128
-"""The number of markers written in one slice."""
+"""The number of markers that are written in one slice."""
 RETRY_MS = 20
 """The time in ms after which the coordinator tries again to write a marker."""
 NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""The error of InitProducerId while the broker has no producer ids, because the controller could not allocate a block
-(RPCProducerIdManager)."""
+"""The response to InitProducerId while the broker has no producer ids left, because the controller could not allocate a new
+block (RPCProducerIdManager)."""
 
 
 class ProducerResult(NamedTuple):
-    """The response to a producer: its id and epoch, or an error."""
+    """The response to a producer: the producer's id and epoch, or an error."""
 
     code: ErrorCode
     producer_id: int = NO_ID
@@ -56,7 +56,8 @@ class InitRequest(NamedTuple):
 
 
 class EndRequest(NamedTuple):
-    """An EndTxn request, or the coordinator's own decision to abort. With `fences`, `producer_epoch` is already increased."""
+    """An EndTxn request, or the coordinator's own decision to abort. If the coordinator itself aborts, `fences` is set, and
+    `producer_epoch` is already the increased epoch."""
 
     transactional_id: str
     producer_id: int
@@ -74,15 +75,16 @@ class TransactionCoordinator:
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
-        """The transactions whose end waits for a change of a partition: a new leader, or the replication of the marker."""
+        """Each transaction whose end waits for a change of a partition (for example, a new leader or the replication of the
+        marker), with this partition."""
         self._retrying: set[Transaction] = set()
         """The transactions for which a timer is set to write the missing markers again."""
         self._runs: dict[Transaction, object] = {}
-        """The latest run of `_finishing` for each transaction. Earlier runs stop when a later one has begun."""
+        """For each transaction, the latest run of `_finishing`. An earlier run stops when a later one has begun."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Handle a restart of all brokers. The state of each transactional id is loaded again."""
+        """Handle a restart of all brokers. The coordinator then continues with the state of each transactional id."""
         self._set_timers(now)
         self._awaiting.clear()
         self._runs.clear()
@@ -90,13 +92,13 @@ class TransactionCoordinator:
         self._finish_all(now)
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
-        """Load a partition of __transaction_state, and write the markers that prepared transactions lack."""
+        """Load a partition of __transaction_state, and write the missing markers of prepared transactions."""
         read_transactions(batches, self.transactions)
         self._finish_all(now)
 
     def move_time(self, ms: int) -> None:
-        """Move all times by `ms`, because the clock was moved by `ms`. The time until an open transaction times out stays the
-        same. `ms` may be negative."""
+        """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that the time until an
+        open transaction times out stays the same."""
         self._started += ms
         for transaction in self.transactions.values():
             transaction.updated += ms
@@ -122,8 +124,8 @@ class TransactionCoordinator:
                 self._load(transaction, now)
 
     def _load(self, transaction: Transaction, now: int) -> None:
-        """Continue with the state that is in the records. The records do not have the previous epoch. So a client that still
-        sends the previous epoch is fenced, as in Kafka."""
+        """Continue with the state that is in the records. They do not contain the producer's previous epoch. So, as in Kafka, a
+        client that still sends this epoch is fenced."""
         transaction.last_producer_epoch = NO_EPOCH
         transaction.is_stuck = False
         self._watch(transaction, now)
@@ -131,8 +133,8 @@ class TransactionCoordinator:
 
     @property
     def _level(self) -> int:
-        """The level of the feature transaction.version. It determines what happens when the coordinator itself aborts a
-        transaction."""
+        """The level of the feature transaction.version. When the coordinator itself aborts a transaction, this is the
+        transaction version."""
         return self._cluster.configs.features[TRANSACTION]
 
     def _log_error(self, transactional_id: str) -> ErrorCode:
@@ -226,7 +228,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition],
         client_version: int, now: int,
     ) -> ErrorCode:  # fmt: skip
-        """Add partitions to the producer's transaction. The first added partition begins the transaction."""
+        """Add partitions to the producer's transaction. The transaction begins when the first partition is added."""
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if (known := self.transactions.get(transactional_id)) is not None and known.is_stuck:
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -243,8 +245,8 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Check that each partition is part of the producer's transaction. Returns TRANSACTION_ABORTABLE for each partition
-        that is not.
+        """Returns NONE for each partition that is part of the producer's transaction, and TRANSACTION_ABORTABLE for each other
+        partition.
         """
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
@@ -269,8 +271,8 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, requested: EndRequest, now: int) -> ProducerResult:
-        """Commit or abort a transaction. Returns the producer's next id and epoch, which are sent to the producer only in
-        transaction version 2."""
+        """Commit or abort a transaction. Returns the producer's next id and epoch. Only in transaction version 2 does the
+        producer get them."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
@@ -299,7 +301,7 @@ class TransactionCoordinator:
             return ProducerResult(error)
         if (
             not fences and requested.producer_epoch != transaction.producer_epoch
-        ):  # as in Kafka, the error is detected only after the end was written, and the markers are never written
+        ):  # as in Kafka, the error is detected only after the new state was written, and the markers are never written
             return ProducerResult(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._finish(transaction, now)
         if not bumps:
@@ -312,8 +314,8 @@ class TransactionCoordinator:
         """Write the markers of a prepared transaction, and complete the transaction when they are replicated. The markers are
         written in slices.
 
-        As in Kafka, the transaction stays prepared if a marker is fenced. A marker that could not be stored is tried again
-        after `RETRY_MS`.
+        As in Kafka, the transaction stays prepared if a marker is fenced. If a marker could not be stored, the coordinator
+        tries again after `RETRY_MS`.
         """
         self._cluster.timers.work(self._finishing(transaction, now))
 
@@ -333,7 +335,7 @@ class TransactionCoordinator:
         for where in sorted(transaction.partitions):
             if pause():
                 yield
-            if self._runs.get(transaction) is not run:  # a later run has taken over, perhaps caused by a marker
+            if self._runs.get(transaction) is not run:  # a later run has begun; the writing of a marker may have caused it
                 return
             if code := self._mark(transaction, where, marker, now):
                 missing[where] = code
@@ -379,7 +381,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if partition.high_watermark >= end else ErrorCode.REQUEST_TIMED_OUT
 
     def _await_change(self, transaction: Transaction, where: TopicPartition) -> None:
-        """Call `_finish` again when the partition changes: a new leader, other in-sync replicas, or a higher high watermark."""
+        """Call `_finish` again when the partition has a new leader, other in-sync replicas, or a higher high watermark."""
         partition = self._cluster.partition(*where)
         if partition is None or (transaction, partition) in self._awaiting:
             return
@@ -394,8 +396,8 @@ class TransactionCoordinator:
         partition.waiting[resume] = None
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
-        """Write the marker of a producer's transaction to one partition. Returns NONE for a deleted partition, which needs no
-        marker."""
+        """Write the marker of a producer's transaction to one partition. A deleted partition needs no marker: for it this
+        returns NONE."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.NONE
@@ -414,8 +416,8 @@ class TransactionCoordinator:
         """Set the timer of the next search for timed-out transactions, if a transaction is open. The searches are at multiples
         of an interval after the broker's start.
 
-        Kafka also searches when no transaction is open. Here this would make a move of the clock by a year stop three million
-        times.
+        Kafka also searches while no transaction is open. Here such searches would make moving the clock by a year stop three
+        million times.
         """
         if transaction.state is TransactionState.ONGOING and not self._looks_for_timeouts:
             self._looks_for_timeouts = True
@@ -437,8 +439,8 @@ class TransactionCoordinator:
                 self.forget(transaction, now)
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
-        """Forget an expired transactional id; the next producer with this id gets a new producer id. If the tombstone cannot be
-        written down, the transactional id stays."""
+        """Forget an expired transactional id. The next producer with this transactional id gets a new producer id. If the
+        tombstone cannot be written, the transactional id stays."""
         after = transaction.copy()
         after.enter(TransactionState.DEAD, now)
         error = self._change(transaction, after, now)
@@ -447,8 +449,8 @@ class TransactionCoordinator:
         return error
 
     def _change(self, transaction: Transaction, after: Transaction, now: int) -> ErrorCode:
-        """Write down the transaction's next state `after`; then change to it. Returns the error for the client if the write
-        fails."""
+        """Write down the transaction's next state, `after`, and then change the transaction to this state. Returns the error
+        for the client if the write fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
         if not self._level and after.client_version and not transaction.state.ending:
@@ -477,19 +479,21 @@ class TransactionCoordinator:
 
 
 def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Tells whether a client with this producer id and epoch can be the producer. A client may still use the previous producer
-    id if that id's epochs are exhausted."""
+    """Tells whether a client with this producer id and epoch can be the known producer. The client may still use the previous
+    producer id if the epochs of that id are exhausted."""
     if known.producer_epoch == NO_EPOCH or producer_id == known.producer_id:
         return True
     return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)
 
 
 def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) -> ErrorCode | None:
-    """Returns the response to an EndTxn that changes nothing, or None for an EndTxn that ends the transaction.
+    """Returns None if the EndTxn ends the transaction. If it changes nothing, returns the response: an error, or NONE for a
+    repeated EndTxn.
 
-    From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. The abort of a
-    transaction that never began is then allowed, and increases the epoch, too. In earlier versions a repeated EndTxn is
-    recognised only by the state. `fences` says whether an epoch newer than the known one is refused.
+    From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. An EndTxn that
+    aborts a transaction that never began is allowed in these versions, and increases the epoch, too. In earlier versions a
+    repeated EndTxn is recognised only by the state of the transaction. `fences` tells whether an epoch newer than the known one
+    is refused.
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch

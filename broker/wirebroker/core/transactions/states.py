@@ -1,8 +1,8 @@
 """The states of a transactional id, and the allowed transitions (Kafka's TransactionState).
 
 Every change of a state goes through `Transaction.enter`, which reads the table `PREVIOUS`. In Kafka a transactional id is in
-the state PrepareEpochFence while a write to the log is in progress. Here a write has no duration, so no transactional id is
-ever in this state.
+the state PrepareEpochFence while the coordinator writes a record that fences a producer. In wirebroker such a write takes no
+time, so no transactional id is ever in this state.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from enum import Enum
 
 
 class TransactionState(Enum):
-    """A transactional id's state. DescribeTransactions and ListTransactions return the value."""
+    """The state of a transactional id. The value is the name that DescribeTransactions and ListTransactions return."""
 
     EMPTY = "Empty"
-    """The transactional id has a producer but no transaction since its last InitProducerId."""
+    """The transactional id has a producer, but no transaction has begun since the last InitProducerId."""
     ONGOING = "Ongoing"
     """Partitions have been added to a transaction."""
     PREPARE_COMMIT = "PrepareCommit"
-    """The transaction will commit; its markers are being written."""
+    """The transaction will be committed, and its markers are being written."""
     PREPARE_ABORT = "PrepareAbort"
-    """The transaction will abort; its markers are being written."""
+    """The transaction will be aborted, and its markers are being written."""
     COMPLETE_COMMIT = "CompleteCommit"
     """All markers of the committed transaction are written."""
     COMPLETE_ABORT = "CompleteAbort"
@@ -28,7 +28,7 @@ class TransactionState(Enum):
     DEAD = "Dead"
     """Expired."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """wirebroker never uses this state. It is listed because clients may filter by it."""
+    """wirebroker never uses this state. It is here because clients may filter by it."""
 
     @property
     def number(self) -> int:
@@ -66,5 +66,5 @@ PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
     ),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""For each state, the states from which it can be entered. PREPARE_ABORT can follow EMPTY and the complete states because, from
-transaction version 2 on, a client may abort a transaction that never began."""
+"""For each state, the states that can come directly before it. EMPTY and the complete states can come before PREPARE_ABORT
+because, from transaction version 2 on, a client may abort a transaction that never began."""

@@ -21,7 +21,8 @@ def is_exhausted(producer_epoch: int) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A transactional id and its transaction. Times are in ms since the epoch. An unknown time, id or epoch is −1."""
+    """The state of a transactional id and of its transaction. Times are in ms since the epoch. An unknown time, id or epoch is
+    −1."""
 
     transactional_id: str
     producer_id: int
@@ -33,21 +34,22 @@ class Transaction:
     """The producer's previous epoch. A client that has not got the response with the new epoch may still send this epoch."""
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
-    """If the epochs of the producer id are exhausted: the producer's id after all markers are written."""
+    """The producer id that the producer gets when all markers are written, because the epochs of its present producer id are
+    exhausted."""
     partitions: set[TopicPartition] = field(default_factory=set)
     marked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """The leader epoch in which the transaction's marker was written to each partition, and the log end offset after the
-    marker."""
+    """For each partition that has the transaction's marker: the leader epoch in which the marker was written, and the log end
+    offset after it."""
     started: int = -1
     client_version: int = 0
-    """The transaction version that the client's requests imply."""
+    """The transaction version that the client uses, according to the versions of its requests."""
     is_stuck: bool = False
-    """Tells whether the transactional id is blocked until the coordinator moves. Kafka gets into this state when it has to
-    write a record that cannot be written with transaction.version 0."""
+    """Tells whether the transactional id is blocked until its coordinator moves to another broker. This happens in Kafka when
+    the coordinator has to write a record that is not possible at level 0 of transaction.version."""
 
     def copy(self) -> Transaction:
-        """Returns a copy, like Kafka's TxnTransitMetadata. The caller changes the copy and writes it down; then `become` makes
-        it the current state."""
+        """Returns a copy, like Kafka's TxnTransitMetadata. The caller changes the copy and writes it down. Then `become` makes
+        the copy the current state."""
         return replace(self, partitions=set(self.partitions), marked=dict(self.marked))
 
     def become(self, other: Transaction) -> None:

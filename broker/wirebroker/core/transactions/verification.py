@@ -1,8 +1,8 @@
 """Before a leader stores a transactional batch, it asks the transaction coordinator to verify the transaction (KIP-890).
 
-A client of an old transaction version adds partitions to its transaction itself, and the partition's leader verifies that it
-did. For a client of transaction version 2, the leader adds the partition. The rules come from AddPartitionsToTxnManager and
-ReplicaManager in Kafka 4.3.1.
+A client that uses transaction version 0 or 1 adds partitions to its transaction itself, and the partition's leader verifies
+that the partition was added. For a client that uses transaction version 2, the leader asks the coordinator to add the
+partition. The rules come from AddPartitionsToTxnManager and ReplicaManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 
 
 class Speaks(Enum):
-    """What a client can do, according to the version of its Produce request."""
+    """What a client supports, according to the version of its Produce request."""
 
     OLD_ERRORS = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
     NEW_ERRORS = "it adds partitions itself"
@@ -36,7 +36,8 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result of `verify`. `first_writes` are the partitions to which the producer may write its transaction's first batch.
+    """The result of `verify`. `first_writes` are the partitions to which the producer may now write the first batch of its
+    transaction.
 
     If a partition is in neither `first_writes` nor `errors`, the transaction is already open on it.
     """
