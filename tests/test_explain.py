@@ -598,7 +598,7 @@ def test_what_a_throttled_client_achieves() -> None:
     told = told_by(*rows)
     assert "producer_byte_rate or request_percentage" in told
     assert "for Produce on items." in told
-    assert "In the 10 s from the first wait on it sent 2,200 B/s" in told
+    assert "In the 10 s after it was first throttled, it sent 2,200 B/s" in told
     assert "up to 10 s after" in told
 
 

@@ -70,7 +70,7 @@ def test_the_interceptor_refuses_a_produce_on_the_fast_path() -> None:
 def test_a_refused_produce_with_acks_0_closes_the_connection() -> None:
     lab = lab_with_a_producer()
     lab.connection.interceptor = FixedInterceptor(Refuse(REFUSED))
-    assert produce(lab, acks=0) == ["its Produce with acks=0 is refused: TOPIC_AUTHORIZATION_FAILED"]
+    assert produce(lab, acks=0) == ["the client's Produce with acks=0 is refused: TOPIC_AUTHORIZATION_FAILED"]
     assert end(lab) == 1
 
 

@@ -1,12 +1,12 @@
-"""The engine: requests in, effects out, no sockets and no clock.
+"""The engine takes requests and returns effects. It has no sockets and no clock.
 
     engine.receive(connection, frame, now)    handles one request
     engine.tick(now)                          runs the due timers
     engine.deadline()                         says when to call tick next
     engine.take_effects()                     takes the responses to send and connections to close
 
-While a connection's `parked` is set, the driver must not call `receive` for it. So the requests of one connection are handled
-one after the other, and its responses are sent in the order of the requests, as in Kafka.
+While a connection's `parked` is set, the driver must not call `receive` for it. So, as in Kafka, the requests of a connection
+are handled one after the other, and their responses are sent in the same order.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ FEW_ELEMENTS = 2048
 
 
 def first_node(settings: Mapping[str, str]) -> int:
-    """Returns the id of the first broker: the value of `node.id` or `broker.id`, or 1. Ignores a value that is not a number,
-    because BrokerConfigs refuses it later."""
+    """Returns the id of the first broker: the value of `node.id` or `broker.id`, or 1. A value that is not a number is ignored
+    here, because BrokerConfigs refuses it later."""
     try:
         number = int(settings.get("node.id", settings.get("broker.id", "1")))
     except ValueError:
@@ -92,8 +92,8 @@ def first_node(settings: Mapping[str, str]) -> int:
 
 
 class Engine:
-    """A cluster of brokers without I/O and without waiting. `random_bytes(n)` returns bytes for new ids; `now` is in ms since
-    the epoch."""
+    """A cluster of brokers that does no I/O and never waits. The function `random_bytes(n)` returns bytes for new ids. `now` is
+    in ms since the epoch."""
 
     def __init__(
         self,
@@ -112,11 +112,12 @@ class Engine:
         nodes: Mapping[int, str | None] | None = None,
         kafkas_defaults: bool = False,
     ) -> None:
-        """With a `store`, the engine loads the stored cluster. `nodes` has the id and the rack of each broker. Without `nodes`
-        there are `brokers` brokers, with ids from `node.id` on. The setting `broker.rack` overrides the racks in `nodes`.
+        """With a `store`, the engine loads the stored cluster. `nodes` has the id and the rack of each broker. Without `nodes`,
+        the number of brokers is `brokers`, and their ids begin at `node.id`. The setting `broker.rack` overrides the racks in
+        `nodes`.
 
-        With `kafkas_defaults`, settings that are not in `settings` have Kafka's defaults; without it, defaults that suit tests.
-        Raises OSError if the store cannot be read.
+        With `kafkas_defaults`, settings that are not in `settings` have Kafka's defaults. Without it, they have defaults that
+        suit tests. Raises OSError if the store cannot be read.
         """
         self.timers = Timers()
         self._time = now
@@ -129,7 +130,8 @@ class Engine:
         in_racks = racks(self.configs.text("broker.rack"), len(nodes))
         self._max_versions, self._offers_telemetry = max_versions or {}, telemetry
         self._served: dict[Rules, Mapping[int, tuple[int, int]]] = {}
-        """For each set of rules: the oldest and the newest version of each API that brokers with these rules serve."""
+        """For each set of rules, the APIs that a broker with these rules serves, with the oldest and the newest version of
+        each."""
         self.cluster = Cluster(
             [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
             self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
@@ -165,8 +167,8 @@ class Engine:
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
         """Creates the interceptor of a new connection. See `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
-        """The functions that a soft reset calls with the time. They restore the topics and settings with which the broker was
-        started.
+        """The functions that a soft reset calls with the current time. They restore the topics and settings with which the
+        broker was started.
         """
         self.upgrading: Upgrading | None = None
         """The rolling upgrade that is in progress."""
@@ -184,12 +186,12 @@ class Engine:
         return self._plan
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Note that the fault plan's rules have changed. `loaded` says whether the plan has any rule."""
+        """Note that the fault plan's rules have changed. `loaded` tells whether the plan has any rule."""
         self.faults = self._plan if loaded else None
 
     @property
     def refuses_faults(self) -> str:
-        """The reason why this engine accepts no fault rules: "", because it accepts all."""
+        """The reason why fault rules are refused. It is "", because this engine accepts all fault rules."""
         return ""
 
     @property
@@ -205,12 +207,12 @@ class Engine:
         return max(self._time, self.timers.reached)
 
     def set_time(self, now: int) -> None:
-        """Set the current time. Needed before a call of a method that has no argument for the time."""
+        """Set the current time. The driver calls this before it calls a method that has no argument for the time."""
         self._time = max(self._time, now)
 
     def move_time(self, ms: int) -> None:
-        """Handle a move of the clock by `ms`, which may be negative. The time until each timer is due or each session ends
-        stays the same."""
+        """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that timers and
+        sessions keep their remaining time."""
         self._time += ms
         self.timers.move(ms)
         self.cluster.move_time(ms)
@@ -225,7 +227,7 @@ class Engine:
         self.trace.set_level(level)
         self.cluster.watch = self.trace.changed if self.trace.changes else None
         for connection in self.connections:
-            connection.produce_shape = None  # the trace needs an `Exchange`, which the fast path does not create
+            connection.produce_shape = None  # the trace needs `Exchange` objects, and the fast path creates none
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features, without the checks of Kafka's controller. Raises KeyError for an unknown feature."""
@@ -238,7 +240,8 @@ class Engine:
         self._features_changed()
 
     def _features_changed(self) -> None:
-        """Refuse the APIs that need a feature whose level is 0. If share.version is 0, also forget the share sessions."""
+        """Refuse each API that needs a feature if the feature's level is 0. If share.version is 0, also forget the share
+        sessions."""
         levels = self.configs.features
         for feature, names in REFUSED_WITHOUT.items():
             for key in map(KEYS.__getitem__, names):
@@ -271,8 +274,8 @@ class Engine:
         return connection
 
     def _hold_back(self, connection: Connection, now: int) -> None:
-        """If the connection exceeds the connection quota of its address, serve no requests on it, and close it after a delay
-        (KIP-612)."""
+        """If the connection exceeds the connection quota of the client's address, serve no requests on it, and close it after a
+        delay (KIP-612)."""
         exceeded = self.throttle.connecting(connection, now)
         if exceeded is not None:
             self.throttle.note(connection, None, "", *exceeded)
@@ -301,8 +304,8 @@ class Engine:
             self.effects.append(Close(connection, reason, reset))
 
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
-        """Handle one request frame, given without its size. With `owned`, the engine may keep the frame's buffer without
-        copying it."""
+        """Handle one request. `frame` is the request frame without its size field. With `owned`, the engine may keep the
+        frame's buffer instead of a copy."""
         try:
             interceptor = connection.interceptor
             decision = None if interceptor is None else interceptor.decide(connection, frame, now)
@@ -357,7 +360,8 @@ class Engine:
         self, connection: Connection, header: RequestHeader, now: int, frame: memoryview | None = None,
         request: Message | None = None,
     ) -> Exchange:  # fmt: skip
-        """Returns the exchange of a request. If `frame` is given, the request also sets the time and counts towards quotas."""
+        """Returns the exchange of a request. If `frame` is given, the engine's time is set to `now`, and the request counts
+        towards quotas."""
         key, version, correlation_id, client_id, _ = header
         exchange = Exchange(self, connection, key, version, correlation_id, client_id, now, frame, request)
         if frame is not None:
@@ -391,14 +395,15 @@ class Engine:
         response = None if unheard else refuse(request, code, exchange)
         if decision.ends_by:
             self.unauthenticated(exchange, response, decision.ends_by)
-        elif response is None:  # as in Kafka: without a response, only this tells the client
-            exchange.close(f"its Produce with acks=0 is refused: {error_name(code)}")
+        elif response is None:  # as in Kafka: there is no response that could tell the client
+            exchange.close(f"the client's Produce with acks=0 is refused: {error_name(code)}")
         else:
             exchange.respond(response)
         return True
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
-        """Send the response, if there is one, and close the connection, after connection.failed.authentication.delay.ms."""
+        """Wait for connection.failed.authentication.delay.ms. Then send the response, if there is one, and close the
+        connection."""
 
         def end(_: int) -> None:
             if response is not None:
@@ -414,7 +419,7 @@ class Engine:
         return Outcome.PARKED if delay else Outcome.CLOSED
 
     def handle(self, request: Message, exchange: Exchange) -> None:
-        """Call the handler of the request's API, which responds now or later."""
+        """Call the handler of the request's API. The handler responds now or later."""
         outcome = self._outcome(request, exchange)
         if isinstance(outcome, GeneratorType):
             outcome = self.turns.begin(exchange, outcome)
@@ -428,7 +433,7 @@ class Engine:
             exchange.respond(outcome)  # type: ignore[arg-type]
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
-        """Returns the outcome of the handler of the request's API. If the client is not authorized, returns the refusal."""
+        """Call the handler of the request's API and return its outcome. If the client is not authorized, return the refusal."""
         changes = self.groups.changes
         if changes.running and changes.concern(groups_of(request)):
             return self._after_changes(request, exchange)
@@ -441,14 +446,14 @@ class Engine:
         unheard = isinstance(request, ProduceRequest) and request.acks == 0 and access.refused is not None
         if left is not None:
             outcome = handler(left, exchange)
-            return exchange.close("its Produce with acks=0 names a topic that it may not write to") if unheard else outcome
+            return exchange.close("the client's Produce with acks=0 names a forbidden topic") if unheard else outcome
         if unheard:
-            return exchange.close("its Produce with acks=0 is not allowed")
+            return exchange.close("the client's Produce with acks=0 is not allowed")
         exchange.access, refused = None, access.refused
         return refused  # type: ignore[no-any-return]
 
     def _after_changes(self, request: Message, exchange: Exchange) -> Steps:
-        """Wait until no change of the request's groups is in progress; then handle the request."""
+        """Wait until no change of the request's groups is in progress. Then handle the request."""
         yield from self.groups.changes.settled(list(groups_of(request)))
         return (yield from steps_of(self._outcome(request, exchange)))
 
@@ -463,7 +468,7 @@ class Engine:
         return handler
 
     def _receive_long(self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool) -> None:
-        """Handle a request that takes long to decode, in a thread."""
+        """Handle a request that takes long to decode. A thread decodes it."""
         whole = frame if owned else memoryview(bytes(frame))
         exchange = self._exchange(connection, header, now, whole)
         exchange.frame = None  # until the request is decoded, its fields are unknown
@@ -492,8 +497,8 @@ class Engine:
         return Outcome.PARKED
 
     def _unsupported(self, connection: Connection, frame: memoryview, now: int) -> None:
-        """Handle a request of an unsupported version. As in Kafka, close the connection; but respond to ApiVersions, in version
-        0, which every client can read."""
+        """Handle a request of an unsupported version. As in Kafka, close the connection. Only ApiVersions gets a response, in
+        version 0, which every client can read."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
         if key == API_VERSIONS:
             from wirebroker.apis.api_versions import unsupported_version
@@ -510,7 +515,7 @@ class Engine:
         self.close(connection, f"the client requested {api_name(key)} version {version}; {what}")
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run the due timers in order. With `enough`, stop when `enough()` is true (see `Timers.run`)."""
+        """Run the due timers in order. If `enough` is given, stop when `enough()` is true (see `Timers.run`)."""
         self.timers.run(now, enough)
 
     def deadline(self) -> int | None:
@@ -527,9 +532,10 @@ class Engine:
         return effects
 
     def restart(self, mode: str, now: int) -> None:
-        """Stop all brokers and start them again: "clean", or "kill" as with kill −9.
+        """Stop all brokers and start them again. With the mode "clean" they shut down cleanly; with "kill" they stop as after
+        kill −9.
 
-        The brokers keep the state that Kafka would find on its disk. Connections are closed; sessions and waiting requests are
+        The brokers keep the state that Kafka would find on its disk. Connections are closed. Sessions and waiting requests are
         dropped.
         """
         if mode not in ("clean", "kill"):
@@ -573,7 +579,8 @@ class Engine:
         self._end_broker(node_id, now, "killed")
 
     def stop_broker(self, node_id: int, now: int) -> None:
-        """Shut down a broker cleanly. This does the same as `kill_broker`, because followers always have all records."""
+        """Shut down a broker cleanly. The effect is the same as that of `kill_broker`, because followers always have all
+        records."""
         self._end_broker(node_id, now, "stopped")
 
     def _end_broker(self, node_id: int, now: int, how: Literal["killed", "stopped"]) -> None:
@@ -600,12 +607,12 @@ class Engine:
         broker.rules, broker.versions = rules, self._served[rules]
 
     def become(self, rules: Rules) -> None:
-        """Change the cluster's rules and release to those of `rules`, because all brokers run this release now."""
+        """All brokers now run the release of `rules`. Change the cluster's rules and release to it."""
         self.rules = rules
         self.cluster.become(rules)
 
     def new_upgrade(self, to: str, **manner: Unpack[Manner]) -> Upgrading:
-        """Returns a rolling upgrade, which begins when its `proceed` is called (`wirebroker.engine.upgrading`). Raises
+        """Returns a rolling upgrade. It begins when its method `proceed` is called (`wirebroker.engine.upgrading`). Raises
         ValueError if the upgrade is refused.
         """
         from wirebroker.engine.upgrading import upgrading
@@ -613,7 +620,7 @@ class Engine:
         return upgrading(self, to, **manner)
 
     def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrading:
-        """Returns the rolling upgrade that a fault causes. It begins with the broker `first`."""
+        """Returns a rolling upgrade for the fault that upgrades brokers. The broker `first` is upgraded first."""
         return self.new_upgrade(to, first=first, pause_ms=pause_ms)
 
     def start_broker(self, node_id: int, now: int) -> None:
@@ -621,7 +628,7 @@ class Engine:
         self.controller.broker_up(node_id, now)
 
     def clear_faults(self) -> None:
-        """Unload all fault rules. Requests that a rule holds back continue, and connections that a rule has silenced are
+        """Unload all fault rules. Requests that a rule has delayed continue, and connections that a rule has silenced are
         closed."""
         if self._plan is not None:
             self._plan.clear()
@@ -629,8 +636,8 @@ class Engine:
             self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Handle the deletion of a topic. If it is a coordinator's internal topic, forget the coordinator's state; else let
-        `groups.forget_topics` forget the offsets committed for the topic.
+        """Handle the deletion of a topic. If it is a coordinator's internal topic, the coordinator forgets its state. Otherwise
+        `groups.forget_topics` will forget the offsets that groups have committed for the topic.
         """
         if topic == GROUP_TOPIC:
             self.groups.log_deleted()

@@ -1,10 +1,10 @@
-"""Snapshots of a broker in memory. If a test goes back to a snapshot, clients see a restart of all brokers, with the logs of
-the snapshot.
+"""Snapshots of a broker in memory. If a test goes back to a snapshot, clients see a restart of all brokers, after which the
+logs are those of the snapshot.
 
 A new engine gets the state that Kafka keeps on its disk: the metadata, the logs, and what belongs to the logs. A restart keeps
-only the last batch of each producer; a snapshot keeps all batches in the producer's window. The coordinators load their topics
-again. Leader epochs and producer ids never go back, because clients have already seen later values. From the leader epoch a
-consumer also learns that records are gone (KIP-320).
+only the last batch of each producer. A snapshot keeps all batches in the producer's window. The coordinators load their state
+from their topics. Leader epochs and producer ids never go back, because clients have already seen later values. By the newer
+leader epoch, a consumer also learns that records were lost (KIP-320).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wirebroker.engine.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class TopicCopy:
-    """A topic of a snapshot."""
+    """A copy of a topic in a snapshot."""
 
     name: str
     topic_id: bytes
@@ -33,25 +33,25 @@ class TopicCopy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The state of a broker at one time. A snapshot never changes, so a broker can go back to it many times."""
+    """The state of a broker at one time. A snapshot never changes, so a test can go back to it many times."""
 
     now: int
     """The time of the snapshot on the broker's clock, in ms since the epoch."""
     of: object = field(repr=False)
-    """The host (the object that runs the engine) of the broker of which this is a snapshot."""
+    """The host (the object that runs the engine) of the broker that the snapshot was taken of."""
     image: Image = field(repr=False)
-    """The metadata without topics."""
+    """The cluster's metadata without its topics."""
     topics: tuple[TopicCopy, ...] = field(repr=False)
     passwords: Mapping[str, str] = field(repr=False)
     rules: Rules = field(repr=False)
     run: Mapping[int, Rules] = field(repr=False)
-    """For each broker: the rules with the release that the broker runs."""
+    """For each broker, the rules (with the release) that it runs."""
     random_bytes: Callable[[int], bytes] = field(repr=False)
-    """The source of random ids. It is kept so that it does not generate ids of the snapshot again."""
+    """The generator of random ids. The snapshot keeps it, so that ids in the snapshot are not generated a second time."""
 
 
 def take(engine: Engine, now: int, of: object) -> Snapshot:
-    """Returns a snapshot of the engine. `of` is the engine's host. Raises RuntimeError if the broker has a data directory, if a
+    """Returns a snapshot of the engine, whose host is `of`. Raises RuntimeError if the broker has a data directory, if a
     broker is down, or if a replica lags, moves or is offline.
     """
     if engine.store is not None:

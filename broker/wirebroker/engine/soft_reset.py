@@ -1,17 +1,17 @@
 """A soft reset removes the state that a test has left in the broker, while the clients stay connected.
 
 Connections, topics with their ids and settings, ACLs, users, quotas, and groups with their members stay, because the service
-under test still uses them. The other state is as after a start of the broker:
+under test still uses them. All other state becomes what it was after the start of the broker:
 
 * All fault rules are unloaded, and the rules with which the broker was started are loaded. Brokers that are down are started,
   frozen replicas follow again, and the preferred replicas become leaders.
-* The logs are empty: each log starts at its end offset. No offset is used twice.
-* Committed offsets and the start offsets of share partitions are at the ends of the logs. A consumer that lags continues with
-  the first new record, whatever its auto.offset.reset is.
+* The logs become empty: each log now starts at its end offset. So no offset is used twice.
+* Committed offsets and the start offsets of share partitions move to the ends of the logs. A consumer that lagged continues
+with the first new record, whatever its auto.offset.reset is.
 * Producers continue their sequences. An open transaction stays open for its producer, and the producer's next request succeeds.
-  The records that the producer has already sent in the transaction are deleted. A commit commits only the later records, and no
-  consumer waits for the end of the transaction.
-* The clock is set back. The time until each timer is due or each session ends stays the same.
+  The records that the producer has already sent in the transaction are deleted. If the producer commits the transaction, only
+  the later records are committed. No consumer waits for the end of the transaction.
+* The clock is set back. Timers and sessions keep their remaining time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def soft_reset(engine: Engine, now: int) -> None:
     engine.set_time(now)
     engine.clear_faults()
     engine.controller.recover(now)
-    engine.timers.finish_work()  # so that the markers of ended transactions are deleted, too
+    engine.timers.finish_work()  # markers that are still to be written must be written now, so that they are deleted, too
     _empty(engine, now)
     engine.throttle.restarted()
     engine.telemetry.pushes.clear()

@@ -1,9 +1,9 @@
 """Handles long requests in slices, so that the engine can serve other connections between two slices.
 
 A handler that works in slices is a generator (`exchange.Steps`). The first slice runs immediately, so a short request gets its
-response without delay. A request with more slices is parked and joins a queue. The engine's driver sets `wake`. It calls
-`proceed` for each further slice. It does the work in `offloads` in a thread, and then calls `resume`. If a driver does not set
-`wake` (a test, the simulator), all slices of a request run in one call.
+response without delay. If the request has more slices, it is parked and put into a queue. The engine's driver sets `wake`. The
+driver calls `proceed` for each further slice. It does the work in `offloads` in a thread, and then calls `resume`. If a driver
+does not set `wake` (a test, the simulator), all slices of a request run in one call.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from wirebroker.trace.recorder import errors_in
 
 
 class Unfinished:
-    """A request that is between two slices. The next slice gets `result`, the result of offloaded work, or `error`, its
-    exception."""
+    """A request that is between two slices. If work was offloaded, the next slice gets the work's result (`result`) or
+    exception (`error`)."""
 
     __slots__ = ("error", "exchange", "result", "steps")
 
@@ -35,8 +35,8 @@ class Unfinished:
         self.error: BaseException | None = None
 
     def step(self) -> Offload | None:
-        """Run one slice. Returns work that is to run in a thread, or None. The last slice raises StopIteration with the
-        outcome."""
+        """Run one slice. If the slice asks for work in a thread, returns this work, else None. The last slice raises
+        StopIteration with the outcome."""
         result, self.result = self.result, None
         error, self.error = self.error, None
         return self.steps.send(result) if error is None else self.steps.throw(error)
@@ -54,11 +54,12 @@ class Turns:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] | None = None
-        """Called when a slice is ready to run or work is to be offloaded. It is None if the driver does not run slices."""
+        """Called when a slice is ready to run, or when there is work for a thread. It is None if the driver does not run
+        slices."""
         self.waiting: deque[Unfinished] = deque()
         """The requests whose next slice is ready to run, in order."""
         self.offloads: deque[tuple[Unfinished, Offload]] = deque()
-        """The work that is to run in a thread, with the request that waits for it."""
+        """The work that is to run in a thread, each with the request that waits for it."""
         self._known: set[Unfinished] = set()
 
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
@@ -82,13 +83,13 @@ class Turns:
         return Outcome.PARKED
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Continue a parked request with `steps`, which respond at once or in slices."""
+        """Continue a parked request with `steps`. If they have only one slice, the response is sent now."""
         outcome = self.begin(exchange, steps)
         if not isinstance(outcome, Outcome):
             exchange.respond(outcome)
 
     def proceed(self) -> None:
-        """Run the next slice of the first request in the queue. Raises what the handler raises."""
+        """Run the next slice of the first request in the queue. Exceptions of the handler are raised."""
         unfinished = self.waiting.popleft()
         try:
             self._queue(unfinished, unfinished.step())
@@ -100,13 +101,13 @@ class Turns:
             raise
 
     def resume(self, unfinished: Unfinished) -> None:
-        """Continue a request after its offloaded work was done with `Unfinished.do`. Does nothing if the request was dropped in
-        the meantime."""
+        """Continue a request after its offloaded work was done with `Unfinished.do`. Does nothing if the request was dropped
+        during the work."""
         if unfinished in self._known:
             self._queue(unfinished, None)
 
     def drop(self, node_id: int | None = None) -> None:
-        """Drop the requests to the broker `node_id`, or to all brokers if it is None, because the broker has stopped."""
+        """The broker `node_id` has stopped, or all brokers if `node_id` is None. Drop the requests to it."""
         gone = {each for each in self._known if node_id in (None, each.exchange.node_id)}
         self._known -= gone
         self.waiting = deque(each for each in self.waiting if each not in gone)
@@ -126,7 +127,7 @@ class Turns:
         if outcome is Outcome.SILENT:
             exchange.release()
         elif not isinstance(outcome, Outcome) and (response := exchange.passed(outcome)) is not None:
-            # A response of a request with several slices is large, so it is encoded in a thread.
+            # A request with several slices has a large response, so the response is encoded in a thread.
             exchange.park()
             unfinished = Unfinished(exchange, _encode(exchange, response))
             self._known.add(unfinished)
@@ -146,8 +147,8 @@ def _encode(exchange: Exchange, response: Message) -> Steps:
 
 
 def steps_of(outcome: Message | Outcome | Steps) -> Steps:
-    """Makes a generator of a handler's outcome, whether or not the handler works in slices. A longer generator uses it as
-    `outcome = yield from steps_of(handler(…))`."""
+    """Makes a generator from what a handler returns: an outcome or, if the handler works in slices, a generator. Other
+    generators call it as `outcome = yield from steps_of(handler(…))`."""
     if isinstance(outcome, GeneratorType):
         done: Message | Outcome = yield from outcome
         return done

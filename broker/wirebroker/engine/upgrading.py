@@ -1,9 +1,9 @@
 """A rolling upgrade: one broker after the other stops cleanly and starts with another release. All data stay.
 
 During the upgrade, brokers of two releases serve clients. On each connection, the API versions and the supported features are
-those of the connection's broker. The cluster keeps the rules, the behaviour and the defaults of the earlier release until the
-last broker runs the new release. If the upgrade finalizes the features, their levels then increase. Before that, the brokers
-can go back to the earlier release.
+those of the broker at its end. The cluster keeps the rules, the behaviour and the defaults of the earlier release until the
+last broker runs the new release. If the upgrade finalizes the features, their levels then increase. Before the levels increase,
+the brokers can go back to the earlier release.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Engine(Protocol):
         """Change the release of a broker to that of `rules`."""
 
     def become(self, rules: Rules) -> None:
-        """Change the cluster's rules to `rules`, because all brokers have these rules now."""
+        """All brokers now have the rules `rules`. Change the cluster's rules to them."""
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features."""
@@ -57,10 +57,11 @@ class Engine(Protocol):
 class Manner(TypedDict, total=False):
     """The options of a rolling upgrade.
 
-    The upgrade begins with the broker `first`; with `only`, it upgrades no other broker. Each broker is down for `pause_ms` on
+    The upgrade begins with the broker `first`. With `only`, it upgrades only this broker. Each broker is down for `pause_ms` on
     the broker's clock, and then `pause_ms` pass before the next broker stops. If `pause_ms` is 0, the upgrade is complete
-    immediately. The only broker of a cluster is restarted. With `finalize`, the feature levels increase to those of a new
-    cluster as soon as all brokers run the release. `told` is called with the id of each broker that was upgraded.
+    immediately. If the cluster has only one broker, this broker is restarted without a pause. With `finalize`, the feature
+    levels increase to those of a new cluster as soon as all brokers run the new release. `told` is called with the id of each
+    broker that was upgraded.
     """
 
     first: int | None
@@ -82,7 +83,7 @@ class Upgrading:
         self._manner = manner
 
     def proceed(self, now: int) -> None:
-        """Stop or start the next broker. Without a pause, do this until the upgrade is complete."""
+        """Stop or start the next broker. If there is no pause, continue until the upgrade is complete."""
         engine, pause = self._engine, self._manner.get("pause_ms", 0)
         engine.upgrading = self
         while self.nodes:
@@ -99,8 +100,7 @@ class Upgrading:
             self._finalize(now)
 
     def restarted(self, now: int) -> None:
-        """Handle a restart of all brokers, which has removed all timers: set a timer that continues the upgrade after the
-        pause."""
+        """A restart of all brokers has removed all timers. Set a timer that continues the upgrade after the pause."""
         self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.proceed)
 
     def _stop(self, node_id: int, now: int) -> None:
@@ -133,8 +133,9 @@ class Upgrading:
 def upgrading(engine: Engine, to: str, **manner: Unpack[Manner]) -> Upgrading:
     """Returns an upgrade of all brokers that do not run the profile `to`, such as "kafka-4.4". `proceed` begins the upgrade.
 
-    The release may be earlier than the current one if it supports the cluster's feature levels. Raises ValueError if it does
-    not support these levels, if another upgrade is in progress, or if the release or the broker does not exist.
+    The release may be earlier than the current one if it supports the cluster's feature levels. Raises ValueError if the
+    release does not support these levels, if another upgrade is in progress, or if the release or the broker `first` does not
+    exist.
     """
     brokers, first, only = engine.cluster.brokers, manner.get("first"), manner.get("only", False)
     if engine.upgrading is not None:

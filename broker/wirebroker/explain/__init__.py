@@ -1,1 +1,2 @@
-"""Finds faults in a trace: one detector for each kind of finding reads the rows in one pass and in bounded memory."""
+"""Finds in a trace what went wrong. Each kind of finding has a detector, which reads the rows in one pass and needs only a
+limited amount of memory."""

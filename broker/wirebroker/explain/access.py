@@ -1,4 +1,4 @@
-"""Clients that are refused or held back: by TLS, logins, ACLs, versions and quotas."""
+"""Finds clients that are refused because of TLS, logins, ACLs or API versions, and clients that are throttled by quotas."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ ADVICE_ON_TLS = (
     ("broker's certificate", "the certificate has expired, is not for this host name, or is signed by another authority",
      "ssl.truststore.location of the client, and the names and dates in the broker's certificate"),
     ("listener is plaintext", "the client speaks TLS to a plaintext port", "security.protocol of the client, and the port"),
-    ("speaks HTTP", "a browser or a health check speaks HTTP to a port of Kafka", "the address of the health check"),
+    ("speaks HTTP", "a browser or a health check speaks HTTP to a Kafka port", "the address of the health check"),
     ("plaintext", "the client speaks plaintext to a port with TLS", "security.protocol of the client: SSL or SASL_SSL"),
     ("--upstream-tls-ca", "the broker's port speaks TLS, and the proxy speaks plaintext", "--upstream-tls-ca of the proxy"),
 )  # fmt: skip
-"""Texts that occur in the reason of a failed handshake. For each text: the usual cause, and the setting to look at."""
+"""For each text that may occur in the reason of a failed handshake: the usual cause, and the setting to look at."""
 ABOUT_TLS = (
     "speaks TLS",
     "does it want TLS",
@@ -70,7 +70,7 @@ ABOUT_TLS = (
 
 
 def is_about_tls(row: Row) -> bool:
-    """Tells whether the row is about a connection that was closed because of TLS. Either TLS failed between proxy and broker,
+    """Tells whether the row is about a connection that was closed because of TLS: TLS failed between the proxy and the broker,
     or a client used TLS on a plaintext port."""
     reason = row.reason if isinstance(row, ConnectionRow) else ""
     return any(part in reason for part in ABOUT_TLS)
@@ -84,7 +84,7 @@ class TlsFailures(Detector):
     def __init__(self) -> None:
         self._found: Known[tuple[str, str, str], Evidence] = Known(Evidence)
         self._passed: Known[str, Evidence] = Known(Evidence)
-        """The logins that succeeded, by listener."""
+        """For each listener, the logins that succeeded."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -97,7 +97,7 @@ class TlsFailures(Detector):
             self._found["", "", row.reason].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each host, listener and reason of failed handshakes."""
+        """Yields one finding for all failed handshakes with the same host, listener and reason."""
         for (host, listener, reason), evidence in self._found.items():
             who = f"a client at {host}" if host else "a client"
             sentence = (
@@ -117,7 +117,8 @@ class TlsFailures(Detector):
             yield Finding("tls_failed", sentence, cause, look_at, where, evidence, evidence.count, Shot("sequence", "", where))
 
     def _others(self, listener: str, failed: Evidence) -> str:
-        """Whether others log in at the listener, which shows that its certificate is accepted."""
+        """Returns a remark if other clients have logged in at the listener, because then they accept its certificate. Otherwise
+        returns ""."""
         passed = self._passed.get(listener)
         if passed is None:
             return ""
@@ -142,7 +143,7 @@ class LoginFailures(Detector):
             self._found[row.user or row.principal, row.client_host, row.mechanism, row.reason].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each user, host, mechanism and reason of failed logins."""
+        """Yields one finding for all failed logins with the same user, host, mechanism and reason."""
         for (_, host, mechanism, reason), evidence in self._found.items():
             row = evidence.rows[0].row
             name = f"of {row.user!r}" if isinstance(row, AuthenticationRow) and row.user else "of a client"
@@ -172,9 +173,9 @@ def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
 
 
 NAMED = 8
-"""Clients of a denial that are named, and denials before a response that are followed."""
+"""The largest number of clients that are named for a denial, and of denials that are remembered until the next response."""
 FIRST_REQUESTS = frozenset(("Metadata", "FindCoordinator", "OffsetFetch", "ListOffsets", "DescribeTopicPartitions"))
-"""The requests with which clients begin before they read or write."""
+"""The requests that clients send first, before they read or write."""
 
 
 @dataclass
@@ -198,16 +199,17 @@ class Denials(Detector):
     def __init__(self) -> None:
         self._found: Known[tuple[str, str, str, str], _Denied] = Known(_Denied)
         self._latest: Known[int, list[_Denied]] = Known(list)
-        """What was denied on a connection since its latest response."""
+        """For each connection, what was denied on it since its latest response."""
         self._refusals: Known[int, list[ReplyRow]] = Known(list)
-        """The latest response on a connection, in a list of one, if it denies something."""
+        """For each connection, a list with its latest response if the response has an authorization error."""
 
     def begin_run(self) -> None:
-        """Connections have other numbers now."""
+        """Forget the connections, because in a new run they have other numbers."""
         self._latest, self._refusals = Known(list), Known(list)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. The response tells which request was denied: a broker's comes after the denial, a proxy's before it."""
+        """Take a row. The row of the response tells which request was denied. In a broker's trace this row comes after the row
+        of the denial, in a proxy's trace before it."""
         if isinstance(row, AuthorizationRow):
             denied = self._found[row.principal, row.operation, row.resource_type, row.resource]
             denied.evidence.add(number, row)
@@ -224,7 +226,7 @@ class Denials(Detector):
                 self._refusals[row.connection][:] = [row]
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each denied principal, operation and resource."""
+        """Yields one finding for all denials of the same principal, operation and resource."""
         for (principal, operation, kind, name), denied in self._found.items():
             evidence = denied.evidence
             row = evidence.rows[0].row
@@ -248,8 +250,8 @@ class Denials(Detector):
 
 
 def _needed(operation: str, kind: str, apis: set[str]) -> tuple[str, str]:
-    """The operation that the client needs in the end, and a remark. The first requests of a client need only DESCRIBE, which
-    READ and WRITE imply; the ones after them need more."""
+    """Returns the operation that an ACL has to allow, and a remark. A client's first requests need only DESCRIBE, but its later
+    requests need READ or WRITE, which imply DESCRIBE."""
     if operation != "DESCRIBE" or not apis <= FIRST_REQUESTS:
         return operation, ""
     if kind == "GROUP":
@@ -262,7 +264,7 @@ def _needed(operation: str, kind: str, apis: set[str]) -> tuple[str, str]:
 
 
 class UnsupportedVersions(Detector):
-    """Finds `unsupported_version`: requests in versions that a broker does not read."""
+    """Finds `unsupported_version`: requests whose version the broker does not support."""
 
     events = ("unsupported", "reply")
 
@@ -270,15 +272,15 @@ class UnsupportedVersions(Detector):
         self._found: Known[tuple[Client, str, str, int], Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. Ignores errors of ApiVersions: a client first sends it in the client's newest version, so an error is
-        normal."""
+        """Take a row. Errors of ApiVersions are ignored. They are normal, because a client first sends ApiVersions in the
+        newest version that the client knows."""
         if isinstance(row, UnsupportedRow) or (
             isinstance(row, ReplyRow) and row.api != "ApiVersions" and "UNSUPPORTED_VERSION" in row.errors
         ):
             self._found[client_of(row), row.software, row.api, row.version].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each client and each version of an API that was refused."""
+        """Yields one finding for each client and each version of an API in which its requests were refused."""
         for (client, software, api, version), evidence in self._found.items():
             row = evidence.rows[0].row
             read = f"; versions {row.oldest} to {row.newest} are read" if isinstance(row, UnsupportedRow) else ""
@@ -297,15 +299,16 @@ class UnsupportedVersions(Detector):
 
 
 QUOTAS = {"Produce": "producer_byte_rate", "Fetch": "consumer_byte_rate"}
-"""The quota that usually throttles the requests of each API."""
+"""For each API, the quota that usually throttles its requests."""
 MUTATIONS = ("CreateTopics", "DeleteTopics", "CreatePartitions")
 
 
 LONG_POLLS = frozenset(("Fetch", "ShareFetch"))
 LATE = 5 * SECOND
-"""ms from a request to its response that a sentence tells."""
+"""If the longest time from a request to its response is at least this many ms, the finding says so."""
 QUOTA_WINDOW = 1 * SECOND
-"""The longest wait for request_percentage: quota.window.size.seconds, 1 by default (ClientRequestQuotaManager)."""
+"""The longest throttle time in ms for request_percentage: quota.window.size.seconds, by default one second
+(ClientRequestQuotaManager)."""
 
 
 @dataclass
@@ -317,11 +320,11 @@ class _Waits:
     about: dict[str, None] = field(default_factory=dict)
     """the names in the requests that were throttled"""
     moved: int = 0
-    """the bytes that the client sent or read from its first wait on"""
+    """the number of bytes that the client has sent or read since it was first throttled"""
     latest: int = 0
-    """when the latest of those came"""
+    """the time of the latest batch or response that is counted in `moved`"""
     late: int = 0
-    """the longest ms from a request to its response"""
+    """the longest time from a request to its response, in ms"""
 
 
 class Throttling(Detector):
@@ -360,7 +363,7 @@ class Throttling(Detector):
             found.moved, found.latest = found.moved + row.bytes, row.time
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each throttled client and quota."""
+        """Yields one finding for each client and each quota that has throttled it."""
         for (client, quota, whose, limit), found in self._found.items():
             apis = ", ".join(sorted(found.apis - {""})) or "its connections"
             by = f"the quota {quota} of {whose}, {limit:g}" if quota else f"a quota, probably {_likely(found)}"
@@ -391,20 +394,21 @@ def _likely(found: _Waits) -> str:
 
 
 def _on(found: _Waits) -> str:
-    """On which topics, as far as the requests name them."""
+    """Returns the end of a phrase that names the topics, or "" if the throttled requests name no topic."""
     topics = sorted({name.rpartition("-")[0] or name for name in found.about if " " not in name})
     return f" on {', '.join(topics[:3])}" if topics else ""
 
 
 def _rate(found: _Waits) -> str:
-    """What the client achieved in spite of the quota, which is close to the quota if nothing else slows the client down."""
+    """Returns a sentence about the rate that the client achieved. If nothing else slows the client down, this rate is close to
+    the quota."""
     length = found.latest - found.evidence.first_time
     if length < SECOND or not found.moved:
         return ""
     did = " and ".join(word for api, word in (("Produce", "sent"), ("Fetch", "read")) if api in found.apis)
     unknown = "" if getattr(found.evidence.rows[0].row, "quota", "") else "; the quota's value is not in the trace"
-    late = f". Its requests queue up: the latest responses came up to {ms(found.late)} after them" * (found.late >= LATE)
-    return f" In the {ms(length)} from the first wait on it {did} {found.moved * SECOND // length:,} B/s{unknown}{late}."
+    late = f". Its requests queue up: a response came up to {ms(found.late)} after its request" * (found.late >= LATE)
+    return f" In the {ms(length)} after it was first throttled, it {did} {found.moved * SECOND // length:,} B/s{unknown}{late}."
 
 
 def _when(evidence: Evidence) -> str:

@@ -18,8 +18,8 @@ UNREACHABLE = "cannot be reached"
 BROKE = ("the connection to the broker broke", "in the middle of a response", "reset by the broker", "was killed")
 CLOSED = "the broker closed it"
 EXPLAINED = ("instead of answering", "it does not know the client")
-"""If one of these texts occurs in the reason why a connection was closed, the connection belongs to another kind of finding, or
-the reason already names the cause."""
+"""If one of these texts occurs in the reason why a connection was closed, this detector ignores the connection: it belongs to
+another kind of finding, or the reason already names the cause."""
 OF_COORDINATORS = frozenset((
     "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "DescribeGroups", "ConsumerGroupDescribe", "InitProducerId", "EndTxn",
@@ -29,17 +29,17 @@ OF_COORDINATORS = frozenset((
 NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
 NODE = re.compile(r"node (\d+) at ")
 NAMED = 20
-"""Reasons, errors and closed connections that are followed for each node or question."""
+"""For each node or question, at most this many reasons, errors and closed connections are remembered."""
 SHOWN = 5
 """The largest number of clients that a sentence names."""
 SIGN = 5 * SECOND
-"""ms before a loss in which closed connections are its first sign."""
+"""If a broker closes connections at most this many ms before a connection is lost, they are a first sign of the loss."""
 ASKED = 3
-"""The number of FindCoordinator requests on one connection after which the coordinator is considered missing."""
+"""After this number of FindCoordinator requests on one connection, the coordinator is considered missing."""
 ASKED_IN_ALL = 10
 FOR = 3 * SECOND
-"""The time in ms for which a coordinator must be missing. A cluster that has just started has no coordinator for a second or
-two."""
+"""A coordinator is reported only if it is missing for at least this many ms. A cluster that has just started has no coordinator
+for a second or two."""
 
 
 def is_lost(row: ConnectionRow) -> bool:
@@ -57,13 +57,13 @@ class Outage:
 
     evidence: Evidence = field(default_factory=Evidence)
     reasons: dict[str, int] = field(default_factory=dict)
-    """and how often each was the reason"""
+    """how often each reason occurred"""
     unanswered: dict[str, None] = field(default_factory=dict)
     closes: deque[tuple[int, ConnectionRow]] = field(default_factory=lambda: deque(maxlen=NAMED))
-    """the latest connections that the broker closed without a request on them, which is healthy unless worse follows"""
+    """the latest connections that the broker closed while no request was unanswered; this is normal unless a loss follows"""
 
     def add(self, number: int, row: ConnectionRow) -> None:
-        """Take the end of a connection."""
+        """Take the row about a connection. Only its end counts."""
         if not is_lost(row):
             if row.change == "closed" and row.reason.startswith(CLOSED):
                 self.closes.append((number, row))
@@ -82,21 +82,21 @@ class Outage:
 
     @property
     def told(self) -> str:
-        """The reasons, in the order in which they came."""
+        """The reasons, in the order in which they first occurred."""
         if len(self.reasons) == 1:
             return next(iter(self.reasons))
         return "; ".join(f"{reason} ({times(count)})" for reason, count in self.reasons.items())
 
 
 class LostConnections(Detector):
-    """Finds `connection_lost`, by node."""
+    """Finds `connection_lost`: the connections to a node that were lost, and brokers that were killed."""
 
     events = ("connection", "reply", "broker")
 
     def __init__(self) -> None:
         self._lost: Known[int, Outage] = Known(Outage)
         self._answered: Known[int, list[int]] = Known(list)
-        """The time of each node's latest response, in a list with one element."""
+        """For each node, a list with the time of its latest response."""
         self._killed: Known[int, Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
@@ -110,7 +110,7 @@ class LostConnections(Detector):
             self._lost[row.node].add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each node whose connections were lost."""
+        """Yields a finding for each node to which connections were lost, and for each broker that was killed."""
         for node, lost in self._lost.items():
             evidence = lost.evidence
             if not evidence.count:
@@ -118,7 +118,7 @@ class LostConnections(Detector):
             named = f"node {node}" if node >= 0 else "a broker"
             unanswered = f"; unanswered: {', '.join(filter(None, lost.unanswered))}" if lost.unanswered else ""
             after = self._answered.get(node)
-            back = f" It answers again since {at(after[0])}." if after and after[0] > evidence.last_time else ""
+            back = f" It responds again, latest at {at(after[0])}." if after and after[0] > evidence.last_time else ""
             sentence = (
                 f"Clients lost their connections to {named} {times(evidence.count)} "
                 f"{between(evidence.first_time, evidence.last_time)}: {lost.told}{unanswered}.{back}"
@@ -156,11 +156,11 @@ class _Question:
     evidence: Evidence = field(default_factory=Evidence)
     by_connection: dict[int, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
-    """the errors of the responses, and how often each came"""
+    """the errors in the responses, and how often each occurred"""
     named: dict[str, int] = field(default_factory=dict)
-    """the coordinators that brokers named, and how often"""
+    """the coordinators that brokers named, and how often they named each"""
     ended: int = 0
-    """when the coordinator responded"""
+    """the time at which the coordinator responded; 0 if it has not responded yet"""
 
     @property
     def is_missing(self) -> bool:
@@ -177,7 +177,7 @@ class MissingCoordinators(Detector):
     def __init__(self) -> None:
         self._asked: Known[tuple[str, Client], _Question] = Known(_Question)
         self._over: Known[tuple[str, Client], _Question] = Known(_Question)
-        """FindCoordinator requests that got a response in the end."""
+        """For coordinators that were missing but have responded by now, the FindCoordinator requests."""
         self._outages: Known[int, Outage] = Known(Outage)
         """The connections to each node that were lost."""
 
@@ -190,7 +190,7 @@ class MissingCoordinators(Detector):
         if row.api != "FindCoordinator" and row.api not in OF_COORDINATORS:
             return
         if row.api == "FindCoordinator" and row.errors and not NO_COORDINATOR & set(row.errors):
-            return  # the request was refused, so the response says nothing about the coordinator
+            return  # refused: the response says nothing about the coordinator
         for name in _names(row):
             key = name, client_of(row)
             if row.api == "FindCoordinator" or NO_COORDINATOR & set(row.errors):
@@ -215,7 +215,7 @@ class MissingCoordinators(Detector):
                 told[each] = told.get(each, 0) + 1
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each coordinator that is or was missing, whoever asks for it."""
+        """Yields one finding for each coordinator that is or was missing, with all clients that asked for it."""
         found: dict[str, dict[Client, _Question]] = {}
         for (name, client), question in self._over.items():
             found.setdefault(name, {})[client] = question
@@ -268,7 +268,7 @@ class MissingCoordinators(Detector):
 
 
 def _rows_of(choice: str, lost: dict[int, Outage]) -> str:
-    """The filter for the rows of a group or transactional id, and for the connections to its coordinators that were lost."""
+    """Returns a filter. It selects the rows of a group or a transactional id, and the lost connections to its coordinators."""
     closed = "".join(f" or (change=closed node={node})" for node in lost)
     return f"({choice} event=reply){closed}" if closed else f"{choice} event=reply"
 
@@ -287,7 +287,7 @@ def _said(word: str, counts: dict[str, int]) -> str:
 
 
 def _coordinators(name: str, row: ReplyRow) -> Iterator[str]:
-    """The coordinators of this group or transactional id that a response to FindCoordinator names."""
+    """Yields the coordinators that a FindCoordinator response names for this group or transactional id."""
     told = str(row.details.get("coordinator", "")).split("; ")
     key = f"{name.partition(' ')[2]}: "
     for each in told:

@@ -1,5 +1,4 @@
-"""The base class of detectors, and a dictionary of limited size for the state of what a detector follows: clients, groups,
-transactions."""
+"""The base class of detectors, and a dictionary of limited size for their state by client, group or transaction."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from wirebroker.trace.rows import Row
 K = TypeVar("K")
 V = TypeVar("V")
 MOST = 2000
-"""The largest number of clients, groups or connections that a detector follows. If there are more, it forgets the one that it
-has not seen for the longest time."""
+"""The largest number of clients, groups or connections that a detector follows. If there are more, the detector forgets the one
+that was not in a row for the longest time."""
 
 
 class Detector(ABC):
@@ -30,10 +29,12 @@ class Detector(ABC):
 
     @abstractmethod
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields the findings at the time `now`, in ms since the epoch. May be called at any time, and repeatedly."""
+        """Yields the findings at the time `now`, in ms since the epoch. This method may be called at any time, and
+        repeatedly."""
 
     def begin_run(self) -> None:  # noqa: B027 - most detectors do not follow connections
-        """Handle the beginning of another run of the broker or proxy. In a new run the numbers of connections start again."""
+        """Handle the beginning of another run of the broker or proxy. In each run the numbers of connections start again at
+        1."""
 
 
 class Known(Generic[K, V]):

@@ -21,7 +21,7 @@ DETECTORS: tuple[Callable[[], Detector], ...] = (
 
 
 class Explanation:
-    """Reads the rows of a trace, the oldest first, and finds what went wrong. The memory that it needs does not grow with the
+    """Reads the rows of a trace, the oldest first, and finds what went wrong. The memory that this needs does not grow with the
     trace."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Explanation:
         self._seen: set[str] = set()
 
     def skip(self, rows: int) -> None:
-        """Note that the next `rows` rows of the trace will not be given. The numbers of later rows include the missing rows."""
+        """Note that the next `rows` rows of the trace are left out. They are counted in the numbers of the later rows."""
         self._skipped += rows
 
     def take(self, row: Row) -> None:
@@ -60,7 +60,7 @@ class Explanation:
         return self
 
     def findings(self, now: int | None = None) -> list[Finding]:
-        """Returns the findings at the time `now`, the most important first. `now` is in ms since the epoch; None stands for the
+        """Returns the findings at the time `now` (in ms since the epoch), the most important first. If `now` is None, it is the
         time of the latest row.
         """
         moment = self.latest if now is None else now
@@ -68,7 +68,8 @@ class Explanation:
 
     @property
     def blind(self) -> str:
-        """Returns a warning if the trace's level is so low that rows are missing which the detectors need, else ""."""
+        """Returns a warning if the trace lacks rows that the detectors need, because its level is too low. Otherwise returns
+        ""."""
         if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
             return ""
         return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."
