@@ -276,7 +276,7 @@ def test_a_member_that_polls_too_late(staged: Callable[..., Stage]) -> None:
         slow.sync({slow.member: b""})
         assert slow.heartbeat() == 0
         slow.leave()
-    stage.in_both("rejoins", "group team", "left by itself", "twice")
+    stage.in_both("rejoins", "group team", "left the group by itself", "twice")
     (finding,) = found(stage.proxy.trace)
     assert "max.poll.interval.ms (6 s, as its JoinGroup says)" in finding.cause
     assert finding.began == finding.evidence.first_time - 6000

@@ -24,28 +24,29 @@ KINDS: dict[Kind, str] = {
     "tls_failed": "a TLS handshake failed: between a client and the proxy or broker, or between the proxy and a broker",
     "login_failed": "the broker refused a login, or ended a session that was not renewed",
     "denied": "ACLs deny an operation to a principal",
-    "unsupported_version": "a client sent a version of an API that the broker does not read",
+    "unsupported_version": "a client sent a request in a version that the broker does not support",
     "coordinator_unreachable": "a group or a transactional id has no coordinator that responds",
     "transaction_timed_out": "a transaction outlived the timeout that its client had asked for, and the broker aborted it",
-    "open_transaction": "a transaction is open, and its producer does nothing any more",
+    "open_transaction": "a transaction is open, and its producer has become inactive",
     "poison_record": "a consumer reads the same record again and again",
-    "throttled": "a quota holds a client back",
-    "leader_moves": "the leader of a partition moves to and fro",
+    "throttled": "a client is throttled by a quota",
+    "leader_moves": "the leader of a partition moves back and forth",
     "connection_lost": "a broker refuses or resets connections, or cannot be reached",
     "rejoins": "a member leaves its group or is removed from it, and joins again, more than once",
     "retry_storm": "a client gets the same error again and again, many times in a second",
-    "slow_broker": "responses take long although neither client nor quota asked the broker to wait",
-    "not_committing": "a consumer of a group reads and does not commit",
+    "slow_broker": "responses take long, although neither the client nor a quota made the broker wait",
+    "not_committing": "a consumer of a group reads records and does not commit offsets",
 }
-"""Every kind of finding with its meaning. A kind that can cause another kind comes first, so fix the first finding first."""
+"""Every kind of finding with its meaning. A problem of one kind can cause problems of later kinds, so users should fix the
+first finding first."""
 FIRST, LAST = 3, 2
-"""How many of its first rows and how many of its latest rows a finding keeps."""
+"""A finding keeps this number of its first rows, and this number of its latest rows."""
 
 
 AROUND = 1000
-"""ms before and after a finding that commands show, too."""
+"""The commands of a finding also show this many ms before and after it."""
 LONGEST_SEQUENCE = 5_000
-"""ms of a sequence diagram: a longer one fills many pages."""
+"""A sequence diagram shows at most this many ms, because a longer one would fill many pages."""
 ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "client": NAMES["client"],
     "principal": NAMES["principal"],
@@ -54,20 +55,20 @@ ABOUT: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "transaction": NAMES["transaction"],
     "topic": lambda row: [topic for topic, partition in topics_of(row) if partition is not None or hasattr(row, "topic")],
 }
-"""The names in a finding's rows, by the field that a filter has for them."""
+"""Functions that return the names in a row, by the field of filters for such names."""
 
 
 class Shot(NamedTuple):
-    """A picture of a finding: its kind, what it draws, and the filter of its rows."""
+    """A picture of a finding: the kind of picture, what it draws, and the filter for its rows."""
 
     kind: Literal["sequence", "log", "groups", "windows"]
     of: str = ""
     where: str = ""
     whole: bool = False
-    """whether a sequence diagram shows the whole time, because it has few rows"""
+    """set if a sequence diagram has few rows and so can show the whole time"""
 
     def flags(self, window: tuple[int, int]) -> str:
-        """The flags of `trace show`."""
+        """Returns the flags of `trace show` that draw the picture."""
         since, until = window
         if self.kind == "sequence" and not self.whole:
             until = min(until, since + LONGEST_SEQUENCE)
@@ -84,7 +85,7 @@ class Shown(NamedTuple):
 
 
 class Evidence:
-    """The rows that prove a finding. Keeps the number of rows, the first rows and the latest rows."""
+    """The rows that prove a finding. Only their number, the first rows and the latest rows are kept."""
 
     __slots__ = ("_first", "_last", "count", "first_time", "last_time")
 
@@ -107,7 +108,7 @@ class Evidence:
 
     @classmethod
     def merged(cls, parts: Iterable[Evidence]) -> Evidence:
-        """The rows of several, which do not share rows."""
+        """Returns the evidence with the rows of all `parts`. No row may be in two of them."""
         found, parts = cls(), list(parts)
         shown = sorted(shown for each in parts for shown in each.rows)
         for each in shown if len(shown) <= FIRST + LAST else [*shown[:FIRST], *shown[-LAST:]]:
@@ -130,7 +131,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a detector found, in sentences for people."""
+    """Something that a detector found, in sentences that people can read."""
 
     kind: Kind
     sentence: str
@@ -145,19 +146,19 @@ class Finding:
     weight: float = 0.0
     """the rank among findings of the same kind: the finding with the largest weight comes first"""
     picture: Shot | None = None
-    """the picture that shows it best"""
+    """the picture that shows the finding best"""
     began: int = 0
-    """when it began, if that was before its first row"""
+    """the time at which the problem began, if that was before the finding's first row; else 0"""
 
     @property
     def window(self) -> tuple[int, int]:
-        """Whole seconds around it, in ms since the epoch."""
+        """The time of the finding, extended to whole seconds: begin and end in ms since the epoch."""
         began = min(self.began or self.evidence.first_time, self.evidence.first_time)
         return (began - AROUND) // 1000 * 1000, -(-(self.evidence.last_time + AROUND) // 1000) * 1000
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON. `rows` are rows of the trace; `numbers` are their numbers in it, from 1. `about` holds the names
-        in these rows, by kind, and `picture` the flags of `trace show` that draw it."""
+        """Returns the finding as JSON. `rows` has its rows, and `numbers` has their numbers in the trace, counted from 1.
+        `about` has the names in these rows, by kind. `picture` has the flags of `trace show` that draw the finding."""
         return {
             "kind": self.kind,
             "sentence": self.sentence,
@@ -177,7 +178,8 @@ class Finding:
 
 
 def names_in(rows: Iterable[Shown]) -> dict[str, list[str]]:
-    """The clients, principals, hosts, groups, topics and so on that rows name, by kind; a kind without a name is missing."""
+    """Returns the names in the rows by kind: clients, principals, hosts, groups, topics and so on. A kind that has no name is
+    left out."""
     found: dict[str, dict[str, None]] = {kind: {} for kind in ABOUT}
     for _, row in rows:
         for kind, read in ABOUT.items():
@@ -186,7 +188,8 @@ def names_in(rows: Iterable[Shown]) -> dict[str, list[str]]:
 
 
 def command_of(finding: Mapping[str, Any], source: str) -> str:
-    """The command that shows the rows of a finding, which is given as its JSON. `source` is a file or a control's address."""
+    """Returns the command that shows the rows of `finding`, which is in the form of `Finding.as_json`. `source` is a trace file
+    or the address of a control server."""
     if "://" in source:
         url = f"{source}/trace.jsonl?where={quote(finding['where'])}"
         return f"curl -s {shlex.quote(url)}"
@@ -195,7 +198,7 @@ def command_of(finding: Mapping[str, Any], source: str) -> str:
 
 
 def picture_of(finding: Mapping[str, Any], source: str) -> str:
-    """The command that draws a finding, "" if there is none for it or for this source."""
+    """Returns the command that draws a finding, or "" if the finding has no picture or the source is not a file."""
     if "://" in source or not finding["picture"]:
         return ""
     return f"wirebroker trace show {shlex.quote(source)} {finding['picture']} --out {finding['kind']}.svg"

@@ -15,13 +15,13 @@ from wirebroker.trace.selection import groups_of
 REMOVED = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"))
 HEARTBEATS = frozenset(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"))
 LEAVES = -1
-"""The member epoch with which a member's heartbeat leaves the group. A static member sends −2."""
+"""The member epoch in the heartbeat with which a member leaves its group. A static member sends −2."""
 OF_MEMBERS = frozenset(("JoinGroup", "SyncGroup", "Heartbeat", *HEARTBEATS))
 OFTEN = 2
-"""The number of rejoins from which on they are a finding. A single rejoin is normal in a deployment."""
+"""A member that rejoins at least this many times is a finding. A single rejoin is normal in a deployment."""
 NAMED = 50
 NAMES = 6
-"""Names that a sentence lists."""
+"""The largest number of names that a sentence lists."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class _Member:
 
     evidence: Evidence = field(default_factory=Evidence)
     left: dict[int, tuple[int, ReplyRow]] = field(default_factory=dict)
-    """the connections on which the client has left the group and has not joined again"""
+    """the connections on which the client has left the group and has not joined it again"""
     removed: dict[str, None] = field(default_factory=dict)
     """the member ids of the client that the group no longer knows"""
     by_itself: int = 0
@@ -38,11 +38,11 @@ class _Member:
     session_timeout: int = 0
     poll_interval: int = 0
     assigned: str = ""
-    """the partitions that it has"""
+    """the partitions that are assigned to the client"""
     gave_up: dict[str, None] = field(default_factory=dict)
-    """the partitions that it had when it left"""
+    """the partitions that the client had each time it left"""
     others: dict[str, int] = field(default_factory=dict)
-    """how often other members have joined since it left first"""
+    """for each other client, how often it has joined since this client first left"""
 
 
 class Rejoins(Detector):
@@ -54,10 +54,10 @@ class Rejoins(Detector):
     def __init__(self) -> None:
         self._members: Known[tuple[str, Client], _Member] = Known(_Member)
         self._restless: Known[str, dict[Client, None]] = Known(dict)
-        """The clients of a group that have left it or were removed."""
+        """For each group, the clients that have left it or were removed from it."""
 
     def begin_run(self) -> None:
-        """Forget the connections, because the new run numbers its connections from the start again."""
+        """Forget the connections, because in a new run they have other numbers."""
         for member in self._members.values():
             member.left.clear()
 
@@ -78,7 +78,8 @@ class Rejoins(Detector):
                     restless.pop(next(iter(restless)))
 
     def _join(self, group: str, client: Client) -> None:
-        """A client joins: that is what the others of its group suffer who came before."""
+        """A client has joined. Count this for each client of the group that had left it before and so made the others join
+        again."""
         for each in self._restless.get(group) or ():
             if each == client or (restless := self._members.get((group, each))) is None:
                 continue
@@ -106,7 +107,7 @@ class Rejoins(Detector):
             if len(member.left) > NAMED:
                 member.left.pop(next(iter(member.left)))
         elif row.api in OF_MEMBERS and not row.errors:
-            member.removed.pop(str(details.get("member_id", "")), None)  # a member of KIP-848 rejoins with the same member id
+            member.removed.pop(str(details.get("member_id", "")), None)  # in KIP-848 it rejoins with the same member id
             if place in member.left:
                 self._came_back(member, number, row, member.left.pop(place))
 
@@ -124,7 +125,7 @@ class Rejoins(Detector):
                 continue
             why = f" ({'; '.join(member.reasons)})" if member.reasons else ""
             by_itself = member.by_itself * 2 >= evidence.count
-            how = "left by itself and joined again" if by_itself else "was removed from it"
+            how = "left the group by itself and joined again" if by_itself else "was removed from the group"
             sentence = (
                 f"{capital(str(client))} in group {group} {how} {times(evidence.count)} "
                 f"{between(evidence.first_time, evidence.last_time)}{why}; each time all members rebalance{_suffered(member)}."
@@ -149,14 +150,14 @@ class Rejoins(Detector):
 
 
 def _comings(member: _Member, by_itself: bool) -> str:
-    """The filter for rows of members that come and go."""
+    """Returns the filter for rows in which members join, leave or are removed."""
     if any(isinstance(row, ReplyRow) and row.api in HEARTBEATS for _, row in member.evidence.rows):  # KIP-848
         return "api~GroupHeartbeat (member_epoch<=0 or error!=NONE)"
     return f"(api=JoinGroup or api=LeaveGroup{'' if by_itself else ' or error!=NONE'})"
 
 
 def _suffered(member: _Member) -> str:
-    """What that does to the other members."""
+    """Returns the part of a sentence about the effect on the other members."""
     moved = f", and {', '.join(list(member.gave_up)[:NAMES])}{' …' * (len(member.gave_up) > NAMES)} change hands"
     others = sum(member.others.values())
     joined = f": {', '.join(sorted(filter(None, member.others))[:NAMES]) or 'others'} had to join again {times(others)} in all"
@@ -172,7 +173,7 @@ def _leaves(row: ReplyRow) -> bool:
 # Commits
 
 LATE = 65_000
-"""The time in ms from which on reading without a commit is a finding. Kafka Connect commits every 60 s; other clients commit
+"""A member that reads for this many ms without a commit is a finding. Kafka Connect commits every 60 s; other clients commit
 more often."""
 
 
@@ -185,7 +186,7 @@ class _Reader:
     """the time of the first fetch with records after the group's latest commit, or 0 if there was no such fetch"""
     ended: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    """how often each error refused a commit since then"""
+    """for each error, the number of commits since then that failed with it"""
     evidence: Evidence = field(default_factory=Evidence)
 
 
@@ -197,7 +198,7 @@ class MissingCommits(Detector):
     def __init__(self) -> None:
         self._readers: Known[Client, _Reader] = Known(_Reader)
         self._committed: Known[str, list[int]] = Known(list)
-        """The time of each group's latest commit, in a list with one element."""
+        """For each group, a list with the time of its latest commit."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -230,7 +231,7 @@ class MissingCommits(Detector):
                 known.ended = row.time
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each member that has read for long without a commit."""
+        """Yields a finding for each member that has read records for a long time without a commit."""
         for client, reader in self._readers.items():
             length = (reader.ended or now) - reader.since
             if not reader.since or length < LATE:
@@ -252,14 +253,14 @@ class MissingCommits(Detector):
 # Records that stop a consumer
 
 RETURNS = 3
-"""A consumer that returns to the same offset more often than this is a finding."""
+"""A consumer that reads from the same offset more often than this is a finding."""
 WITHIN = 10 * MINUTE
 OFFSETS = 8
-"""The number of offsets of a partition that the detector follows."""
+"""For each partition, the detector follows at most this many offsets."""
 QUICKLY = 100
-"""ms after a fetch in which a consumer has hardly worked on more than the first record."""
+"""If a consumer fails at most this many ms after a fetch, it has hardly processed more than the first record."""
 DELIVERIES = 3
-"""This number of deliveries to a share group is a finding."""
+"""A record that is delivered this many times to a share group is a finding."""
 
 
 @dataclass
@@ -267,11 +268,11 @@ class _Return:
     evidence: Evidence = field(default_factory=Evidence)
     farthest: int = 0
     end: int = -1
-    """the high watermark at the latest time"""
+    """the high watermark at the latest fetch"""
     left_before: int = 0
-    """when the client left its group before it read here first, 0 if it did not"""
+    """the time at which the client left its group shortly before its first fetch from this offset; 0 if it did not leave"""
     after: list[int] = field(default_factory=list)
-    """ms from each fetch until the client left"""
+    """for each fetch, the ms until the client left its group"""
 
 
 @dataclass
@@ -292,15 +293,16 @@ class PoisonRecords(Detector):
 
     def __init__(self) -> None:
         self._groups: Known[Client, dict[str, None]] = Known(dict)
-        """The groups of each client. If a client has several groups, several consumers have the same client id."""
+        """For each client, its groups. If a client has several groups, several consumers have the same client id."""
         self._positions: Known[tuple[Client, str, int], _Position] = Known(_Position)
         self._shared: Known[tuple[str, str, int, int], Evidence] = Known(Evidence)
         self._left: Known[Client, list[int]] = Known(list)
-        """When each client left its group last, in a list of one."""
+        """For each client, a list with the time at which it last left its group."""
         self._latest: Known[Client, dict[tuple[str, int, int], tuple[int, _Return]]] = Known(dict)
-        """When each client fetched last from an offset, since it joined."""
+        """For each client, the offsets from which it has fetched since it last left its group, with the time of the latest
+        fetch."""
         self._committed: Known[tuple[str, str], tuple[int, int]] = Known(lambda: (-1, 0))
-        """The latest offset that a group has committed on a partition, and since when it is the same."""
+        """For each group and partition, the committed offset and the time since which it has been the same."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -362,7 +364,8 @@ class PoisonRecords(Detector):
             position.returns.popitem(last=False)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each offset to which a consumer returns again and again."""
+        """Yields a finding for each offset from which a consumer reads again and again, and for each record that a share group
+        gets again and again."""
         for (client, topic, partition), position in self._positions.items():
             for offset, seen in position.returns.items():
                 if seen.evidence.count > RETURNS:
@@ -405,7 +408,8 @@ class PoisonRecords(Detector):
 
 
 def _which(offset: int, seen: _Return) -> str:
-    """Which record it is, as far as the trace can tell: nobody sees a consumer work on a record."""
+    """Returns a sentence about which record it is, as far as the trace can tell. A trace does not show which record a consumer
+    processes."""
     quickly = max(seen.after, default=QUICKLY + 1)
     if len(seen.after) >= RETURNS and quickly <= QUICKLY and seen.farthest <= offset:
         return (

@@ -28,11 +28,11 @@ from wirebroker.trace.rows import ConnectionRow, LeaderRow, ProduceRow, ReplyRow
 SLOW = 2 * SECOND
 VERY_SLOW = 4 * SECOND
 OFTEN = 3
-"""The number of slow responses from which on they are a finding. A single very slow response is a finding, too."""
+"""This number of slow responses of a node is a finding. A single very slow response is a finding, too."""
 LONG_POLLS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
 """The APIs whose requests may wait for records or for members, so that a late response does not mean a slow broker."""
 MAYBE_SILENT = "Produce"
-"""The API whose requests may get no response: with acks=0 there is none, and rows do not show acks."""
+"""The API whose requests may get no response. With acks=0 a Produce gets none, and the rows do not show acks."""
 
 
 @dataclass
@@ -46,20 +46,20 @@ class _Slow:
 
 
 class SlowBrokers(Detector):
-    """Finds `slow_broker`: nodes whose responses take long. Time that a request waits because of the client's own limits or of
-    a quota is not counted."""
+    """Finds `slow_broker`: nodes whose responses take long. The time for which a request waits because of its own limits or
+    because of a quota is not counted."""
 
     events = ("reply", "request", "connection")
 
     def __init__(self) -> None:
         self._slow: Known[int, _Slow] = Known(_Slow)
         self._pending: Known[int, OrderedDict[int, tuple[int, RequestRow]]] = Known(OrderedDict)
-        """The requests without a response so far, by connection and correlation id."""
+        """The requests that have no response yet, by connection and correlation id."""
         self._produces: Known[int, list[bool]] = Known(list)
         """The connections on which Produce requests get responses."""
 
     def begin_run(self) -> None:
-        """Forget everything, because the new run numbers its connections from the start again."""
+        """Forget everything, because in a new run the connections have other numbers."""
         self.__init__()  # type: ignore[misc]
 
     def take(self, number: int, row: Row) -> None:
@@ -92,7 +92,7 @@ class SlowBrokers(Detector):
         slow.upstream += max(row.upstream_us // 1000 - row.waited, 0) if row.upstream_us >= 0 else took
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each node that responded slowly, or that has not responded for a long time."""
+        """Yields a finding for each node that has responded slowly, or that has not responded for a long time."""
         silent = self._silent(now)
         for node, slow in self._slow.items():
             if slow.evidence.count >= OFTEN or slow.longest >= VERY_SLOW:
@@ -101,7 +101,7 @@ class SlowBrokers(Detector):
             yield self._finding(node, None, waiting)
 
     def _silent(self, now: int) -> dict[int, list[tuple[int, RequestRow]]]:
-        """Returns the requests that have waited for a response for VERY_SLOW ms or more, by node."""
+        """Returns, by node, the requests that have been waiting for a response for VERY_SLOW ms or more."""
         found: dict[int, list[tuple[int, RequestRow]]] = {}
         for place, pending in self._pending.items():
             answers = bool(self._produces.get(place))
@@ -157,27 +157,27 @@ def _when(evidence: Evidence) -> str:
 
 WINDOW = 10 * SECOND
 STORM = 20
-"""This number of equal errors of a client within the window is a finding."""
+"""If a client gets the same error this many times within the window, this is a finding."""
 PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
-"""Errors after which clients rightly retry often and quickly."""
+"""Errors after which it is normal that clients retry often and quickly, with the number of errors that is a finding."""
 QUIET = frozenset(("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "UNSUPPORTED_VERSION", "NONE"))
-"""Errors that are part of the protocol's normal course, or belong to other findings."""
+"""Errors that are a normal part of the protocol, or that belong to findings of other kinds."""
 TOO_LARGE = "MESSAGE_TOO_LARGE"
 MOST_NAMES, SHOWN = 50, 3
-"""The names in requests that a storm counts, and those that its sentence tells."""
+"""The largest number of names in requests that a storm counts, and the largest number that its sentence lists."""
 REFRESHES = 60
-"""This number of Metadata responses within the window is a finding."""
+"""If a client gets this many Metadata responses within the window, this is a finding."""
 ADVICE = {
     "NOT_ENOUGH_REPLICAS": ("fewer replicas are in sync than min.insync.replicas", "the other brokers; min.insync.replicas"),
-    "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or not yet on this broker", "the topic's name; "
-     f"auto.create.topics.enable; {tool('kafka-topics', '--describe')}"),
-    "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that does not lead the partition any more, and gets no newer metadata",
+    "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or this broker does not know it yet",
+     f"the topic's name; auto.create.topics.enable; {tool('kafka-topics', '--describe')}"),
+    "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that no longer leads the partition, and gets no newer metadata",
      "Metadata of the client (--where api=Metadata); the leader of the partition"),
     "LEADER_NOT_AVAILABLE": ("the partition has no leader", tool("kafka-topics", "--describe --unavailable-partitions")),
     "OUT_OF_ORDER_SEQUENCE_NUMBER": ("an earlier batch never arrived or was lost; the client cannot recover",
      "the timeline of the producer: trace show --timeline"),
-    "CONCURRENT_TRANSACTIONS": ("the earlier transaction of this id does not end", "its coordinator, and the brokers that lead "
-     "its partitions: the markers do not get there"),
+    "CONCURRENT_TRANSACTIONS": ("the earlier transaction of this id does not end", "the transaction's coordinator, and the "
+     "brokers that lead its partitions: the markers do not reach them"),
     "OFFSET_OUT_OF_RANGE": ("the offset was deleted by retention, or never existed", "auto.offset.reset; retention.ms"),
     "MESSAGE_TOO_LARGE": ("the broker refuses the batch because it is larger than the topic takes; another try does not help",
      "{topics}: max.message.bytes (message.max.bytes of the broker if the topic sets none); the application's records and "
@@ -195,12 +195,12 @@ class _Storm:
     about: Counter[str] = field(default_factory=Counter)
     """how often each name was in the requests"""
     refused: int = 0
-    """bytes of the smallest batch that got the error, 0 if there was none"""
+    """the size in bytes of the smallest batch that was refused with the error, or 0"""
     stored: int = 0
-    """bytes of the largest batch that the same topic took from the client"""
+    """the size in bytes of the largest batch of the client that was stored in the same topic"""
     connection: int = -1
     connections: int = 0
-    """how often an error was on another connection than the previous error"""
+    """how often an error occurred on another connection than the previous error"""
 
     def add(self, number: int, row: ReplyRow, limit: int) -> None:
         """Add the next response of the same kind."""
@@ -229,7 +229,7 @@ class RetryStorms(Detector):
     def __init__(self) -> None:
         self._storms: Known[tuple[Client, str, str], _Storm] = Known(_Storm)
         self._stored: Known[tuple[Client, str], list[int]] = Known(list)
-        """The bytes of the largest batch that a topic has taken from a client, in a list of one."""
+        """For each client and topic, a list with the size in bytes of the largest batch that was stored."""
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -285,14 +285,14 @@ class RetryStorms(Detector):
 
 
 def _exactly(evidence: Evidence) -> str:
-    """When a storm raged, and for how long."""
+    """Returns words for when a storm occurred, and for how long."""
     if not evidence.span:
         return f"at {at(evidence.first_time)}"
     return f"in {ms(evidence.span)}, from {at(evidence.first_time)} to {at(evidence.last_time)}"
 
 
 def _shares(storm: _Storm) -> str:
-    """The names in the requests; several with their numbers of requests."""
+    """Returns the names in the requests. If there are several names, the number of requests follows each."""
     found = storm.about.most_common(SHOWN)
     more = f" and {len(storm.about) - SHOWN} more" if len(storm.about) > SHOWN else ""
     if len(found) == 1:
@@ -302,7 +302,7 @@ def _shares(storm: _Storm) -> str:
 
 
 def _sizes(storm: _Storm) -> str:
-    """What the broker refused for its size, and what it took."""
+    """Returns a sentence about the smallest batch that was refused because of its size, and the largest one that was stored."""
     if not storm.refused:
         return ""
     stored = f"; the largest that it took from this client on the same topic has {storm.stored:,} B" if storm.stored else ""
@@ -312,8 +312,8 @@ def _sizes(storm: _Storm) -> str:
 # Leaders
 
 MOVES = 3
-"""The number of a leader's moves from which on they are a finding. A restart of the leader's broker causes two moves, away and
-back."""
+"""If the leader of a partition moves this many times, this is a finding. A restart of the leader's broker causes only two
+moves: away and back."""
 MOVED_WITHIN = 5 * MINUTE
 
 

@@ -12,16 +12,17 @@ from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow,
 from wirebroker.trace.selection import transactions_of
 
 ENDS = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"))
-"""The errors that a producer gets after the coordinator has aborted the producer's transaction."""
+"""The errors that a producer gets if the coordinator itself has aborted its transaction."""
 BEGINS = frozenset(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce"))
 ABORTED = frozenset(("PrepareAbort", "PrepareEpochFence", "CompleteAbort"))
 SWEEP = 10 * SECOND
-"""The time in ms by which a coordinator may abort a timed-out transaction late: the default of
+"""A coordinator may abort a transaction up to this many ms after its timeout. It is the default of
 transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 IDLE = 5 * SECOND
-"""A transaction is a finding if consumers wait for its end and its producer has sent nothing for this many ms."""
+"""An open transaction is a finding if consumers wait for its end and its producer has sent nothing for this many ms."""
 STUCK = 15 * SECOND
-"""A partition is a finding if its last stable offset has not moved for this many ms and no known transaction is the cause."""
+"""A partition is a finding if its last stable offset has not moved for this many ms, and no open transaction in the trace
+explains this."""
 NAMED = 8
 MOST_WRITERS = 100
 MOST_ENDED = 100
@@ -31,7 +32,7 @@ Partition = tuple[str, int]
 
 @dataclass
 class _Transaction:
-    """What the trace shows of a transactional id: its producer, and its open transaction."""
+    """The state of a transactional id according to the trace: its producer, and its open transaction."""
 
     client: Client = NOBODY
     producer_id: int = -1
@@ -49,7 +50,7 @@ class _Transaction:
     connections: set[int] = field(default_factory=set)
     partitions: dict[Partition, None] = field(default_factory=dict)
     waiting: int = 0
-    """the number of fetches that the open transaction holds back"""
+    """the number of fetches that cannot read past the start of the open transaction"""
     evidence: Evidence = field(default_factory=Evidence)
 
     def end(self) -> None:
@@ -90,14 +91,14 @@ class Transactions(Detector):
     def __init__(self) -> None:
         self._known: Known[str, _Transaction] = Known(_Transaction)
         self._names: Known[int, list[str]] = Known(list)
-        """The transactional id that belongs to each producer id, in a list with one element."""
+        """For each producer id, a list with its transactional id."""
         self._writers: Known[Partition, dict[str, None]] = Known(dict)
         """For each partition: the transactional ids that have written to it, in the order of their latest writes."""
         self._ended: list[_Ended] = []
         self._stable: Known[Partition, _Stable] = Known(_Stable)
 
     def begin_run(self) -> None:
-        """Forget the connections, because the new run numbers its connections from the start again."""
+        """Forget the connections, because in a new run they have other numbers."""
         for known in self._known.values():
             known.connections.clear()
 
@@ -165,8 +166,8 @@ class Transactions(Detector):
                 writers.pop(next(iter(writers)))
 
     def _failed(self, known: _Transaction, name: str, number: int, row: Row, error: str) -> None:
-        """Handle an error of a producer. An error after the transaction timeout shows that the coordinator has aborted the
-        transaction and increased the epoch."""
+        """Handle an error of a producer. If the error comes after the transaction timeout, the coordinator must have aborted
+        the transaction and increased the epoch."""
         if not error or not known.began:
             return
         known.evidence.add(number, row)
@@ -180,7 +181,7 @@ class Transactions(Detector):
             self._ended.append(ended)
 
     def _changed(self, number: int, row: TransactionRow) -> None:
-        """Handle a row that says that the coordinator has aborted a transaction. Only traces of wirebroker itself have such
+        """Handle a row which tells that the coordinator has aborted a transaction. Only a trace of a wirebroker broker has such
         rows."""
         known = self._known.get(row.transactional_id)
         if known is None or not known.began or known.aborted or row.state not in ABORTED:
@@ -207,7 +208,8 @@ class Transactions(Detector):
                     known.evidence.add(number, row)
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each transaction that timed out, and for each open transaction without an active producer."""
+        """Yields a finding for each transaction that timed out, for each open transaction whose producer is inactive, and for
+        each partition with an open transaction that is not in the trace."""
         for ended in self._ended:
             yield _timed_out(ended, now)
         open_on: set[Partition] = set()
@@ -234,7 +236,7 @@ class Transactions(Detector):
 
 
 def _timed_out(ended: _Ended, now: int) -> Finding:
-    then = "its coordinator aborted it" if ended.noticed else "its coordinator has aborted it by now, or is about to"
+    then = "its coordinator aborted it" if ended.noticed else "its coordinator has aborted it already, or is about to abort it"
     if ended.error:
         then = f"the coordinator had aborted it when the producer went on at {at(ended.noticed)} and got {ended.error}"
     sentence = (
@@ -243,7 +245,7 @@ def _timed_out(ended: _Ended, now: int) -> Finding:
     )
     return Finding(
         "transaction_timed_out", sentence,
-        "the application takes longer between the first record and the commit than it may: a pause, a slow sink, a large batch",
+        "the application takes too long from the first record to the commit: a pause, a slow sink, a large batch",
         "transaction.timeout.ms of the producer (the broker's transaction.max.timeout.ms limits it), and what the application "
         "does before it commits", equal("transaction", ended.name), ended.evidence, ended.began, _shot(ended.name), ended.began,
     )  # fmt: skip
@@ -262,7 +264,7 @@ def _open(name: str, known: _Transaction, now: int) -> Finding:
     limit = f"; its coordinator aborts it {ms(known.timeout)} after its beginning" if known.timeout else ""
     sentence = (
         f"The transaction of {name!r} ({known.client}, producer {known.producer_id} epoch {known.producer_epoch}) on {where} "
-        f"is open since {at(known.began)}, for {ms(now - known.began)}: {last}{held}{limit}."
+        f"has been open since {at(known.began)}, for {ms(now - known.began)}: {last}{held}{limit}."
     )
     return Finding(
         "open_transaction", sentence,
@@ -275,7 +277,7 @@ def _open(name: str, known: _Transaction, now: int) -> Finding:
 def _unknown(place: Partition, stable: _Stable) -> Finding:
     name = f"{place[0]}-{place[1]}"
     sentence = (
-        f"A transaction whose producer is not in this trace is open on {name} since {at(stable.since)} or earlier: "
+        f"A transaction whose producer is not in this trace has been open on {name} since {at(stable.since)} or earlier: "
         f"readers with read_committed stop at offset {stable.offset}, and the log goes on to {stable.end}."
     )
     return Finding(

@@ -28,7 +28,7 @@ class Client(NamedTuple):
 
     @property
     def unnamed(self) -> str:
-        """The client without its principal."""
+        """The name of the client without its principal."""
         return str(self._replace(principal=""))
 
     @property
@@ -40,7 +40,7 @@ class Client(NamedTuple):
 
 
 def client_of(row: Row) -> Client:
-    """Returns the client of a row. A part of the client that the row does not have is ""."""
+    """Returns the client of a row. If the row lacks a part of the client, this part is ""."""
     return Client(getattr(row, "principal", ""), getattr(row, "client_id", "") or "", getattr(row, "client_host", ""))
 
 
@@ -75,12 +75,13 @@ def between(first: int, last: int) -> str:
 
 
 def rhythm(evidence: Evidence) -> str:
-    """How often it was, if that was often enough to have a rhythm: ", on average every 104 ms"."""
+    """Returns the average distance of the rows in time, such as ", on average every 104 ms", or "" if there are fewer than
+    five."""
     return f", on average every {ms(evidence.span // (evidence.count - 1))}" if evidence.count >= 5 and evidence.span else ""
 
 
 def tool(name: str, options: str) -> str:
-    """A command of Kafka's own scripts, with the address that all of them need."""
+    """Returns a command with one of Kafka's own scripts. All of them need a broker's address."""
     return f"{name}.sh --bootstrap-server BROKER:9092 {options}"
 
 
@@ -98,12 +99,12 @@ def shell(name: str) -> str:
 def equal(field: str, value: object) -> str:
     """Returns the filter for the rows whose field `field` has the value `value`."""
     text = str(value)
-    if '"' in text or not text.isprintable():  # a filter cannot contain such characters
+    if '"' in text or not text.isprintable():  # a filter cannot contain these characters
         typed = "".join(each if each.isprintable() and each != '"' else "\n" for each in text)
         return f'{field}~"{max(typed.splitlines(), key=len, default="")}"'
     return f"{field}={text}" if text and all(each.isalnum() or each in "-_.:/" for each in text) else f'{field}="{text}"'
 
 
 def capital(text: str) -> str:
-    """Returns the text with a capital letter at its beginning."""
+    """Returns the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]

@@ -16,13 +16,14 @@ from wirebroker.requests.received import Received
 
 
 class ExchangeParts(Received, Parked, Protocol):
-    """A request that has no response yet, as far as faults need it."""
+    """The part of a request, which has no response yet, that faults need."""
 
     correlation_id: int
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of the request; None if the fast path may not compare the next request with these bytes."""
+    """The bytes of the request, with which the fast path compares the next request. It is None if the fast path must not do
+    this."""
 
     @property
     def alive(self) -> bool:
@@ -33,16 +34,16 @@ class ExchangeParts(Received, Parked, Protocol):
         """Tells whether the client will get a response."""
 
     def handle(self, request: Message) -> None:
-        """Handle the request. Now or later, its response is passed to `FaultPlan.on_response`."""
+        """Handle the request. Its response is passed to `FaultPlan.on_response`, now or later."""
 
     def respond(self, response: Message) -> None:
-        """Send its response."""
+        """Send the response to the request."""
 
     def park(self) -> None:
-        """Handle no later request of the connection until this request has a response."""
+        """Let the later requests of the connection wait until this request has a response."""
 
     def unpark(self) -> None:
-        """Handle the later requests of the connection again."""
+        """Let the later requests of the connection continue."""
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of responding."""
@@ -54,7 +55,7 @@ class NothingToChange(ValueError):
 
 
 class BrokerParts(Protocol):
-    """What faults of storage and state can change in a broker."""
+    """The interface through which faults change the storage and the state of a broker."""
 
     def fail_write(self, partition: TopicPartition) -> None:
         """Make the next write to the partition fail."""
@@ -63,11 +64,12 @@ class BrokerParts(Protocol):
         """Let writes succeed again. Returns whether a write failed since `fail_write`."""
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Make the partitions that the node `node_id` leads unavailable. Returns a function that makes them available again, or
-        None if no partition was affected."""
+        """Make all partitions unavailable that the node `node_id` leads, or only those of the given topic or partition. Returns
+        a function that makes them available again, or None if no partition was affected."""
 
     def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
-        """Remove the state of a producer from all partitions, or from the given ones. Returns from how many it was removed."""
+        """Remove the state of a producer from all partitions, or from those of the given topic or partition. Returns the number
+        of partitions that had the state."""
 
     def expire_transactional_id(self, transactional_id: str, now: int) -> None:
         """Forget a transactional id. Raises NothingToChange."""
@@ -76,7 +78,7 @@ class BrokerParts(Protocol):
         """Increase the producer epoch of a transactional id. Returns the new epoch. Raises NothingToChange."""
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """End the session of a connection that has authenticated by SASL. Returns False if it has not."""
+        """End the session of a connection that has authenticated by SASL. Returns False if the connection has not."""
 
     def withdraw_acl(self, text: str) -> bool:
         """Remove the ACL that `text` describes. Returns whether the ACL existed. Raises ValueError if `text` is not an ACL."""
@@ -88,23 +90,24 @@ class BrokerParts(Protocol):
         """Delete the records of a log from `offset` on. Returns the log end offset before and after. Raises NothingToChange."""
 
     def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
-        """Make another broker the leader of each partition. Returns for how many partitions the leader has changed."""
+        """Make another broker the leader of each partition. Returns the number of partitions whose leader has changed."""
 
     def move_coordinator(self, groups: Iterable[str], transactional_ids: Iterable[str], now: int) -> int:
-        """Make another broker the coordinator of the groups and transactional ids. Returns how many coordinators have
-        changed."""
+        """Make another broker the coordinator of the groups and transactional ids. Returns the number of groups and
+        transactional ids whose coordinator has changed."""
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """End the session of the member `member_id` of one of the groups. Returns whether there is such a member."""
+        """End the session of the member `member_id` of one of the groups. Returns False if no group has this member."""
 
     def advance(self, connection: Connection, ms: int) -> None:
-        """Move the clock forward by `ms` as soon as the connection's current request waits or has a response."""
+        """Move the clock forward by `ms` as soon as the connection's current request has a response or is parked."""
 
     def restart(self, mode: Any, now: int) -> None:
         """Stop all brokers and start them again."""
 
     def upgrade(self, to: str, first: int, ms: int) -> Callable[[int], None]:
-        """Returns a function that begins a rolling upgrade; its argument is the time. Raises NothingToChange."""
+        """Returns a function that begins a rolling upgrade. The argument of this function is the time. Raises
+        NothingToChange."""
 
     def crash(self, node_id: int, now: int) -> None:
         """Kill one broker and start it again."""
@@ -131,15 +134,14 @@ class Injection(ABC):
 
     @abstractmethod
     def respond(self, response: Message) -> Outcome:
-        """Respond without handling the request. The other rules do not act on the request, except those that act on the
-        response."""
+        """Send the response instead of handling the request. Of the other rules, only those that act on responses still act."""
 
     @abstractmethod
     def refuse(self, code: int, only: Where | None) -> Message | Outcome:
         """Respond with an error for the partitions `only`. Returns a request for the other partitions, which is to be handled,
         or the outcome if there are no others.
 
-        A request that only reads is handled normally; the error then replaces its result in the response.
+        A request that only reads is handled normally, and then the error replaces the result in the response.
         """
 
     @abstractmethod
@@ -156,8 +158,8 @@ class Injection(ABC):
 
     @abstractmethod
     def lose_response(self, *, close: bool, reset: bool = False) -> bool:
-        """Do not send the response. With `close`, close the connection; without it, never send anything on the connection
-        again. Returns False, which means that the response must not be sent."""
+        """Do not send the response. With `close`, close the connection. Without it, nothing is ever sent on the connection
+        again. Returns False, so that the caller does not send the response."""
 
     @abstractmethod
     def reset(self) -> Outcome:
@@ -181,13 +183,13 @@ class Injection(ABC):
 
     @abstractmethod
     def report(self, done: bool) -> None:
-        """If `done`, write to the trace that the rule has fired. If not, the rule had nothing to do, so its firing is not
-        counted."""
+        """If `done` is set, write to the trace that the rule has fired. Otherwise the rule had nothing to do, and its firing is
+        not counted."""
 
 
 @dataclass(slots=True)
 class Greeting:
-    """A TLS handshake that is about to begin, and what fault rules do to it."""
+    """A TLS handshake that is about to begin. Fault rules set the fields below `can_expire`."""
 
     listener: str
     now: int
@@ -203,7 +205,7 @@ class Greeting:
 
 @dataclass(slots=True)
 class OutgoingResponse:
-    """What fault rules do to the bytes of a response. One after the other, the matching rules change the fields."""
+    """The changes that fault rules make to the bytes of a response. The matching rules set the fields one after the other."""
 
     size: int
     sample: Callable[[range, int], list[int]]
@@ -217,5 +219,5 @@ class OutgoingResponse:
 
     @property
     def shape(self) -> Shape:
-        """The same changes in the form that the network layer needs."""
+        """The changes in the form that the network layer needs."""
         return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))

@@ -1,4 +1,5 @@
-"""Reads and writes fault files. A fault file has fault rules in TOML; an error in the file is reported with its line.
+"""Reads and writes fault files. A fault file has fault rules in TOML. An error in the file is reported with the number of its
+line.
 
 seed = 7
 
@@ -29,11 +30,11 @@ def file_kinds() -> list[str]:
 
 
 class FaultFileError(ValueError):
-    """Raised for a fault file that cannot be used. The message names the file, the line and the correction."""
+    """Raised if a fault file cannot be used. The message names the file and the line, and says how to correct the file."""
 
 
 class FaultFile(NamedTuple):
-    """The content of a fault file; `seed` is None if the file has no seed."""
+    """The content of a fault file. `seed` is None if the file has no seed."""
 
     rules: list[Rule]
     seed: int | None
@@ -52,8 +53,8 @@ def loads(text: str, where: str) -> FaultFile:
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
-    """Returns the rules of a parsed TOML document. `text` is its source, from which error messages get their lines. Raises
-    FaultFileError."""
+    """Returns the rules of a parsed TOML document. `text` is the source of the document. It is needed for the line numbers in
+    error messages. Raises FaultFileError."""
     lines = _Lines(where, text)
     for key in document:
         if key not in ("seed", "fault"):
@@ -89,7 +90,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line of a fault file on which a word of a given fault is."""
+    """Finds the line of a fault file that has a given word of a given fault."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where
@@ -114,8 +115,8 @@ class _Lines:
 
 
 def dump(rules: Iterable[Rule], seed: int) -> str:
-    """Returns the text of a fault file with the rules. A rule that has a function cannot be written; a comment takes its
-    place."""
+    """Returns the text of a fault file with the rules. If a word of a rule is a function, the rule cannot be written, and a
+    comment takes its place."""
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:

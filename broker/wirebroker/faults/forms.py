@@ -1,4 +1,4 @@
-"""Checks the values of a fault rule's words. A word's type hint determines its valid values.
+"""Checks the values of the words of a fault rule. The type hint of each word determines which values are valid.
 
 The hints are written for msgspec: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
 error messages are all derived from the hint.
@@ -12,17 +12,17 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # so that pytest shows the line of the caller
 
 LONGEST = 60
-"""The largest number of characters of an invalid value that an error message shows."""
+"""An error message shows at most this many characters of an invalid value."""
 NAMES = {
     "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
 }  # fmt: skip
 
 
 class FaultError(ValueError):
-    """Raised for a rule that cannot be used. `word` is the word to change."""
+    """Raised if a rule cannot be used. `word` is the word that has to be changed."""
 
     def __init__(self, word: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -42,7 +42,7 @@ def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """Returns the JSON schema of a hint. The schema does not allow None, which only means that the word is not given."""
+    """Returns the JSON schema of a hint. The schema does not allow None, because None only means that the word is not given."""
     if get_origin(hint) in (Union, UnionType):
         hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
     return msgspec.json.schema(hint)
@@ -80,6 +80,6 @@ def _bounds(schema: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except ValueError:  # a whole number of thousands of digits
+    except ValueError:  # the value is a whole number with thousands of digits
         return "this one"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

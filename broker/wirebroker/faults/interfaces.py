@@ -14,7 +14,7 @@ from wirebroker.requests.facts import Batch, Facts
 
 
 class Planned(ExchangeParts, Protocol):
-    """An exchange, with what the plan stores in it."""
+    """An exchange, with the data that the fault plan stores in it."""
 
     matches: Matches | None
     """The rules that match the exchange."""
@@ -48,14 +48,14 @@ class Host(Protocol):
     """The broker or proxy whose requests pass through a plan."""
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Note that the plan has rules from now on, or that it has none."""
+        """Note whether the plan has any rules from now on."""
 
     @property
     def now(self) -> int:
         """The latest time that is known, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Send a response or close a connection, after all earlier effects."""
+        """Send a response or close a connection. This happens after all earlier effects."""
 
     @property
     def trace(self) -> FiringTrace:
@@ -74,4 +74,4 @@ class Host(Protocol):
         """A sentence with the reason why the host accepts no rules, or "" if it accepts rules."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close a connection. With `reset`, reset it (TCP RST)."""
+        """Close a connection. With `reset`, reset the connection (TCP RST)."""
