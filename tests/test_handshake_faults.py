@@ -119,7 +119,7 @@ def test_a_certificate_of_the_users_own_cannot_expire(secured: MockKafka) -> Non
         host, port = address_of(kafka.bootstrap_servers)
         with socket.create_connection((host, port), LONG) as plain:
             context(secured).wrap_socket(plain, server_hostname=host).close()
-        with pytest.raises(faults.NotFired, match="certificate of SSL is yours, and only one that wirebroker made can expire"):
+        with pytest.raises(faults.NotFired, match="did not make the certificate of SSL, so the certificate cannot expire"):
             rule.assert_fired()
 
 

@@ -1,4 +1,4 @@
-"""One rule that matches a request, and the collection of all rules that match a request."""
+"""A rule that matches a request, and the collection of all rules that match a request."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from wirebroker.requests.parts import TopicPartition, Where
 
 
 class MatchedRule(NamedTuple):
-    """A rule that matches a request. `only` are the matching partitions (None stands for all), and `batches` the matching
-    batches of a Produce."""
+    """A rule that matches a request. `only` are the matching partitions, or None for all partitions. `batches` are the matching
+    batches if the request is a Produce."""
 
     rule: Rule
     only: Where | None
     batches: list[Batch | None]
 
     def without(self, gone: Where) -> MatchedRule:
-        """Returns the same match without the partitions `gone`, which are no longer in the request."""
+        """Returns the same match without the partitions `gone`, because these are no longer in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
@@ -40,13 +40,13 @@ class Matches:
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
     """The errors to set in the response, with their partitions. They are set before other rules change the response."""
     refused: Message | None = None
-    """The part of the response for partitions that a rule has refused and that are therefore not handled."""
+    """The part of the response for the partitions `gone`."""
     gone: Where = frozenset()
-    """The partitions that a rule has refused and that are therefore not handled."""
+    """The partitions that a rule has refused, and that are therefore not handled."""
     slow: dict[TopicPartition, int] = field(default_factory=dict)
-    """The time in ms that the write to each partition takes."""
+    """For each partition with a slow write, the duration of the write in ms."""
     slow_rule: Rule | None = None
-    """The last rule that made the write slow."""
+    """The last rule that has made the write slow."""
     failing: list[tuple[MatchedRule, TopicPartition]] = field(default_factory=list)
     """The rules that make a write fail, each with the partition of the write."""
     crashes: bool = False
@@ -54,5 +54,6 @@ class Matches:
 
     @property
     def needs_outcome(self) -> bool:
-        """Tells whether a rule has to act right after the request was handled: a failing or slow write, or a crash."""
+        """Tells whether a rule has to act immediately after the request was handled: for a failing or slow write, or a
+        crash."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None

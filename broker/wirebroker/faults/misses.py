@@ -1,7 +1,7 @@
-"""Remembers the requests that a rule did not match, in order to explain why the rule never fired.
+"""Remembers the requests that a rule did not match, in order to explain why it never fired.
 
-Until a rule matches its first request, it remembers for the requests of its APIs which of the rule's words did not fit, and
-which values the requests had.
+Until a rule matches its first request, it remembers for each request of its APIs which of the rule's words did not fit, and
+which values the request had.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import islice
 from wirebroker.common.suggestions import did_you_mean
 
 MOST_REASONS = 50
-"""The largest number of combinations of an API and words that did not fit for which requests are counted."""
+"""Requests are counted by their API and the words that did not fit, for at most this many combinations."""
 MOST_VALUES = 20
-"""The largest number of requests' values that are remembered for each word."""
+"""For each word, at most this many values of requests are remembered."""
 SHOWN_VALUES, SHOWN_APIS = 3, 6
 
 Misfit = tuple[str, tuple[object, ...]]
-"""A word of a rule that does not fit a request, and the values that the request has instead."""
+"""A word of a rule that does not fit a request, and the values that the request has for it."""
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ class _Reason:
 
 
 class Misses:
-    """What a rule remembers about the requests that it did not match. `arrived` has the number of requests of each API; the
-    plan counts them once for all rules."""
+    """The requests that a rule did not match, as the rule remembers them. `arrived` has the number of requests of each API,
+    which the plan counts for all rules together."""
 
     def __init__(self, arrived: Counter[str]) -> None:
         self._arrived = arrived
@@ -46,7 +46,7 @@ class Misses:
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:
-        """Note that a request, or a batch of a Produce, did not fit."""
+        """Note that a request, or a batch in a Produce request, did not fit."""
         found = dict(misfits)
         key = api, tuple(found)
         if key not in self._reasons and len(self._reasons) >= MOST_REASONS:
@@ -58,7 +58,8 @@ class Misses:
             kept |= dict.fromkeys(islice(values, max(MOST_VALUES - len(kept), 0)))
 
     def sentence(self, wanted: Mapping[str, object]) -> str:
-        """Describes the requests that differed least from the rule, and says how many requests of each API arrived."""
+        """Describes the requests that differed least from the rule, and the number of requests of each API that have
+        arrived."""
         parts = [*self._nearest(wanted), self._arrivals()]
         return "; ".join(parts)
 
@@ -83,7 +84,7 @@ class Misses:
 
 
 def _listed(values: Iterable[object]) -> str:
-    """Returns `'orders', 'payments' and others`, or "none" if the requests have no such value."""
+    """Returns a list such as `'orders', 'payments' and others`, or "none" if there are no values."""
     names = [repr(each) for each in values]
     return ", ".join(names[:SHOWN_VALUES]) + (" and others" if len(names) > SHOWN_VALUES else "") or "none"
 

@@ -1,11 +1,11 @@
 """The fault plan applies the loaded rules to each request and its response.
 
-Before a request is handled, the rules act on it in the order in which they were added. If a rule ends the request, later rules
-do not act. The rules that act on the response are remembered in the exchange (`Exchange.matches`), because the response may be
-made later. The firing of a rule is counted when the rule is chosen, so that `times` is never exceeded. If the rule then finds
-nothing to do, the firing is uncounted.
+Before a request is handled, the rules act on it in the order in which they were added. After a rule that ends the request, no
+further rule acts. The rules that will act on the response are remembered in the exchange (`Exchange.matches`), because the
+response may be made later. The firing of a rule is counted when the rule is chosen, so that `times` is never exceeded. If the
+rule then finds nothing to do, this firing is subtracted again.
 
-The plan uses only a `Host` and an exchange (see `interfaces`), and not an engine, so the same rules work in a proxy. While no
+The plan uses only a `Host` and exchanges (see `interfaces`) and no engine. So the same rules work in a proxy. While no
 rule is loaded, the engine does not call the plan at all.
 """
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
 
 REMEMBERED = 1000
-"""The largest number of unloaded rules that are remembered because they never fired."""
+"""At most this many unloaded rules that never fired are remembered."""
 NOTHING: Where = frozenset()
-REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no response to report it"
+REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, so there is no response that could report the error"
 
 Continue = Callable[[int], None]
 """A function that continues a request later. Its argument is the time at which it is called."""
@@ -49,7 +49,7 @@ Continue = Callable[[int], None]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A request or a response that a rule holds back for some time, or until other requests were handled."""
+    """A request or a response that a rule delays for some time, or until other requests were handled."""
 
     rule: Rule
     exchange: Planned
@@ -59,7 +59,7 @@ class _Held:
 
 
 class FaultPlan:
-    """The fault rules of one host. With the same `seed`, a plan makes the same random choices."""
+    """The fault rules of one host. Plans with the same `seed` make the same random choices."""
 
     def __init__(self, host: Host, seed: int) -> None:
         self.seed = self._first_seed = seed
@@ -67,14 +67,14 @@ class FaultPlan:
         self.host = host
         self._random = random.Random(seed)
         self._held: list[_Held] = []
-        """The requests and responses that rules hold back, oldest first."""
+        """The requests and responses that rules delay, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
-        """The partitions in which a slow write is in progress, each with the requests that wait for the write."""
+        """For each partition in which a slow write is in progress, the requests that wait for this write."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
-        """For each connection on which only a part of a request has arrived: the rules that have matched this request."""
+        """For each connection on which only a part of a request has arrived, the rules that have matched this request."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
-        """The latest unloaded rules that never fired. The number is limited, because a test may load any number of rules."""
+        """The latest unloaded rules that never fired. Their number is limited, because a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
         """The keys of the APIs that rules may match."""
         self._arrived: Counter[str] = Counter()
@@ -82,18 +82,18 @@ class FaultPlan:
 
     @property
     def broker(self) -> BrokerParts:
-        """The interface to the broker's state. Only rules that act inside a broker use this property, and `add` refuses such
-        rules in a proxy."""
+        """The interface to the broker's state. Only rules that act inside a broker use it. A proxy has none, and there `add`
+        refuses such rules."""
         assert self.host.fault_broker is not None
         return self.host.fault_broker
 
     def reseed(self, seed: int) -> None:
-        """Make the random choices with the seed `seed`, from the next request on."""
+        """Use the seed `seed` for the random choices from the next request on."""
         self.seed = seed
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule. From the next request on it can fire. A rule that is already loaded does not change.
+        """Load a rule. It can fire from the next request on. If the rule is loaded already, nothing changes.
 
         Raises FaultError if the host accepts no rules, or if the host is a proxy and the rule acts inside a broker.
         """
@@ -102,7 +102,7 @@ class FaultPlan:
         if rule.needs_broker and self.host.fault_broker is None:
             raise FaultError("kind", f"{rule.kind} acts inside a broker, and this is a proxy; load it in the broker instead")
         if rule.match.principal is not None and self.host.fault_broker is None:
-            raise FaultError("principal", "this is a proxy, which does not know who clients are; load the rule in the broker")
+            raise FaultError("principal", "a proxy does not know the clients' principals; load the rule in the broker")
         if rule not in self.rules:
             self.rules.append(rule)
             rule.added, rule.loaded_at, rule.misses = True, self.host.now, Misses(self._arrived)
@@ -116,12 +116,12 @@ class FaultPlan:
         return [self.add(rule) for rule in file.rules]
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule. Does nothing if the rule is not loaded. Requests that the rule holds back continue, and its lasting
+        """Unload a rule. Does nothing if the rule is not loaded. Requests that the rule delays continue, and its lasting
         effects end."""
         self._unload([rule])
 
     def clear(self) -> None:
-        """Unload all rules. Requests that the rules hold back continue."""
+        """Unload all rules. Requests that rules delay continue."""
         self._unload(list(self.rules))
 
     def _unload(self, rules: list[Rule]) -> None:
@@ -142,14 +142,14 @@ class FaultPlan:
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
-        """After a reset, remember the rules of the plan `earlier` that never fired, except those that are loaded again."""
+        """After a reset, remember those rules of the plan `earlier` that never fired, except rules that are loaded again."""
         again = set(map(str, self.rules))
         self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
 
     def load_again(self, rules: Iterable[Rule]) -> None:
         """After a soft reset, load copies of the rules with which the broker was started, and use the first seed again.
 
-        Like `succeed`, this method forgets earlier copies of these rules that never fired.
+        As in `succeed`, earlier copies of these rules that never fired are forgotten.
         """
         self.reseed(self._first_seed)
         again = [self.add(rule.copy()) for rule in rules]
@@ -171,7 +171,7 @@ class FaultPlan:
         return self.concerns(key)
 
     def restarted(self) -> None:
-        """Forget the requests that are held back. They are lost because the brokers restart."""
+        """The brokers restart: forget the delayed requests, which are lost."""
         for held in self._held:
             self.take_back(_matches(held.exchange).before)
         self._held.clear()
@@ -179,7 +179,7 @@ class FaultPlan:
         self._seen_parts.clear()
 
     def killed(self, node_id: int) -> None:
-        """Forget the requests to a killed broker that are held back."""
+        """A broker was killed: forget the delayed requests to it."""
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             matches = _matches(held.exchange)
             self._forget(held)
@@ -189,7 +189,7 @@ class FaultPlan:
                     go_on(self.host.now)
 
     def left(self, exchange: Planned) -> None:
-        """Forget the rules that match the response of an exchange, because the client no longer waits for the response."""
+        """The client no longer waits for the response of an exchange: forget the rules that were to act on the response."""
         matches = _matches(exchange)
         self.take_back(matches.after, matches.wire)
 
@@ -238,7 +238,7 @@ class FaultPlan:
     def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
         """Apply the rules to a request that has arrived, and handle the request unless a rule prevents it.
 
-        `facts` are the facts of the request if they are known already. The records of such a request are not in the
+        `facts` are the facts of the request if they are known already. In this case the request's records are not in the
         connection's buffer.
         """
         owned = facts is not None
@@ -248,7 +248,7 @@ class FaultPlan:
         for matched in self._matched_rules(facts, exchange):
             lists.get(matched.rule.injection_point, matches.before).append(matched)
         if owned or matches.before or matches.after or matches.wire:
-            exchange.frame = None  # the fast path must not compare the next request with this one
+            exchange.frame = None  # so the fast path cannot compare the next request with this one
         self._proceed(request, exchange, exchange.now)
 
     def _matched_rules(self, facts: Facts, exchange: Planned) -> Iterator[MatchedRule]:
@@ -265,7 +265,7 @@ class FaultPlan:
                 yield MatchedRule(rule, partitions_of(injection, rule, facts), injection)
 
     def _proceed(self, request: Message, exchange: Planned, now: int) -> None:
-        """Apply the remaining rules to a request, and handle the request unless a rule prevents it."""
+        """Apply the rules that have not acted yet to a request, and handle the request unless a rule prevents it."""
         matches = _matches(exchange)
         while matches.before:
             matched = self._remaining(matches.before.pop(0), matches.gone)
@@ -306,14 +306,15 @@ class FaultPlan:
         return remaining
 
     def report(self, matched: MatchedRule, exchange: Planned, done: bool) -> None:
-        """Trace that a rule has fired. If not `done`, the rule found nothing to do, so its firing is uncounted."""
+        """Write to the trace that a rule has fired. If `done` is False, the rule found nothing to do, and its firing is
+        subtracted again."""
         if done:
             self._trace(matched, exchange)
         else:
             self.take_back([matched])
 
     def _trace(self, matched: MatchedRule, exchange: Planned) -> None:
-        """Write the firings of a rule to the trace: one for each matched batch, or one for the request."""
+        """Write the firings of a rule to the trace: one row for each matched batch, or one row for the request."""
         facts, before = _matches(exchange).facts, matched.rule.fired - len(matched.batches)
         for number, batch in enumerate(matched.batches, 1):
             several = batch is not None and len(matched.batches) > 1
@@ -324,14 +325,15 @@ class FaultPlan:
 
     @staticmethod
     def take_back(*fires: list[MatchedRule]) -> None:
-        """Uncount the firings of rules that will not act."""
+        """Subtract the firings of rules that will not act after all."""
         for some in fires:
             for matched in some:
                 matched.rule.fired -= len(matched.batches)
             some.clear()
 
     def _admit(self, request: Message, exchange: Planned, now: int) -> None:
-        """Handle the request as soon as no slow write is in progress in its partitions, and its own slow write is done."""
+        """Handle the request as soon as no other slow write is in progress in its partitions, and its own slow write is
+        done."""
         matches = _matches(exchange)
         wanted = {(batch.topic, batch.partition) for batch in matches.facts.batches} - matches.gone if self._waiting else ()
         before = next((each for each in sorted(wanted) if each in self._waiting), None)
@@ -347,7 +349,8 @@ class FaultPlan:
             self._handle(request, exchange)
 
     def _written(self, request: Message, exchange: Planned, now: int) -> None:
-        """Handle a request whose slow write is done; then, in order, the requests that waited for this write."""
+        """The slow write of a request is done. Handle the request, and then, in order, the requests that waited for this
+        write."""
         waiting = self._end_slow_write(_matches(exchange).slow)
         self._resume(request, exchange, now, self._admit)
         for go_on in waiting:
@@ -360,7 +363,7 @@ class FaultPlan:
         return waiting
 
     def _handle(self, request: Message, exchange: Planned) -> None:
-        """Handle the request; then the requests that waited for it."""
+        """Handle the request, and then the requests that waited for it."""
         matches = _matches(exchange)
         for _, where in matches.failing:
             self.broker.fail_write(where)
@@ -378,7 +381,8 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """Report which of the writes that had to fail were tried. A duplicate is not written, so its write cannot fail."""
+        """For each write that had to fail, report whether it was tried. A duplicate is not written, so its write cannot
+        fail."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
         for matched, where in failing:
@@ -410,7 +414,7 @@ class FaultPlan:
             held.go_on(now)
 
     def _forget(self, held: _Held) -> bool:
-        """Forget a request that is held back. Returns False if it was not held back any more."""
+        """Forget a delayed request. Returns False if the request was not delayed any more."""
         if held not in self._held:
             return False
         self._held.remove(held)
@@ -421,17 +425,18 @@ class FaultPlan:
     @staticmethod
     def _park(request: Message, exchange: Planned) -> None:
         exchange.park()
-        exchange.frame = None  # the buffer will be overwritten by later requests
+        exchange.frame = None  # later requests will overwrite the buffer
         own_records(request)
 
     def _resume(self, request: Message, exchange: Planned, now: int, go_on: Callable[[Message, Planned, int], None]) -> None:
-        """Continue a parked request. It is handled even if its client has disconnected, because it was read completely."""
+        """Continue a parked request. The request is handled even if its client has disconnected, because it was read
+        completely."""
         connection = exchange.connection
         exchange.unpark()
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if _matches(exchange).facts.acks == 0 and exchange.alive:
-            self.host.emit(Respond(connection, []))  # sends nothing, but permits the next request of the connection
+            self.host.emit(Respond(connection, []))  # sends nothing, but lets the connection's next request continue
 
     # After
 
@@ -458,7 +463,7 @@ class FaultPlan:
         return response
 
     def send(self, parts: list[Buffer], exchange: Planned) -> None:
-        """Send the bytes of a response with the changes that the rules of the wire make."""
+        """Send the bytes of a response, with the changes that rules make to these bytes."""
         connection, matches = exchange.connection, _matches(exchange)
         fires = [self._remaining(matched) for matched in matches.wire]
         matches.wire.clear()
@@ -480,7 +485,7 @@ class FaultPlan:
 
 @dataclass(slots=True)
 class _Injection(Injection):
-    """The plan's implementation of what rules can do with a request."""
+    """The plan's implementation of `Injection`, whose methods rules call."""
 
     exchange: Planned
     plan: FaultPlan

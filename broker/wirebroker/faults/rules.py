@@ -1,7 +1,7 @@
-"""A fault rule: which requests it matches, on which of the matches it fires, and what it then does.
+"""A fault rule determines which requests it matches, on which of these matches it fires, and what it does then.
 
-Each kind of fault is one subclass of `Rule` (see `kinds`). A subclass's annotations are its options, its methods carry out the
-fault, and its docstring is its text in the documentation. All other forms are derived from the class: the call in Python, the
+Each kind of fault is one subclass of `Rule` (see `kinds`). The annotations of a subclass are its options. Its methods carry out
+the fault. Its docstring is its text in the documentation. All other forms are derived from the class: the call in Python, the
 table [[fault]] in a fault file, the JSON of the control endpoint, the JSON schema and the table in docs/how-to/faults.md.
 """
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from wirebroker.faults.acts import Greeting, Injection, OutgoingResponse
     from wirebroker.requests.effects import Outcome
 
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # so that pytest shows the line of the caller
 
 if not TYPE_CHECKING:
-    ApiName = str  # upper and lower case do not matter; type checkers accept the names as Kafka writes them
+    ApiName = str  # upper and lower case do not matter; type checkers accept only Kafka's spelling
 
 KINDS: dict[str, type[Rule]] = {}
 """Every kind of fault by its name, in the order of declaration."""
 NonNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 HEADER_WORDS = ("api", "version", "client_id", "node")
-"""The words that need only the header of a request, which arrives first."""
+"""The words that can be checked with only the header of a request, which arrives before the rest."""
 
 
 class InjectionPoint(Enum):
@@ -58,8 +58,8 @@ class NotFired(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The conditions under which a rule matches a request. None matches everything. A list means "one of these", and a pair
-    means "from, to"."""
+    """The conditions under which a rule matches a request. A condition that is None is always met. A list means "one of these",
+    and a pair means "from, to"."""
 
     api: tuple[str, ...] | None = None
     version: tuple[int, int] | None = None
@@ -79,14 +79,14 @@ class Match:
         return next(self._header_misfits(facts), None) is None
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """Returns the matching batches of a Produce; any other request that matches counts once, as None."""
+        """Returns the matching batches if the request is a Produce. For any other request that matches, returns `[None]`."""
         if not self.header_fits(facts):
             return []
         return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
 
     def missing(self, facts: Facts) -> list[list[Misfit]]:
-        """Returns the words that do not fit a request of the rule's APIs, as a list for each batch of a Produce, or as one list
-        for any other request."""
+        """If the request is of one of the rule's APIs, returns lists of the words that do not fit it: one list for each batch
+        of a Produce, or one list for any other request."""
         if self.api is not None and facts.api not in self.api:
             return []
         return [[*self._header_misfits(facts), *self._misfits(facts, each)] for each in _parts(facts)]
@@ -135,7 +135,7 @@ class Match:
 
 
 def _parts(facts: Facts) -> Sequence[Batch | None]:
-    """Returns the parts of a request that count as matches: the batches of a Produce, or None for any other request."""
+    """Returns the parts of a request that count as matches: the batches of a Produce, or one None for any other request."""
     return facts.batches if facts.api == "Produce" else (None,)
 
 
@@ -157,16 +157,17 @@ class Count:
 
 @dataclass_transform(eq_default=False)
 class _Declared:
-    """With this base class, type checkers derive the arguments of a kind's call from its annotations."""
+    """From this base class, type checkers learn that the annotations of a kind are the arguments of its call."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         pass
 
 
 class Rule(_Declared, kw_only=True):
-    """A fault and the requests on which it acts. `seen` counts the matches, and `fired` the matches on which the rule fired.
+    """A fault, with the conditions under which it acts. `seen` is the number of matches, and `fired` is the number of matches
+    on which the rule fired.
 
-    If a rule could never fire, its creation raises FaultError, a ValueError that names the wrong word.
+    Creating a rule that could never fire raises FaultError, a ValueError that names the wrong word.
     """
 
     api: ApiName | Annotated[Sequence[ApiName], Meta(min_length=1)] | None = None
@@ -191,13 +192,13 @@ class Rule(_Declared, kw_only=True):
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.REQUEST
     """The injection point at which the rule acts, unless it has the option `after`."""
     only_apis: ClassVar[tuple[str, ...] | None] = None
-    """The APIs to which the kind applies; None stands for all."""
+    """The APIs to which the kind applies, or None for all APIs."""
     match_words: ClassVar[tuple[str, ...]] = Match.__slots__
     """The words that determine which requests the rule matches."""
     needed: ClassVar[tuple[str, ...]] = ()
-    """The words that must be given, in addition to the options without a default."""
+    """The words that must be given, in addition to the options that have no default."""
     needs_broker: ClassVar[bool] = False
-    """Tells whether the rule acts inside a broker. A proxy in front of a real cluster cannot load such a rule."""
+    """Tells whether the rule acts inside a broker. A proxy cannot load such a rule."""
     may_miss: ClassVar[bool] = False
     """Tells whether the rule may find nothing to do when it fires. Such a rule calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
@@ -236,27 +237,27 @@ class Rule(_Declared, kw_only=True):
         self.missed = ""
         """The reason why the rule could not act when it fired, or ""."""
         self.copied = False
-        """Tells whether copies of this rule, and not the rule itself, are loaded in brokers."""
+        """Tells whether copies of this rule were made. Brokers load the copies, and not the rule itself."""
         self.misses: Misses | None = None
         """The requests that the rule did not match since it was loaded. None if the rule was never loaded."""
         self._check_rule()
         self.check_options()
 
-    # Acts and checks for the kinds to define
+    # Acts and checks that the kinds define
 
     def check_options(self) -> None:
         """Raises FaultError if the options of this kind contradict each other."""
 
     def before(self, injection: Injection) -> Message | Outcome:
-        """Act on the request before it is handled. Returns the request, or a part of it, that is to be handled; or the
-        request's outcome."""
+        """Act on the request before it is handled. Returns the request that is to be handled (perhaps only a part of it), or
+        the outcome of the request."""
         raise NotImplementedError
 
     def change(self, injection: Injection) -> bool | None:
-        """Change storage or state before the request is handled. Kinds that define this method do not change the request.
+        """Change storage or state before the request is handled. If a kind defines this method, it does not change the request.
 
-        Returns whether there was something to change, or None if this is known only after the request was handled. If the
-        broker raises NothingToChange, this counts as False.
+        Returns whether there was something to change, or None if this is known only after the request was handled. An exception
+        NothingToChange from the broker counts as False.
         """
         raise NotImplementedError
 
@@ -265,7 +266,7 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     def send(self, line: OutgoingResponse) -> bool:
-        """Act on the bytes of the response. Returns whether the rule found something to do."""
+        """Act on the bytes of the response. Returns False if the rule found nothing to do."""
         raise NotImplementedError
 
     def greets(self, greeting: Greeting) -> bool:
@@ -282,7 +283,7 @@ class Rule(_Declared, kw_only=True):
         return InjectionPoint.RESPONSE if getattr(self, "after", False) else self.acts_at
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """Returns the matching batches of a Produce; any other request that matches counts once, as None."""
+        """Returns the matching batches if the request is a Produce. For any other request that matches, returns `[None]`."""
         return [] if self._unanswered(facts) else self.match.matching(facts)
 
     @property
@@ -322,7 +323,7 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def why_not(self) -> str:
-        """Returns the reason why the rule has matched no request, and which requests arrived instead."""
+        """Returns a sentence that explains why the rule has matched no request, and which requests arrived instead."""
         if self.misses is None:
             where = "; copies of it were, which are in kafka.faults.rules" if self.copied else ""
             return f"it was never added to a broker{where}"
@@ -337,7 +338,7 @@ class Rule(_Declared, kw_only=True):
                 self.misses.add(facts.api, misfits)
 
     def _unanswered(self, facts: Facts) -> list[Misfit]:
-        """Returns a misfit if the rule acts on responses and the request gets no response."""
+        """If the rule acts on responses and the request gets no response, returns the word that does not fit: `acks`."""
         return (
             [("acks", (0,))]
             if facts.acks == 0 and self.injection_point in (InjectionPoint.RESPONSE, InjectionPoint.WIRE)
@@ -345,7 +346,7 @@ class Rule(_Declared, kw_only=True):
         )
 
     def copy(self) -> Self:
-        """Returns the same rule with its counts at zero."""
+        """Returns a copy of the rule, with its counts at zero."""
         self.copied = True
         made = copy(self)
         made.seen = made.fired = 0
@@ -361,7 +362,7 @@ class Rule(_Declared, kw_only=True):
     __repr__ = __str__
 
     def described(self) -> dict[str, Any]:
-        """Returns the rule as the words and values that a fault file has for it."""
+        """Returns the words and values of the rule, as a fault file would have them."""
         words: dict[str, Any] = {"kind": self.kind}
         for part in (self.match, self.count):
             words |= {word: _written(value) for word in part.__slots__ if (value := getattr(part, word)) is not None}
@@ -369,7 +370,7 @@ class Rule(_Declared, kw_only=True):
         words |= {word: value for word, value in options.items() if value is not None and not callable(value)}
         return words | ({"name": self.name} if self.name else {})
 
-    # Refusing rules that could never fire
+    # Checks that refuse rules that could never fire
 
     def _check_rule(self) -> None:
         kind, match, count = self.kind, self.match, self.count
@@ -412,7 +413,7 @@ def _hints_of(kind: type[Rule]) -> dict[str, Any]:
 
 
 def words_of(kind: type[Rule]) -> dict[str, Any]:
-    """Returns the words that a rule of this kind may have, with their type hints. The word `kind` is not among them."""
+    """Returns the words that a rule of this kind may have, except `kind`, with their type hints."""
     hints = _hints_of(kind)
     words = (*kind.match_words, *Count.__slots__, "name", *options_of(kind))
     return {word: hints[word] for word in words}
@@ -424,7 +425,7 @@ def needed_by(kind: type[Rule]) -> tuple[str, ...]:
 
 
 def options_of(kind: type[Rule]) -> tuple[str, ...]:
-    """Returns the words that only this kind has. A call may give them by position, in this order."""
+    """Returns the words that only this kind has. In a call, they may be positional arguments in this order."""
     hints = _hints_of(kind)
     return tuple(word for word in kind.__annotations__ if get_origin(hints[word]) is not ClassVar)
 
@@ -459,7 +460,7 @@ _READ: dict[str, Callable[[Any], Any]] = {"api": _apis, "version": _pair, "seque
 
 
 def _written(value: Any) -> Any:
-    """Returns a value in the shortest form that a fault file allows."""
+    """Returns a value in the shortest form that is valid in a fault file."""
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 or (len(value) == 2 and value[0] == value[1]) else list(value)
     return value

@@ -1,7 +1,7 @@
 """Changes the storage and the state of an engine, for faults that act inside a broker and for methods of MockKafka.
 
-In Kafka, some of these changes happen only after days or because of a second client: expiration, fencing, the loss of the end
-of a log.
+In Kafka, some of these changes (expiration, fencing, the loss of the end of a log) happen only after days, or because of a
+second client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from wirebroker.requests.parts import TopicPartition
 from wirebroker.security.acl_specs import acl_of
 
 ATTEMPTS = 3
-"""The errors after which a starting producer tries again: the coordinator is loading, or is aborting a transaction."""
+"""After these errors of InitProducerId, a producer tries again, because the coordinator is still loading or aborting a
+transaction."""
 
 
 class Upgrade(Protocol):
@@ -35,7 +36,7 @@ class Upgrade(Protocol):
 
     @property
     def nodes(self) -> Collection[int]:
-        """The brokers to upgrade."""
+        """The brokers that are to be upgraded."""
 
     def proceed(self, now: int) -> None:
         """Begin the upgrade."""
@@ -51,7 +52,7 @@ class Engine(Protocol):
     groups: GroupCoordinator
 
     def emit(self, effect: Effect) -> None:
-        """Give the host an effect to perform."""
+        """Add an effect that the host performs."""
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
@@ -86,8 +87,8 @@ class EngineBroker:
         return failed
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Make the partitions that the node `node_id` leads unavailable. Without a topic, these are all except those of
-        internal topics.
+        """Make partitions that the node `node_id` leads unavailable. If no topic is given, these are all such partitions except
+        those of internal topics.
 
         Returns a function that makes the partitions available again, or None if no partition was affected.
         """
@@ -108,8 +109,8 @@ class EngineBroker:
         return restore if full else None
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-        """Forget a producer on all partitions, or on the given ones. A partition with an open transaction of the producer does
-        not forget it.
+        """Forget a producer on all partitions, or on those of the given topic or partition. A partition on which the producer
+        has an open transaction does not forget it.
 
         Returns the number of partitions that have forgotten the producer.
         """
@@ -134,8 +135,8 @@ class EngineBroker:
         self._engine.transactions.forget(known, now)
 
     def fence(self, transactional_id: str, now: int) -> int:
-        """Increase the producer epoch of a transactional id, and abort its open transaction, as the start of another producer
-        with this id does.
+        """Increase the producer epoch of a transactional id, and abort its open transaction. The start of another producer with
+        this id has the same effect.
 
         Returns the new epoch. Raises NothingToChange if the id is unknown, or if its producer cannot be fenced now.
         """
@@ -157,7 +158,7 @@ class EngineBroker:
         return known[transactional_id]
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """End the session of a connection that has authenticated by SASL. Returns False if it has not."""
+        """End the session of a connection that has authenticated by SASL. Returns False if the connection has not."""
         if connection.session.sasl_user:
             self._engine.authenticator.expire(connection, now)
         return connection.session.sasl_user
@@ -193,25 +194,25 @@ class EngineBroker:
         return before, end
 
     def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
-        """Make another broker the leader of each partition. Returns for how many partitions the leader has changed."""
+        """Make another broker the leader of each partition. Returns the number of partitions whose leader has changed."""
         cluster, controller = self._engine.cluster, self._engine.controller
         found = [held for where in sorted(partitions) if (held := cluster.partition(*where)) is not None]
         return sum(controller.move_away(each, now) for each in found)
 
     def move_coordinator(self, groups: Iterable[str], transactional_ids: Iterable[str], now: int) -> int:
-        """Make another broker the coordinator of the groups and transactional ids. Returns how many coordinators have
-        changed."""
+        """Make another broker the coordinator of the groups and transactional ids. Returns the number of groups and
+        transactional ids whose coordinator has changed."""
         cluster = self._engine.cluster
         keys = [*(("group", each) for each in groups), *(("transaction", each) for each in transactional_ids)]
         logs = [log for key in sorted(keys) if (log := cluster.coordinator_log(*key)) is not None]
         return self.move_leader({(log.topic, log.index) for log in logs}, now)
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """End the session of the member `member_id` of one of the groups. Returns whether there is such a member."""
+        """End the session of the member `member_id` of one of the groups. Returns False if no group has this member."""
         return any(self._engine.groups.expire_member(group_id, member_id, now) for group_id in sorted(groups))
 
     def advance(self, connection: Connection, ms: int) -> None:
-        """Move the clock forward by `ms` as soon as the connection's current request waits or has a response."""
+        """Move the clock forward by `ms` as soon as the connection's current request has a response or is parked."""
         self._engine.emit(AdvanceClock(connection, ms))
 
     def restart(self, mode: str, now: int) -> None:
@@ -219,9 +220,9 @@ class EngineBroker:
         self._engine.restart(mode, now)
 
     def upgrade(self, to: str, first: int, ms: int) -> Callable[[int], None]:
-        """Returns a function that begins a rolling upgrade to the release `to`; its argument is the time. The upgrade begins
-        with the broker `first` and pauses for `ms`. Raises NothingToChange if all brokers run the release already, or if the
-        upgrade is refused."""
+        """Returns a function that begins a rolling upgrade to the release `to`. The argument of this function is the time. The
+        broker `first` is upgraded first, and each broker is down for `ms`. Raises NothingToChange if all brokers run the
+        release already, or if the upgrade is refused."""
         try:
             made = self._engine.upgrade_from(first, to, ms)
         except ValueError as refused:
@@ -231,7 +232,7 @@ class EngineBroker:
         return made.proceed
 
     def crash(self, node_id: int, now: int) -> None:
-        """Kill one broker and start it again. If there are other brokers, they become the leaders of its partitions."""
+        """Kill one broker and start it again. If the cluster has other brokers, they become the leaders of its partitions."""
         if len(self._engine.cluster.brokers) == 1:
             self._engine.restart("kill", now)
         else:

@@ -1,1 +1,2 @@
-"""Learned clusters: their file, the requests to a real cluster, hashed names, and the differences between two clusters."""
+"""Learned clusters: the format of their file, the requests that learn from a real cluster, the hashing of names, and the
+comparison of two clusters."""

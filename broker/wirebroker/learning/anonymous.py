@@ -1,9 +1,9 @@
 """Hashes the names of a learned cluster.
 
-Within a file, a name has the same hash everywhere: for example, a topic's name in the topic and in its ACLs, and a user's name
-in the user and in its quotas. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can
-find a name by hashing guesses. If a name begins with the prefix of a prefixed ACL, its hash begins with the hash of the prefix.
-No other hash is a prefix of another hash.
+Within a file, a name has the same hash everywhere. For example, the hash of a topic's name is the same in the topic and in the
+ACLs for it. The key of the hash is not kept. So the hashes of two files cannot be compared, and nobody can find a name by
+hashing guesses. If a name begins with the prefix of a prefixed ACL, its hash begins with the hash of the prefix. Otherwise no
+hash is a prefix of another hash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.learning.form import DEFAULT, Acl, Broker, Group, Learned, Quota, Settings, Topic, User
 
 KINDS = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transaction", "DELEGATION_TOKEN": "token"}
-"""The word with which the hash of a name begins, for each resource type of an ACL."""
+"""For each resource type of an ACL, the word with which the hash of a name begins."""
 ENTITIES = {"user": "user", "client-id": "client"}
 WELL_KNOWN = frozenset(
     {
@@ -51,7 +51,7 @@ class Hashed:
         self.left_out: set[str] = set()
 
     def name(self, kind: str, name: str, *, prefix: bool = False) -> str:
-        """Returns the hash of a name, or with `prefix` the hash of a prefix."""
+        """Returns the hash of a name. With `prefix`, `name` is the prefix of a prefixed ACL, and its hash is returned."""
         parts = [self._hash(f"{kind}-", each) for each in self._prefixes.get(kind, ()) if name.startswith(each)]
         if not prefix:
             parts.append(self._hash(kind, name))
@@ -61,12 +61,12 @@ class Hashed:
         return blake2s(f"{kind} {name}".encode(), key=self._key, digest_size=6).hexdigest()
 
     def principal(self, principal: str) -> str:
-        """Returns the principal with its name hashed: `User:user-1b2c…` for `User:alice`."""
+        """Returns the principal with a hash in place of its name: for `User:alice`, for example, `User:user-1b2c…`."""
         kind, colon, name = principal.partition(":")
         return principal if name in ("*", "ANONYMOUS") or not colon else f"{kind}:{self.name('user', name)}"
 
     def host(self, host: str) -> str:
-        """Returns an IP address that is derived from the hash of a host."""
+        """Returns an IP address that stands for the host. The address is derived from the hash of the host."""
         if host in ("*", DEFAULT):
             return host
         return "10." + ".".join(map(str, bytes.fromhex(self._hash("host", host))[:3]))
@@ -76,7 +76,7 @@ class Hashed:
         return name if name in INTERNAL_TOPICS else self.name("topic", name)
 
     def settings(self, settings: Mapping[str, str]) -> Settings:
-        """Returns the settings that reveal no name."""
+        """Returns those of the settings that reveal no name."""
         kept: Settings = {}
         for name, value in settings.items():
             known = BROKER_SETTINGS.get(name) or TOPIC_SETTINGS.get(name)
@@ -116,8 +116,8 @@ def anonymous(learned: Learned, key: bytes) -> Learned:
 
 
 def _known(names: Iterable[str]) -> Iterable[str]:
-    """Returns the names of settings without those that could reveal names that a company uses. Only the names of Kafka's own
-    settings are kept, and not those of listeners' settings."""
+    """Returns the names of Kafka's own settings. The names of listeners' settings are left out, because they could reveal names
+    that a company uses."""
     return {
         name if name in BROKER_SETTINGS or name in TOPIC_SETTINGS else "settings whose values are names of their own"
         for name in names

@@ -22,10 +22,10 @@ from wirebroker.requests.facts import Facts
 if TYPE_CHECKING:
     from kafkawire.names import ErrorName
 else:
-    ErrorName = str  # in any case of its letters
+    ErrorName = str  # the name may be in upper or lower case
 
 __all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "reorder", "throttle"]
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # so that pytest shows the line of the caller
 
 logger = logging.getLogger("wirebroker")
 
@@ -34,7 +34,8 @@ Ms = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class lose_request(Rule):
-    """The request never arrives. Afterwards the connection closes or goes silent, as `then` says."""
+    """The request is dropped before it is handled. Then the connection is closed (`then="disconnect"`), or nothing more is sent
+    on it (`then="silence"`)."""
 
     then: Then = "disconnect"
 
@@ -48,8 +49,8 @@ class lose_request(Rule):
 
 
 class lose_ack(Rule):
-    """The request is handled, but its response never arrives. Afterwards the connection closes or goes silent, as `then`
-    says."""
+    """The request is handled, but its response is not sent. Then the connection is closed (`then="disconnect"`), or nothing
+    more is sent on it (`then="silence"`)."""
 
     then: Then = "disconnect"
 
@@ -61,7 +62,8 @@ class lose_ack(Rule):
 
 
 class error(Rule):
-    """The response has the error `code` (a number or a name). The request is not handled; with `after` it is handled first."""
+    """The response has the error `code` (a number or a name). Without `after`, the request is not handled. With `after`, it is
+    handled, and the error replaces the result."""
 
     code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | ErrorName
     after: bool = False
@@ -85,8 +87,8 @@ class error(Rule):
 
 
 class delay(Rule):
-    """The request is handled `ms` later, by the broker's clock. With `after` it is handled immediately, and the response is
-    sent `ms` later."""
+    """The request is handled `ms` later, by the broker's clock. With `after`, the request is handled immediately, and the
+    response is sent `ms` later."""
 
     ms: Ms
     after: bool = False
@@ -102,8 +104,8 @@ class delay(Rule):
 
 
 class disconnect(Rule):
-    """The connection closes before the request is handled. With `after` the request is handled, and the connection closes
-    instead of the response."""
+    """The connection is closed before the request is handled. With `after`, the request is handled, and the connection is
+    closed without a response."""
 
     after: bool = False
 
@@ -117,7 +119,7 @@ class disconnect(Rule):
 
 
 class throttle(Rule):
-    """The response's throttle_time_ms tells the client to wait for `ms`."""
+    """The field throttle_time_ms of the response tells the client to wait for `ms`."""
 
     ms: Annotated[int, Meta(ge=1, le=2**31 - 1, extra={"unit": "ms"})]
 
@@ -142,8 +144,8 @@ class reorder(Rule):
 
 
 class answer(Rule):
-    """A Python function gets the request's facts and the request, and may return the response. If it raises, the error is
-    logged and the connection closes."""
+    """A Python function gets the request's facts and the request, and may return the response. If the function raises an
+    exception, the exception is logged and the connection is closed."""
 
     answerer: Callable[[Facts, Message], Message | None]
 

@@ -1,4 +1,4 @@
-"""**TLS handshakes**, before the client's first request, by the broker's clock:"""
+"""**TLS handshakes**, which come before the client's first request. Times are by the broker's clock:"""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from wirebroker.faults.rules import InjectionPoint, Rule
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["expire_certificate", "stall_handshake"]
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # so that pytest shows the line of the caller
 
 Later = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class _OfHandshakes:
-    """The base of both kinds of faults in handshakes. At a handshake only the broker and the listener are known; there is no
-    request yet."""
+    """The base class of both kinds of faults in handshakes. During a handshake, only the broker and the listener are known.
+    There is no request yet."""
 
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.HANDSHAKE
     match_words: ClassVar[tuple[str, ...]] = ("node",)
@@ -35,8 +35,8 @@ class _OfHandshakes:
 
 
 class stall_handshake(_OfHandshakes, Rule):
-    """The handshake stalls, and continues `ms` later or when the rule is unloaded. A rule can choose a `node`, a `listener`,
-    and which handshakes stall."""
+    """The handshake stops. It continues after `ms`, or when the rule is unloaded. The words `node`, `listener`, `nth`, `every`,
+    `probability` and `times` choose the handshakes."""
 
     ms: Wait | None = None
     listener: str | None = None
@@ -52,8 +52,8 @@ class stall_handshake(_OfHandshakes, Rule):
 
 
 class expire_certificate(_OfHandshakes, Rule):
-    """The broker's certificate expires `ms` after the rule was loaded. From then on the broker presents an expired certificate.
-    This works only with a certificate that wirebroker made. A rule can choose a `node` and a `listener`."""
+    """The broker's certificate expires `ms` after the rule was loaded. After that, the broker presents an expired certificate.
+    This works only if wirebroker made the certificate. The words `node` and `listener` choose the handshakes."""
 
     ms: Later = 0
     listener: str | None = None
@@ -64,7 +64,7 @@ class expire_certificate(_OfHandshakes, Rule):
         if greeting.now < self.loaded_at + self.ms or self.listener not in (None, greeting.listener):
             return False
         if not greeting.can_expire:
-            self.missed = f"the certificate of {greeting.listener} is yours, and only one that wirebroker made can expire"
+            self.missed = f"wirebroker did not make the certificate of {greeting.listener}, so the certificate cannot expire"
         return greeting.can_expire
 
     def greet(self, greeting: Greeting) -> None:

@@ -21,12 +21,12 @@ __all__ = [
 ]  # fmt: skip
 
 LONGEST_MS = 366 * 86_400_000
-"""The largest `ms` by which `advance` may move the clock."""
+"""`advance` can move the clock by at most this many ms."""
 
 
 class expire_producer(Rule):
-    """The partitions forget the producers of the matched batches. For other requests, all partitions forget the request's
-    producer."""
+    """The partitions of the matched batches forget the producers of these batches. If the request is not a Produce, all
+    partitions forget the producer that it names."""
 
     example = 'faults.expire_producer(api="Produce", nth=5)'
     needs_broker: ClassVar[bool] = True
@@ -42,7 +42,8 @@ class expire_producer(Rule):
 
 
 class expire_session(Rule):
-    """The client's session ends (KIP-368). Its next request closes the connection, unless the client authenticates again."""
+    """The client's session ends (KIP-368). The client must authenticate again. If it sends another request first, the
+    connection is closed."""
 
     example = 'faults.expire_session(principal="User:alice", api="Produce", nth=3)'
     needs_broker: ClassVar[bool] = True
@@ -60,7 +61,7 @@ class withdraw_acl(Rule):
     needs_broker: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        from wirebroker.security.acl_specs import acl_of  # impossible in a proxy: ACLs are inside a broker
+        from wirebroker.security.acl_specs import acl_of  # a proxy cannot import this: ACLs are inside a broker
 
         try:
             acl_of(self.acl)
@@ -72,7 +73,7 @@ class withdraw_acl(Rule):
 
 
 class expire_transactional_id(Rule):
-    """The coordinator forgets the transactional id, unless a transaction is open."""
+    """The coordinator forgets the transactional id, unless this id has an open transaction."""
 
     transactional_id: str
 
@@ -99,8 +100,8 @@ class fence(Rule):
 
 
 class slow_reassignment(Rule):
-    """A reassignment that begins within the next `ms` stays in progress until these `ms` have passed, because its new replicas
-    become in sync only then.
+    """If a reassignment begins within the next `ms`, it stays in progress until these `ms` have passed, because its new
+    replicas do not become in sync before that.
     """
 
     ms: Positive
@@ -131,8 +132,8 @@ class expire_member(Rule):
 
 
 class move_leader(Rule):
-    """The matching partitions of the request get another leader: another in-sync replica. If there is none, the replica is
-    first moved to another broker.
+    """In each matching partition of the request, another in-sync replica becomes the leader. If there is no other in-sync
+    replica, the leader's replica is moved to another broker first.
     """
 
     example = 'faults.move_leader(api="Produce", topic="orders", nth=3)'
@@ -157,7 +158,7 @@ class move_coordinator(Rule):
 
 
 class advance(Rule):
-    """While the request waits, the broker's clock moves forward by `ms`. So sessions and transactions may time out, and
+    """The broker's clock moves forward by `ms` before the request is handled. So sessions and transactions may time out, and
     producers, offsets and records may expire."""
 
     ms: Annotated[int, Meta(ge=1, le=LONGEST_MS, extra={"unit": "ms"})]
@@ -171,7 +172,8 @@ class advance(Rule):
 
 
 class restart(Rule):
-    """All brokers stop, cleanly or as after kill −9 (`mode` "clean" or "kill"), and start again. The request is not handled."""
+    """All brokers stop and start again. They shut down cleanly (`mode="clean"`) or stop as after kill −9 (`mode="kill"`). The
+    request is not handled."""
 
     mode: Literal["clean", "kill"] = "clean"
 
@@ -196,7 +198,7 @@ class upgrade(Rule):
     may_miss: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        from wirebroker.core.releases.changes import RELEASES  # impossible in a proxy: a release belongs to a broker
+        from wirebroker.core.releases.changes import RELEASES  # a proxy cannot import this: only a broker has a release
 
         known = [f"kafka-{release}" for release in RELEASES]
         if self.to not in known:
@@ -215,8 +217,8 @@ class upgrade(Rule):
 
 
 class truncate(Rule):
-    """The partition loses the batch that contains `offset` and all later records, as after an unclean election. The producers'
-    states lose what came from these records."""
+    """The partition loses the batch that contains `offset` and all later batches, as after an unclean election. The producers'
+    states no longer include these batches."""
 
     offset: NonNegative
 
@@ -231,7 +233,8 @@ class truncate(Rule):
 
 
 class lose_coordinator(Rule):
-    """FindCoordinator gets COORDINATOR_NOT_AVAILABLE. Requests that are sent to the coordinator get NOT_COORDINATOR."""
+    """FindCoordinator gets the error COORDINATOR_NOT_AVAILABLE. Requests that are sent to a coordinator get the error
+    NOT_COORDINATOR."""
 
     example = 'faults.lose_coordinator(group="team", times=3)'
     only_apis: ClassVar[tuple[str, ...]] = (

@@ -1,4 +1,4 @@
-"""**Storage**, for the batches of a Produce:"""
+"""**Storage**, for the batches of a Produce request:"""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PRODUCE = ("Produce",)
 
 
 class fail_write(Rule):
-    """The write of the batch fails: the response is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes.
-    The write of a duplicate cannot fail, because a duplicate is not written."""
+    """The write of the batch fails. The response has the error KAFKA_STORAGE_ERROR, and neither the log nor the producer's
+    state changes. The write of a duplicate cannot fail, because a duplicate is not written."""
 
     example = 'faults.fail_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -46,9 +46,9 @@ class slow_write(Rule):
 
 
 class disk_full(Rule):
-    """When the rule matches a batch, the log directory of the batch's broker goes offline. Reads and writes of the partitions
-    that the broker leads, or of the given `topic` and `partition`, then get KAFKA_STORAGE_ERROR, until another broker leads or
-    the rule is unloaded. Internal topics are not affected unless `topic` names them."""
+    """When the rule matches a batch, the log directory of the batch's broker goes offline. Reads and writes then get the error
+    KAFKA_STORAGE_ERROR, in all partitions that the broker leads or in the given `topic` and `partition`, until another broker
+    becomes the leader or the rule is unloaded. Internal topics are not affected unless `topic` names them."""
 
     example = 'faults.disk_full(topic="orders", nth=10)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -63,8 +63,8 @@ class disk_full(Rule):
 
 
 class crash_after_write(Rule):
-    """The broker is killed after it has written the batch and before it acknowledges the batch, and starts again. If there are
-    other brokers, they become the leaders of its partitions. Both the log and the producer's state contain the batch."""
+    """The broker is killed after it has written the batch and before it acknowledges the batch. Then it starts again. If there
+    are other brokers, they become the leaders of its partitions. The log and the producer's state contain the batch."""
 
     example = 'faults.crash_after_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE

@@ -1,4 +1,4 @@
-"""**The wire**, with pauses that use the machine's time and not the broker's clock:"""
+"""**The wire**. Pauses here use the machine's time, and not the broker's clock:"""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # so that pytest shows the line of the caller
 
 HEADER_BYTES = 8
-"""The number of bytes from the start of a request to the end of its API version, including the size."""
+"""The number of bytes from the start of a request, including its size field, to the end of its API version."""
 PIECE_S = 0.02
 """The time in seconds between two pieces of a response with limited bandwidth."""
 
@@ -27,8 +27,8 @@ Milliseconds = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 
 
 class cut(Rule):
-    """Only the first `bytes` bytes of the response are sent (its size field counts, too), and the connection closes. With
-    `request` the connection closes when `bytes` bytes of the request have arrived, and the request is not handled."""
+    """Only the first `bytes` bytes of the response are sent, including its size field, and then the connection is closed. With
+    `request`, the connection is closed when `bytes` bytes of the request have arrived, and the request is not handled."""
 
     bytes: NonNegative
     request: bool = False
@@ -97,8 +97,9 @@ class bandwidth(Rule):
 
 
 class corrupt(Rule):
-    """The bits of `bytes` bytes of the response are inverted. These are the bytes from the position `at` on; a negative `at`
-    counts from the end of the response. Without `at`, the seed determines the positions, which are after the size field."""
+    """The bits of `bytes` bytes of the response are inverted. These are the bytes from the position `at` on, where a negative
+    `at` counts from the end of the response. Without `at`, they are random bytes after the size field, which depend on the
+    seed."""
 
     bytes: Positive = 1
     at: int | None = None
@@ -117,8 +118,8 @@ class corrupt(Rule):
 
 
 class reset(Rule):
-    """The connection is reset (RST) before the request is handled. With `after` the request is handled, and the connection is
-    reset instead of the response."""
+    """The connection is reset (RST) before the request is handled. With `after`, the request is handled, and the connection is
+    reset without a response."""
 
     after: bool = False
 
@@ -132,7 +133,8 @@ class reset(Rule):
 
 
 class refuse(Rule):
-    """A new connection is reset immediately. A rule can choose a `node`, and which connections are reset."""
+    """A new connection is reset immediately. The words `node`, `nth`, `every`, `probability` and `times` choose the
+    connections."""
 
     example = "faults.refuse(node=2, times=5)"
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.CONNECTION
@@ -147,7 +149,7 @@ class refuse(Rule):
 
 
 class close(Rule):
-    """The connection closes right after the response, or `ms` after it by the broker's clock."""
+    """The connection is closed `ms` after the response, by the broker's clock, or without `ms` immediately after it."""
 
     ms: Milliseconds = 0
 
