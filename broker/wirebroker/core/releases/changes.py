@@ -255,7 +255,9 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
     ),
-    Change("4.0", "notes_client_versions", False, "KIP-890", "AddPartitionsToTxn from version 4 on needs transaction version 2"),
+    Change(
+        "4.0", "notes_client_versions", False, "KIP-890", "AddPartitionsToTxn from version 4 on needs transaction version 2"
+    ),
     Change("4.0", "tells_assignments", False, "KIP-848", "DescribeGroups shows assignments also while a group rebalances"),
     Change("4.0", "refuses_early", False, "KIP-848", "a commit that is refused creates no group"),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
