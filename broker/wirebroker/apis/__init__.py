@@ -48,7 +48,7 @@ TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 IN_ZOOKEEPER = (
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds",
 )  # fmt: skip
-"""The APIs between a controller and brokers. In a cluster with ZooKeeper, every listener of a broker accepts them."""
+"""The APIs between a controller and brokers. In a cluster with ZooKeeper, every listener of a broker accepts these APIs."""
 
 TOGETHER = {
     **dict.fromkeys(IN_ZOOKEEPER, "controller_requests"),

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs, versions 1–2 (ReplicaManager.alterReplicaLogDirs).
 
-Without a data directory a replica moves at once. With a data directory it moves right after the response, as in Kafka. For a
-replica that does not exist yet, the broker remembers the directory until the replica is created.
+Without a data directory a replica moves at once. With a data directory a replica moves right after the response, as in Kafka.
+For a replica that does not exist yet, the broker remembers the directory until the replica is created.
 """
 
 from __future__ import annotations

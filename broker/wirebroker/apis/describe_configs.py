@@ -1,9 +1,9 @@
 """DescribeConfigs, versions 1–4.
 
 DescribeConfigs returns the settings of topics, brokers, groups and client metrics: each effective value, its source, and on
-request its synonyms. A broker describes its own settings under its id, and the cluster-wide alterations under the empty name.
-Its loggers are described in `core/loggers.py`. The documentation of each setting is a sentence that wirebroker wrote, not
-Kafka's text.
+request its synonyms. DescribeConfigs shows a broker's own settings under the broker's id, and the settings that were altered
+for all brokers under the empty name. The loggers of a broker are described in `core/loggers.py`. The documentation of each
+setting is a sentence that wirebroker wrote, not Kafka's text.
 """
 
 from __future__ import annotations
@@ -156,8 +156,9 @@ def _result(
 
 
 class Shown:
-    """The settings in one response. Topics share the entries of settings that they do not override, so each entry is built only
-    once.
+    """Builds the settings in one DescribeConfigs response.
+
+    Topics share the entries of settings that they do not override, so each entry is built only once.
 
     A built entry of the response is found by the `id()` of the setting's entry. The setting's entry is kept here too, so that
     its id stays unique.
@@ -170,7 +171,7 @@ class Shown:
         self._lists: dict[int, tuple[list[Entry], list[DescribeConfigsResourceResult]]] = {}
 
     def configs(self, entries: list[Entry]) -> list[DescribeConfigsResourceResult]:
-        """The settings for these entries."""
+        """Returns the settings in the response for these entries."""
         made = self._lists.get(id(entries))
         if made is None:
             made = self._lists[id(entries)] = (entries, [self._config(entry) for entry in entries])

@@ -21,7 +21,7 @@ from wirebroker.core.groups.states import ClassicGroupState
 
 
 def all_group_operations(exchange: Exchange) -> int:
-    """All operations on a group, as the bits that a response of this release has."""
+    """Returns all operations on a group, as the bits that a response of this release has."""
     return bits(operations_on(ResourceType.GROUP, exchange.cluster.configs.release.behaviour))
 
 

@@ -25,7 +25,7 @@ UNKNOWN = -1
 
 
 def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
-    """Respond with the sizes of the requested partitions; null means all."""
+    """Respond with the sizes of the requested partitions; null means all partitions."""
     pause = pauses()
     wanted: dict[str, set[int]] = {}
     for requested in request.topics or ():

@@ -1,9 +1,9 @@
 """DescribeQuorum, versions 0–2.
 
-All brokers are voters of one quorum. Its leader is the controller that clients see. There is no Raft: the metadata are in the
-memory of one process, and the high watermark counts metadata changes. As in Kafka, a request that names anything besides
-partition 0 of the metadata topic gets UNKNOWN_TOPIC_OR_PARTITION for all its partitions, and a successful response has an empty
-error message.
+All brokers are voters of one quorum. The leader of the quorum is the controller that clients see. wirebroker has no Raft: the
+metadata are in the memory of one process, and the high watermark counts metadata changes. As in Kafka, a request that names
+anything besides partition 0 of the metadata topic gets UNKNOWN_TOPIC_OR_PARTITION for all its partitions, and a successful
+response has an empty error message.
 """
 
 from __future__ import annotations

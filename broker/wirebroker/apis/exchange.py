@@ -49,10 +49,12 @@ class Offload(NamedTuple):
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
 """The APIs whose requests count towards no quota."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
-"""A handler that works in slices. It yields None to let other connections have their turn, and an `Offload` to get the result
-of long work. At the end it returns the response or an `Outcome`, as an ordinary handler does. Between two slices the
-broker's state may change, and the buffer of the request may be reused: a handler keeps no view of the buffer (see
-`own_records`)."""
+"""A handler that works in slices.
+
+The handler yields None to let other connections have their turn, and an `Offload` to get the result of long work. At the end
+the handler returns the response or an `Outcome`, as an ordinary handler does. Between two slices the broker's state may change,
+and the buffer of the request may be reused: a handler keeps no view of the buffer (see `own_records`).
+"""
 
 
 class Admitted(Protocol):
@@ -173,7 +175,7 @@ class Exchange(AnyExchange):
                 self._deliver(passed, parts)
 
     def passed(self, response: Message) -> Message | None:
-        """Returns the response after faults and the interceptor, or None if it is not sent now. The request no longer
+        """Returns the response after faults and the interceptor, or None if the response is not sent now. The request no longer
         waits."""
         connection = self.connection
         if connection.parked is self:  # the same as `unpark`, but without a call

@@ -1,12 +1,12 @@
 """Fetch, versions 4–18, and versions 0–3 of releases before 4.0, whose records are converted (`apis.fetch_old`).
 
-Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. If the
-last batch exceeds the limit, it is cut off there. Kafka does the same, because it sends a piece of its file. The response waits
-until min_bytes are available, max_wait_ms has passed, or a partition has an error. The first batch of the first partition with
-records is sent even if it is larger than the limits (KIP-74). Sessions work as in KIP-227, and topic ids as in KIP-516 (from
-version 13). From version 16 the response names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); a
-lagging replica shows only its own records. With the RackAwareReplicaSelector, a consumer that has a replica in its rack gets no
-records from the leader, but the id of that replica.
+Fetch returns batches from each partition up to the high watermark, or with read_committed up to the last stable offset. The
+last batch is cut off where it exceeds the limit of the response. Kafka does the same, because it sends a part of a log file
+without regard to batches. The response waits until min_bytes are available, max_wait_ms has passed, or a partition has an
+error. The first batch of the first partition with records is sent even if it is larger than the limits (KIP-74). Sessions work
+as in KIP-227, and topic ids as in KIP-516 (from version 13). From version 16 the response names the new leader (KIP-951). From
+version 11 clients may read from any replica (KIP-392); a lagging replica returns only the records that it has. With the
+RackAwareReplicaSelector, a consumer that has a replica in its rack gets no records from the leader, but the id of that replica.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ def within_quota(response: FetchResponse, request: FetchRequest, exchange: Excha
 
 
 def takes_too_much(response: FetchResponse | ShareFetchResponse, exchange: Exchange) -> bool:
-    """Count the response for the client's quotas. A throttled client gets an empty response, which does not count."""
+    """Count the response for the client's quotas.
+
+    A throttled client gets an empty response, which does not count towards the quota.
+    """
     engine, now = exchange.engine, exchange.engine.now
     size = size_of(response, exchange.version)
     timed = engine.throttle.handled(exchange, now)
@@ -266,7 +269,7 @@ class Fetch:
         return partition, error
 
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
-        """Whether the authorizer allows the fetch: a consumer needs READ on the topic, a follower CLUSTER_ACTION."""
+        """Tells whether the authorizer allows the fetch: a consumer needs READ on the topic, a follower CLUSTER_ACTION."""
         if topic not in known:
             exchange, request = self.exchange, self.request
             if from_follower(request):
@@ -425,7 +428,7 @@ class Fetch:
 
     def watch(self, partitions: Iterable[Named]) -> None:
         """Watch partitions for changes."""
-        callback = self._appended  # kept nowhere else: a Fetch that refers to itself would wait for the garbage collector
+        callback = self._appended  # not an attribute, because a Fetch that refers to itself waits for the garbage collector
         for key, requested in partitions:
             partition, _ = self._find(key, requested)
             if partition is not None:
@@ -438,7 +441,7 @@ class Fetch:
         return any(self._enough_with(partition) for partition in self._changed)
 
     def wait(self) -> Outcome:
-        """Park until enough is appended or the time is up."""
+        """Park the request until enough is appended or the maximum wait is over."""
         timers = self.cluster.timers
         self._timer = timers.at(self.exchange.now + self.request.max_wait_ms, self._finish)
         self._total = sum(self._available.values())

@@ -1,7 +1,7 @@
 """FindCoordinator, versions 0–6.
 
 Finds the broker that coordinates a group (key type 0), a transactional id (1), or from version 6 a share partition (2, key
-`group:topicId:partition`). Version 4 allows several keys. The first request for a key creates the coordinators' topic. On a
+`group:topicId:partition`). Version 4 allows several keys. The first FindCoordinator creates the coordinators' topic. On a
 cold start this request gets COORDINATOR_NOT_AVAILABLE, as in Kafka. The next request finds the coordinator. The first request
 to the coordinator gets NOT_COORDINATOR if it arrives within `Cluster.loading_ms`, because the coordinator is still loading.
 While a key's partition has no leader, the response is COORDINATOR_NOT_AVAILABLE.
@@ -72,7 +72,7 @@ def _none(key: str, code: ErrorCode) -> Coordinator:
 
 
 def _names_share_partition(key: str) -> bool:
-    """Whether this is a share partition's key (Kafka's SharePartitionKey.validate)."""
+    """Tells whether the text is the key of a share partition (Kafka's SharePartitionKey.validate)."""
     group_id, topic_id, index = ["", "", "", *key.rsplit(":", 2)][-3:]
     return bool(group_id.strip()) and _is_uuid(topic_id) and _INTEGER.fullmatch(index) is not None
 

@@ -87,7 +87,7 @@ def _one(
 
 
 def _old_style(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
-    """Version 0; a partition may be named more than once (KafkaApis.handleListOffsetRequestV0)."""
+    """Responds to version 0, in which a partition may be named more than once (KafkaApis.handleListOffsetRequestV0)."""
     pause, topics = pauses(SEARCHES), []
     for topic in request.topics:
         responses = []

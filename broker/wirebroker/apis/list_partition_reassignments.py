@@ -1,7 +1,7 @@
 """ListPartitionReassignments, version 0.
 
-The reassignments in progress of the requested partitions; null means all partitions. As in Kafka, unknown topics and partitions
-are not an error, and a topic without reassignments is not in the response.
+ListPartitionReassignments returns the reassignments in progress of the requested partitions; null means all partitions. As in
+Kafka, unknown topics and partitions are not an error, and a topic without reassignments is not in the response.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _find(
 def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
     """Create a topic with a valid name if auto.create.topics.enable allows it. Returns the error code of this request.
 
-    The code is the same if there are too few brokers for the topic's replicas, because only the controller finds that out.
+    The code is the same if there are too few brokers for the topic's replicas, because only the controller notices this.
     """
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -25,7 +25,7 @@ class MetadataChanges:
     def write_down(self, refused: Callable[[Any, Refusal], Any] | None = None) -> None:
         """Write down the latest changes.
 
-        If they cannot be written down, replace the responses by refusals, which `refused` makes.
+        If the changes cannot be written down, replace the responses by refusals, which `refused` makes.
         """
         failed = self._exchange.cluster.decisions.write_down(self._exchange.now)
         if failed is not None:

@@ -40,7 +40,7 @@ In all other versions, this value is the default of the field.
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     """Remember the valid offsets. As in Kafka, unknown partitions come first in the response."""
     if exchange.version == 0:
-        from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 use it
+        from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 need this module
 
         return zookeeper_offsets.commit(request, exchange)
     responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}

@@ -37,7 +37,7 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
     if exchange.version == 0:
-        from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 use it
+        from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 need this module
 
         return zookeeper_offsets.fetch(request, exchange)
     error = exchange.engine.groups.coordinator_error(request.group_id, exchange.node_id)

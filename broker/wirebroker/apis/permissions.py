@@ -51,7 +51,7 @@ MESSAGES = {
     _R.TOPIC: "Topic authorization failed.", _R.GROUP: "Group authorization failed.",
     _R.CLUSTER: "Cluster authorization failed.", _R.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
 }  # fmt: skip
-"""Kafka's messages for these errors, where the response has a message field."""
+"""Kafka's messages for authorization errors, if the response has a message field."""
 WHOLE_ERRORS = frozenset(
     {"LeaveGroup", "OffsetDelete", "ConsumerGroupHeartbeat", "DescribeQuorum", "DescribeLogDirs", "AddPartitionsToTxn",
      "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
@@ -167,7 +167,7 @@ def whole(operation: Operation, kind: ResourceType, field: str = "", message: st
 
 
 def topics(operation: Operation, message: str | None = None) -> Rule:
-    """The client needs this right on each topic."""
+    """The client needs the same right on each topic."""
 
     def rule(request: Any, access: Access) -> Any:
         directory = access.exchange.directory
@@ -183,7 +183,7 @@ def topics(operation: Operation, message: str | None = None) -> Rule:
 
 
 def each(operation: Operation, kind: ResourceType, attribute: str, field: str = "") -> Rule:
-    """The client needs this right for each element of a list. The element is the resource's name, or has the name in a
+    """The client needs the same right for each element of a list. The element is the resource's name, or has the name in a
     field."""
 
     def rule(request: Any, access: Access) -> Any:

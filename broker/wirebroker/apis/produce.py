@@ -2,9 +2,10 @@
 connection).
 
 `Partition.append` judges the batch of each partition, and each partition has its own result. Produce never creates a topic.
-From version 13 topics are named by id. acks=0 has no response, and any error in it closes the connection. A null record set is
-INVALID_RECORD (Kafka never responds). A broker that does not lead the partition returns NOT_LEADER_OR_FOLLOWER, from version 10
-with the leader. Versions 0 to 2 bring message sets, which are converted (`core.message_set_checks`).
+From version 13 topics are named by id. A Produce with acks=0 gets no response; if it fails, the broker closes the connection. A
+null record set gets INVALID_RECORD; Kafka never responds to such a request. A broker that does not lead the partition returns
+NOT_LEADER_OR_FOLLOWER, from version 10 with the leader. Versions 0 to 2 bring message sets, which are converted
+(`core.message_set_checks`).
 
 acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas replicas are in sync. Otherwise the response
 waits until all in-sync replicas have the batch; a retry waits, too. If timeout_ms is over first, the response has
@@ -135,7 +136,7 @@ def _unanswered(exchange: Exchange) -> Outcome:
 
 
 def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
-    """Copy the request's records before it waits, because other requests may be received into their buffer."""
+    """Copy the request's records before the request waits, because other requests may be received into their buffer."""
     if exchange.frame is not None:
         own_records(request)
         exchange.frame = None

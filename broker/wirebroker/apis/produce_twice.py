@@ -1,7 +1,8 @@
 """A Produce that names a partition more than once. Kafka keeps record data in a map by partition.
 
-Kafka appends the last of a partition's record sets that is a single readable batch, and responds to it. If other record data
-cannot be read, the error replaces that response, and the appended batch stays (KafkaApis.handleProduceRequest).
+If a partition has several record sets, Kafka appends the last record set that is a single readable batch, and responds to this
+batch. If other record data cannot be read, the error replaces this response, and the appended batch stays
+(KafkaApis.handleProduceRequest).
 """
 
 from __future__ import annotations

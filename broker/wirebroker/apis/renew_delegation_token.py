@@ -35,7 +35,7 @@ def handle(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDel
 
 
 def found(secret: bytes, exchange: Exchange) -> TokenImage | ErrorCode:
-    """The token with this HMAC, or the error."""
+    """Returns the token with this HMAC, or the error."""
     key = exchange.cluster.configs.text(KEY)
     if not key:
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

@@ -1,8 +1,8 @@
 """SaslAuthenticate, versions 0–2.
 
-One token of the client, and the broker's response to it. From version 1 on, the last response has the lifetime of the session
-in ms (KIP-368), or 0 if the session does not end. A client with wrong credentials gets SASL_AUTHENTICATION_FAILED, and the
-connection ends. An authenticated client gets ILLEGAL_SASL_STATE.
+The client sends one token of its SASL login, and the response has the broker's token. From version 1 on, the last response has
+the lifetime of the session in ms (KIP-368), or 0 if the session does not end. A client with wrong credentials gets
+SASL_AUTHENTICATION_FAILED, and the connection ends. An authenticated client gets ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations

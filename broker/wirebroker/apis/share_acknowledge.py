@@ -131,7 +131,7 @@ def begin(
         elif known is None or known.partition(place[1]) is None:
             outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             del asked[place]
-    if not any(asked.values()):  # without a valid partition, Kafka omits partitions without acknowledgements
+    if not any(asked.values()):  # if no acknowledgement is left, Kafka omits partitions without acknowledgements
         return outcomes, []
     return outcomes, (yield from _begin(request, asked, outcomes, exchange, pause))
 

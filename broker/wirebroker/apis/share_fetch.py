@@ -527,7 +527,7 @@ class ShareFetch:
         response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
         self._results = yield from self._named(response)
         if self._counts_by_name and not self._has_topics():
-            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts the bytes of each topic by its name, and fails
+            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts bytes by topic name, and fails without the name
         for place, (code, message) in self._outcomes.items():
             if self._pause():
                 yield None

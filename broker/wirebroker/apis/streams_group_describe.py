@@ -63,7 +63,7 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, DescribedGroup]:
-    """The group, or None if it is not found, and the group's part of the response, still without members."""
+    """Returns the group, or None if it is not found, and the group's part of the response, still without members."""
     group = find(group_id, StreamsGroup, exchange)
     if isinstance(group, NoGroup):
         return None, refused(DescribedGroup, group_id, group)

@@ -1,6 +1,6 @@
 """SyncGroup, versions 0–5: a member gets its assignment; the leader sends all assignments.
 
-The response waits for the leader. From version 5 the request names the protocol, which must be the group's.
+The response waits for the leader. From version 5 the request names the protocol, which must be the protocol of the group.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client writes them there, without a generation.
+"""OffsetCommit and OffsetFetch, version 0: offsets in ZooKeeper. Any client writes offsets there, without a generation.
 
-Later versions do not see these offsets. A KRaft broker responds UNSUPPORTED_VERSION for each partition. These offsets are kept
-in memory, even with a data directory.
+Later versions of these APIs do not see these offsets. A KRaft broker responds UNSUPPORTED_VERSION for each partition. These
+offsets are kept in memory, even with a data directory.
 """
 
 from __future__ import annotations

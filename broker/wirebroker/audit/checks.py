@@ -1,6 +1,6 @@
 """The checks of one partition's batches: is every sequence stored once, in order, and undamaged?
 
-Pure functions over `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
+All functions are pure functions over `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
 
 * **Sequences are unwrapped.** Sequences count modulo 2³¹, so a batch's place is the running sum of the signed distances between
   neighbours of one producer and epoch. Duplicates and gaps are searched in the order of places. Disorder, epochs and offsets
@@ -174,7 +174,7 @@ class _Sums:
 
 
 class _Holes:
-    """Counts the missing offsets between any two batches for which a reason is known: compaction, deletion or damage.
+    """Counts the missing offsets between any two batches for which a reason is known: compaction or damage.
 
     Missing offsets without a known reason are `unexplained`.
     """
@@ -347,7 +347,7 @@ def _may_have_lost_data(before: BatchRow | None, bounds: Bounds) -> bool:
 
 
 def _numbers(places: tuple[int, int]) -> tuple[int, int]:
-    """The sequences at these places."""
+    """Returns the sequences at these places."""
     return places[0] % SEQUENCES, places[1] % SEQUENCES
 
 

@@ -1,8 +1,8 @@
 """Finds the batches that repeat stored sequences, and the places of the first copies, for both audits.
 
 The places of a batch are its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
-cell belongs to the first batch in the log that has it. If a cell of a batch belongs to another batch, the places of this cell
-were stored before. No two batches are compared, so n batches cost n log n, however many overlap.
+cell belongs to the first batch in the log that contains it. If a cell of a batch belongs to another batch, the places of this
+cell were stored before. No two batches are compared, so n batches cost n log n, however many overlap.
 
 The results are positions in the list of batches.
 """

@@ -60,9 +60,9 @@ KINDS = CERTAIN | LIKELY | INFORMATION
 EXCEPTIONS = {
     "offset_gap": "likely if nothing says whether the topic is compacted, for example if a partition's folder was copied alone",
     "open_transaction": "info while the transaction's timeout is not over",
-    "truncated": "likely if the broker was not shut down in order",
+    "truncated": "likely if the broker was not shut down cleanly",
     "lost": "likely or info if the beginning of the log was deleted",
-    "unclean_election": "certain if a replica still has the records; info if the former leader's log shows that none is lost",
+    "unclean_election": "certain if a replica still has the records; info if the former leader's log shows no loss",
     "input_unprocessed": "likely without a group, or if outputs were removed or damaged",
     "commit_beyond_output": "likely if outputs were removed or damaged",
     "processed_twice": "likely if inputs were removed or damaged",
@@ -106,8 +106,8 @@ class Finding(NamedTuple):
     """One finding; −1 stands for "none". `first_` and `last_` are inclusive.
 
     If a batch or record is stored twice, the fields describe the later copy, and the evidence has both. The sequences of a
-    `gap` finding are the missing sequences. Its offsets are the offsets of the last record before the gap and the first record
-    after it.
+    `gap` finding are the missing sequences. The offsets of a `gap` finding are those of the last record before the gap and of
+    the first record after it.
     """
 
     kind: str

@@ -11,8 +11,8 @@ A journal is a file of JSON lines, one object each, with these fields; a missing
     id             lines with the same id are one record: each adds fields that the others leave null, and `acknowledged`
                    is true if any line says so
 
-So an application can write a record down before it sends the record, and append the outcome later. No line is ever rewritten,
-and the order of the lines does not matter. A Parquet file has the same fields, one row for each record.
+Therefore an application can write a record down before it sends the record, and append the outcome later. No line is ever
+rewritten, and the order of the lines does not matter. A Parquet file has the same fields, one row for each record.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ class Intended(NamedTuple):
 
 
 class Journal:
-    """Writes a journal. Each line is written at once, so a killed process does not lose it. Any thread may use it.
+    """Writes a journal. Each line is written at once, so a killed process does not lose it. Any thread may use the journal.
 
         with Journal("sent.jsonl", producer="till 3") as journal:
             entry = journal.sent("orders", key=b"17", value=b"a pound of tea")
             producer.send(...).add_callback(lambda _: journal.acknowledged(entry)).add_errback(lambda _: journal.failed(entry))
 
-    Lines are appended to a file that exists.
+    If the file exists, lines are appended to it.
     """
 
     def __init__(self, path: str | os.PathLike[str], producer: str | None = None) -> None:

@@ -55,7 +55,7 @@ class Repeats(NamedTuple):
 
     @property
     def vague(self) -> bool:
-        """Whether no content of the topic can identify duplicates."""
+        """Tells whether no content of the topic can identify duplicates."""
         others = self.units - self.many
         return others > FEW and others > OFTEN * self.contents
 

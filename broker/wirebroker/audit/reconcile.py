@@ -105,7 +105,7 @@ def _place(row: RecordRow) -> Place:
 
 
 def _copy(first: RecordRow, again: RecordRow, severity: Severity) -> _Copy:
-    """A copy with the same sequence is certain, even without a journal."""
+    """A copy with the same sequence is a certain finding, even without a journal."""
     copy = _Copy(first, again, severity)
     return copy._replace(severity="certain") if copy.kind == "duplicate" else copy
 
@@ -118,7 +118,7 @@ def _by_content(rows: Sequence[RecordRow]) -> Iterable[list[RecordRow]]:
 
 
 def _likely(unnamed: Mapping[str, Sequence[Sequence[RecordRow]]], notices: list[str]) -> Iterator[_Copy]:
-    """The copies among the records that no journal names; `unnamed` has them by topic, grouped by content."""
+    """Yields the copies among the records that no journal names; `unnamed` holds these records by topic, grouped by content."""
     for topic, contents in unnamed.items():
         repeats = Repeats.of(map(len, contents))
         if (notice := repeats.notice(topic, "intended=…")) is not None:

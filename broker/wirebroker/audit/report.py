@@ -25,8 +25,11 @@ All other findings are only counted.
 COUNTED = (
     "partitions", "batches", "records", "producers", "committed", "aborted", "open", "recognised", "rejected",
 )  # fmt: skip
-"""The counts of each topic. Only records that a read_committed consumer sees count. A transaction counts once on each of its
-partitions. Recognised retries and rejected batches come from the trace."""
+"""The counts of each topic.
+
+The counts include only records that a read_committed consumer sees. A transaction counts once on each of its partitions.
+Recognised retries and rejected batches come from the trace.
+"""
 
 
 class AuditReport:

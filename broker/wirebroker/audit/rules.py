@@ -29,13 +29,15 @@ class Rules:
     # Sequences
 
     def continues(self, epoch: Any, last_sequence: Any, next_epoch: Any, first_sequence: Any) -> Any:
-        """Whether a batch has the sequence after the last sequence of its epoch, or sequence 0 of a newer epoch."""
+        """Tells whether a batch has the sequence after the last sequence of its epoch, or sequence 0 of a newer epoch."""
         follows = first_sequence == self.modulo(last_sequence + (1 + SEQUENCES), SEQUENCES)  # a number of 64 bits, also in SQL
         return ((next_epoch == epoch) & follows) | ((next_epoch > epoch) & (first_sequence == 0))
 
     def distance(self, earlier: Any, later: Any) -> Any:
-        """The signed distance between two sequences. Sequences count modulo 2³¹, and the distance is that of the shorter
-        way."""
+        """The signed distance between two sequences.
+
+        Sequences count modulo 2³¹, and the distance is measured along the shorter way.
+        """
         forwards = self.modulo(later - earlier, SEQUENCES)
         return self.choose(forwards >= SEQUENCES // 2, forwards - SEQUENCES, forwards)
 
@@ -55,14 +57,16 @@ class Rules:
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:
-        """Whether a batch is stored after a later batch of its epoch. The caller leaves out copies, which are duplicates and
-        not disorder."""
+        """Tells whether a batch is stored after a later batch of its epoch.
+
+        The caller leaves out copies, which are duplicates and not disorder.
+        """
         return place < place_before
 
     # Epochs and lives
 
     def is_epoch_regression(self, epoch: Any, epoch_before: Any) -> Any:
-        """Whether a batch has an older epoch than the batch before it."""
+        """Tells whether a batch has an older epoch than the batch before it."""
         return epoch < epoch_before
 
     def is_forgotten(self, pause_ms: Any, expiration_ms: Any, is_idle: Any) -> Any:
@@ -75,5 +79,5 @@ class Rules:
     # Offsets
 
     def is_offset_regression(self, base_offset: Any, last_before: Any) -> Any:
-        """Whether a batch begins at or before the last offset of the batch before it."""
+        """Tells whether a batch begins at or before the last offset of the batch before it."""
         return base_offset <= last_before

@@ -50,7 +50,7 @@ class Arrival(Protocol):
 
 
 class Validator:
-    """The validator of one partition under other rules. It takes the arrivals in order, the oldest first.
+    """The validator of one partition under other rules. The validator takes the arrivals in order, the oldest first.
 
     If `rules` is None, the broker has no idempotence. All counts are numbers of batches, except `records` and `state_bytes`.
     """

@@ -366,7 +366,7 @@ class Wording:
         )
 
     def output_without_id(self, pipeline: Any, row: Any, part: Any, is_row: Any) -> Any:
-        """Outputs lack what would name their input."""
+        """Outputs lack the field that would name their input."""
         outputs = self.text(
             "{n} at {offsets}",
             n=self.choose(row.records == 1, "an output", self.text("{n} outputs", n=row.records)),
@@ -418,7 +418,7 @@ class Wording:
         )  # fmt: skip
 
     def transaction_again(self, pipeline: Any, row: Any) -> Any:
-        """A transaction passed inputs that an earlier one has passed."""
+        """A transaction passed inputs that an earlier transaction has passed."""
         return self.text(
             "group '{group}' passed {again} inputs for the second time, in {transaction}, which begins with offset {offset}; "
             "pipeline '{pipeline}' has outputs of both times",

@@ -196,7 +196,7 @@ class Application:
 class Watch:
     """A sink of the trace that keeps the rows of a run and counts its requests.
 
-    It ends the run if the requests become a storm.
+    The sink ends the run if the requests become a storm.
     """
 
     name = "the exploration"

@@ -84,8 +84,8 @@ def play_all(
     """Play the cases that have no result yet. Yields each result as soon as it is known, including the results of earlier
     campaigns.
 
-    No further case begins once `go_on` is false; running cases end first. If a case raises, or the campaign is interrupted,
-    running cases are abandoned.
+    Once `go_on` is false, no further case begins, and the running cases are completed. If a case raises, or the campaign is
+    interrupted, running cases are abandoned.
     """
     running: set[Future[Result]] = set()
     try:

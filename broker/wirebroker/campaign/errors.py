@@ -1,10 +1,10 @@
 """The errors that Kafka 4.3.1 returns for each API that applications use.
 
-Read from the response classes of kafka-clients 4.3.1 (`…Response.java` lists its codes) and from the classes that handle the
-requests: ReplicaManager and ProducerStateManager for Produce and Fetch, GroupCoordinatorService and GroupMetadataManager for
-groups, TransactionCoordinator and TransactionStateManager for transactions. Errors are left out that need a request of another
-form (INVALID_REQUEST, UNSUPPORTED_VERSION), that a client meets in every run (MEMBER_ID_REQUIRED), or that Kafka returns to
-brokers only.
+The errors were read from the response classes of kafka-clients 4.3.1 (`…Response.java` lists its codes) and from the classes
+that handle the requests: ReplicaManager and ProducerStateManager for Produce and Fetch, GroupCoordinatorService and
+GroupMetadataManager for groups, TransactionCoordinator and TransactionStateManager for transactions. The table leaves out
+errors that need a request of another form (INVALID_REQUEST, UNSUPPORTED_VERSION), errors that a client meets in every run
+(MEMBER_ID_REQUIRED), and errors that Kafka returns only to brokers.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class Exploration:
     def begin(self) -> None:
         """Run the command twice without faults, and make the table of cases. Raises CannotRun.
 
-        With a real cluster, there is a first run before the two. It brings the cluster into the state that later runs find.
+        With a real cluster, an additional run comes before these two runs. The additional run brings the cluster into the state
+        that later runs find.
         """
         if self.application.upstream is not None:
             self._plain()
@@ -246,10 +247,10 @@ def _begins_late(rows: Iterable[Row]) -> bool:
 
 
 def is_broken(result: Result) -> bool:
-    """Whether the application broke silently, or did not end."""
+    """Tells whether the application broke silently, or did not end."""
     return any(name in SILENT_OUTCOMES for name in result["outcomes"])
 
 
 def trace_file(case_id: str) -> Path:
-    """Keep the trace of a run that broke the application, and the command's output, in the folder of the report."""
+    """Returns the file in the folder of the report for the trace of a run that broke the application."""
     return Path("traces", f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl")

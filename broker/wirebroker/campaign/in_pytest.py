@@ -143,7 +143,7 @@ def _play(item: pytest.Item, explored: Explored, exploration: Exploration, case:
 
 
 def _subtest(item: pytest.Item, report: pytest.TestReport, name: str) -> None:
-    """Report a case as a subtest, where pytest has them."""
+    """Report a case as a subtest, if this version of pytest has subtests."""
     try:
         from _pytest.subtests import SubtestContext, SubtestReport
     except ImportError:

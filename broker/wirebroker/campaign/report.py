@@ -65,7 +65,7 @@ def write_cases(exploration: Exploration, results: Iterable[Result], folder: Pat
 
 
 def _fault_file(result: Result, upstream: Upstream | None) -> str:
-    """A case as a fault file, and the commands that play it again."""
+    """Returns a case as a fault file, and the commands that play the case again."""
     count = brokers_for(faults_of(result))
     broker = f"serve{f' --brokers {count}' if count > 1 else ''}"
     if upstream is not None:
@@ -82,7 +82,7 @@ def _headline(result: Result) -> str:
 
 
 def _test(exploration: Exploration, result: Result, name: str) -> str:
-    """A test that fails until the application is fixed."""
+    """Returns a test that fails until the application is fixed."""
     application = exploration.application
     upstream = application.upstream
     rules = ", ".join(_call(words) for words in faults_of(result))

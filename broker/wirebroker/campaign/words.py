@@ -51,7 +51,7 @@ def place_of(result: Result) -> str:
 
 
 def faults_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The faults of a case or of its result, in the words of a fault file."""
+    """Returns the faults of a case or of its result, in the words of a fault file."""
     return [result["fault"], *([result["second"]] if result.get("second") else [])]
 
 

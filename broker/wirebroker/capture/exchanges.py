@@ -1,4 +1,4 @@
-"""Makes a capture from stored exchanges. It shows each connection as it would have been on the wire."""
+"""Makes a capture from stored exchanges. The capture shows each connection as it would have been on the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcomes of a session: errors, offsets and verdicts, for each client and each topic or group that it names.
+"""The outcomes of a session: errors, offsets and verdicts, for each client and each topic or group that the client names.
 
 A client's division of records into batches and fetches depends on timing. For this reason, consecutive stored batches become
 one line, and so do consecutive fetched records. Responses without an error and without an offset are left out.

@@ -14,7 +14,7 @@ IPV4, IPV6 = 0x0800, 0x86DD
 TCP = 6
 VLAN = frozenset((0x8100, 0x88A8, 0x9100))
 LONGEST_PAYLOAD = 60_000
-"""The most bytes of payload in a packet that we write; an IP packet has at most 64 KiB."""
+"""The most bytes of payload in a packet that this module writes; an IP packet has at most 64 KiB."""
 _EXTENSIONS = frozenset((0, 43, 60))
 """IPv6 headers that may precede the TCP header. Each of these headers contains its own length."""
 _FRAGMENT = 44

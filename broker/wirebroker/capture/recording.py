@@ -36,7 +36,7 @@ its protocol."""
 
 
 class Capture:
-    """A pcapng file that is being written. It is also a sink of the trace, whose verdicts become comments."""
+    """A pcapng file that is being written. The file is also a sink of the trace, whose verdicts become comments."""
 
     def __init__(self, write: Callable[[bytes, int], object], close: Callable[[], None]) -> None:
         self._write = write
@@ -100,7 +100,7 @@ class Conversation:
         self._responses = _Cut(SIZE_BYTES * 2, self._response)
         self._tokens = False
         self._secret = False
-        """Whether the client has authenticated. If not, bytes that cannot be read may be secret."""
+        """Whether the client has begun to authenticate. If so, bytes that cannot be read may be secret."""
         for packet in line.handshake():
             capture.packet(now, packet, [])
 

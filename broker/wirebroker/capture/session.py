@@ -1,6 +1,7 @@
-"""Sessions: the requests and responses in a capture, with the verdicts that a proxy would have given. The relay of a proxy gets
-the frames of the capture, and its effects are dropped. If frames are missing from the capture, the session continues with the
-next whole frame.
+"""Sessions: the requests and responses in a capture, with the verdicts that a proxy would have given.
+
+The relay of a proxy gets the frames of the capture, and the effects of the relay are dropped. If frames are missing from the
+capture, the session continues with the next whole frame.
 """
 
 from __future__ import annotations

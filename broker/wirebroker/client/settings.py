@@ -49,12 +49,12 @@ WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.ms", "ssl.protocol",
     }
 )  # fmt: skip
-"""Settings of Kafka's clients that such files often contain and that have no effect here."""
+"""Settings of Kafka's clients that client properties files often contain and that have no effect in wirebroker."""
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 
 
 class BadConfig(Exception):
-    """Raised if a file with client settings is refused. The text names the place and the reason, without passwords."""
+    """Raised if a file with client settings is refused. The error message names the place and the reason, without passwords."""
 
 
 @dataclass(frozen=True, slots=True)

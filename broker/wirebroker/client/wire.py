@@ -1,4 +1,4 @@
-"""A blocking wire client. Unlike client libraries, it sends exactly the given requests, right or wrong."""
+"""A blocking wire client. Unlike client libraries, this client sends exactly the given requests, right or wrong."""
 
 from __future__ import annotations
 

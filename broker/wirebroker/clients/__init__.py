@@ -1,4 +1,4 @@
-"""A common interface to the client libraries. It has a few blocking calls, and each call ends in bounded time.
+"""A common interface to the client libraries. The interface has a few blocking calls, and each call ends in bounded time.
 
 Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported only when it is
 first used, so that an error can name a missing library. The scenarios, the demo and the interoperability checks use this
@@ -77,7 +77,7 @@ class Producer(Protocol):
         """Connect, and call init_transactions if the producer is transactional."""
 
     def send(self, topic: str, value: str, partition: int) -> None:
-        """Hand over a record. Its outcome is reported now or later."""
+        """Hand over a record. The outcome of the record is reported now or later."""
 
     def push(self) -> None:
         """Start to send the records that were handed over. Most clients start to send without this call."""
@@ -101,11 +101,14 @@ class Producer(Protocol):
         """Close the producer, and wait up to `timeout` seconds for it."""
 
     def crash(self) -> None:
-        """Drop the producer as if its process had died. It sends and reports nothing from now on."""
+        """Drop the producer as if its process had died. The producer sends and reports nothing from now on."""
 
 
 class Reader(Protocol):
-    """A consumer of partition 0 of a topic. With `member` it is the only member of a group and reads the whole topic."""
+    """A consumer of partition 0 of a topic.
+
+    With `member` the consumer is the only member of a group and reads the whole topic.
+    """
 
     group: str
     topic: str

@@ -1,4 +1,5 @@
-"""The client confluent-kafka, a wrapper of librdkafka. It has up to five requests in flight, even with idempotence."""
+"""The client confluent-kafka, a wrapper of librdkafka. confluent-kafka has up to five requests in flight, even with
+idempotence."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Reads the environment of `serve`: the variables of Kafka's images. Warns of misspelt variables of wirebroker.
 
 The images of apache/kafka and Confluent turn each variable `KAFKA_…` into a setting, and Bitnami's image does so with each
-`KAFKA_CFG_…`. Like Kafka, `serve` ignores settings that it does not know. So a compose file for one of these images works after
-only the image is changed.
+`KAFKA_CFG_…`. Like Kafka, `serve` ignores settings that it does not know. Therefore a compose file for one of these images
+works after only the image is changed.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SECURED = "; if this listener has TLS or SASL, --command-config tells how to rea
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask a broker for its cluster, and print the response.
+    """Connect to a broker, and print what it reports.
 
     Returns the exit code: 0 with a response, 1 without, 2 if the address or the settings are wrong.
     """

@@ -1,4 +1,4 @@
-"""Files that a process writes as long as it runs. They rotate, and continue after the disk was full.
+"""Files that a process writes as long as it runs. The files rotate, and writing continues after the disk was full.
 
 Each caller of `write` passes the time in ms since the epoch, because this module does not read a clock.
 """

@@ -8,6 +8,9 @@ __version__ = "0.1.0"
 
 
 def build() -> str:
-    """Tells whether the modules that do most of the work are compiled to machine code. The function does not import them."""
+    """Tells whether the modules that do most of the work are compiled to machine code.
+
+    The function does not import these modules.
+    """
     found = find_spec("kafkawire.record_walk")
     return "pure Python" if found is None or (found.origin or "").endswith(".py") else "compiled"

@@ -31,7 +31,7 @@ class ReplayTarget(Protocol):
 
     address: tuple[str, int]
     addresses: dict[str, tuple[str, int]]
-    """The address of each listener by name. A remote broker has only one entry here."""
+    """The address of each listener by name. A remote broker has only one entry."""
 
     def now(self) -> int:
         """Returns the time of the broker's clock in ms since the epoch."""

@@ -1,4 +1,4 @@
-"""The API versions that a broker announces, and the lower versions that a replay uses because of them."""
+"""The API versions that a broker announces, and the lower versions that a replay uses because of the announced versions."""
 
 from __future__ import annotations
 

@@ -7,5 +7,6 @@
     openapi, page   descriptions of the table, for tools and for people
     server      the listener, on the broker's own event loop
 
-Only this package needs Starlette and uvicorn (the extra `control`). Other packages import it only if a control is requested.
+Only this package needs Starlette and uvicorn (the extra `control`). Other packages import this package only if a control is
+requested.
 """

@@ -331,7 +331,7 @@ def _check_sender(request: Request) -> None:
     """Refuse a request that a browser sends for a page of another site. Raises Problem.
 
     Any web page can send requests to localhost, but the browser names the page's site in the header Origin. A site can also let
-    its own host name resolve to this machine, so that Origin matches: `wirebroker.control.hosts` refuses that.
+    its own host name resolve to this machine, so that Origin matches: `wirebroker.control.hosts` refuses such requests.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")

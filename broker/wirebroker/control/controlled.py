@@ -169,7 +169,7 @@ class Controlled(Readable):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep the bytes of exchanges as long as the context lasts. It lasts while a client reads /events."""
+        """Keep the bytes of exchanges as long as the context lasts. The context lasts while a client reads /events."""
         self._readers += 1
         try:
             yield
@@ -284,8 +284,9 @@ class ControlledBroker(Controlled):
         self.changed()
 
     def reset(self, *, soft: bool = False) -> None:
-        """Close the connections and empty the broker, so that it is as after its start. Raises Problem if the broker has a data
-        directory.
+        """Close the connections and empty the broker, so that the broker is as after its start.
+
+        Raises Problem if the broker has a data directory.
 
         With `soft`, connected clients continue (`wirebroker.engine.soft_reset`).
         """

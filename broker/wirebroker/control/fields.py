@@ -14,7 +14,7 @@ Schemas = Mapping[str, Any]
 
 
 class Field(NamedTuple):
-    """A field of a query or a body. `name` is its path, such as `records[].key`."""
+    """A field of a query or a body. `name` is the path of the field, such as `records[].key`."""
 
     where: str
     name: str

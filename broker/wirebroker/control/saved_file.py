@@ -1,6 +1,6 @@
 """A saved trace or capture for the live page. A thread indexes and searches the file, and windows are read on demand.
 
-In memory are only the index (`trace.saved`), the counts of the latest searches, and the windows that pages request.
+Only the index (`trace.saved`), the counts of the latest searches, and the windows that pages request are in memory.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ def control_of_file(saved: SavedFile, allow_hosts: Iterable[str] = ()) -> Contro
 
 
 class Control:
-    """The HTTP control of a broker or a proxy, or the live page of a file. Not thread-safe: use it on its event loop.
+    """The HTTP control of a broker or a proxy, or the live page of a file.
+
+    The class is not thread-safe: use it on its event loop.
 
     `allow_hosts` are further host names under which the control responds.
     """
@@ -127,8 +129,8 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read HTTP.
 
-        Refuse a Kafka client, and log it only once, because such a client tries again and again. The requests of a Kafka client
-        begin with a size below 16 MiB, so their first byte is 0.
+        Refuse a Kafka client, and log the refusal only once, because such a client tries again and again. The requests of a
+        Kafka client begin with a size below 16 MiB, so their first byte is 0.
         """
         if self.scope is None and data[:1] == b"\0":
             host = self.client[0] if self.client else "another process"

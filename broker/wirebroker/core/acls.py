@@ -62,7 +62,7 @@ OPERATIONS = {
 }  # fmt: skip
 """The operations that responses list as allowed."""
 WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
-"""The same operations for groups, in releases in which groups have no settings."""
+"""The operations on a group that responses list as allowed, in releases in which groups have no settings."""
 
 
 def operations_on(kind: ResourceType, behaviour: Behaviour) -> tuple[Operation, ...]:
@@ -106,7 +106,7 @@ class Acl(AclImage):
 
 
 class Filter(NamedTuple):
-    """A filter of ACLs. None matches every name, principal or host; ANY matches every type."""
+    """A filter of ACLs. A field that is None matches every name, principal or host; ANY matches every type."""
 
     resource_type: int
     name: str | None

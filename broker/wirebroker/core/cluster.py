@@ -111,8 +111,9 @@ class Topic:
 
 
 class StoredPartition(NamedTuple):
-    """A partition that is restored from the disk. `dirs` are the log directories of its replicas by broker; `leader_epoch` is
-    the epoch before the start.
+    """A partition that is restored from the disk.
+
+    `dirs` are the log directories of the partition's replicas by broker; `leader_epoch` is the epoch before the start.
     """
 
     dirs: Mapping[int, str]
@@ -174,8 +175,10 @@ class Cluster:
         """
         self._unloaded: set[str] = set()
         self.loading_ms = 0
-        """The longest time in ms for which coordinators load after their topic is created. With 0 they load until the first
-        request to a coordinator."""
+        """The longest time in ms for which coordinators load after their topic is created.
+
+        With 0, coordinators load until the first request to a coordinator.
+        """
         self.auto_creation_ms = 0
         """The time in ms between a Metadata request for an unknown topic and the automatic creation of the topic."""
         self.growing: set[str] = set()
@@ -199,8 +202,10 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The broker that Metadata names as the controller; −1 without a live broker. Every broker here can handle the requests
-        for a controller."""
+        """The broker that Metadata names as the controller; −1 without a live broker.
+
+        In wirebroker every broker can handle the requests for a controller.
+        """
         return min(self.live_brokers, default=-1)
 
     @property
@@ -345,8 +350,10 @@ class Cluster:
         self.decisions.made(undo, lambda: None)
 
     def alter_token(self, token_id: str, token: TokenImage | None) -> None:
-        """Create or change a delegation token; None removes it. The change is undone if it cannot be written to the metadata
-        log."""
+        """Create or change a delegation token; None removes the token.
+
+        The change is undone if it cannot be written to the metadata log.
+        """
         held = self.tokens.by_id
         before = held.get(token_id)
 

@@ -2,8 +2,8 @@
 client metrics.
 
 Kafka checks an alteration twice: first the receiving broker does (ConfigAdminManager), then the controller
-(ConfigurationControlManager). The receiving broker and the controller have different error messages. The checks here run in the
-same order.
+(ConfigurationControlManager). The receiving broker and the controller have different error messages. The checks of this module
+run in the same order as in Kafka.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
 
 
 def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Returns the resources that a request names more than once. Kafka refuses each such change."""
+    """Returns the resources that a request names more than once. Kafka refuses every change of these resources."""
     seen: set[tuple[int, str]] = set()
     twice: set[tuple[int, str]] = set()
     for resource in resources:

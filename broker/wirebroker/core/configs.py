@@ -2,8 +2,8 @@
 
 A broker setting takes its value from the first of these sources that has one: the dynamic settings of one broker, the dynamic
 settings of all brokers, the static settings, the defaults (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own
-value, or else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a dynamic
-setting of one broker takes effect for all brokers. DescribeConfigs shows this setting only for this broker.
+value, or else the value of the corresponding broker setting. In wirebroker all brokers of a cluster are one process, so a
+dynamic setting of one broker takes effect for all brokers. DescribeConfigs shows such a setting only for the one broker.
 """
 
 from __future__ import annotations
@@ -225,14 +225,19 @@ class BrokerConfigs(Configs):
 
     @property
     def producer_expiration_ms(self) -> int:
-        """The time in ms after which a partition forgets a producer that sends nothing. Before 3.4 this is
-        transactional.id.expiration.ms (KIP-854)."""
+        """The time in ms after which a partition forgets a producer that sends nothing.
+
+        Before 3.4 this time is transactional.id.expiration.ms (KIP-854).
+        """
         absent = self.definitions.broker[PRODUCER_EXPIRATION].absent
         return self.integer("transactional.id.expiration.ms" if absent else PRODUCER_EXPIRATION)
 
     @property
     def producer_expiration_check_ms(self) -> int:
-        """The interval in ms at which partitions look for producers to forget. Before 3.4 it is ten minutes (KIP-854)."""
+        """The interval in ms at which partitions look for producers to forget.
+
+        Before 3.4 the interval is ten minutes (KIP-854).
+        """
         absent = self.definitions.broker[PRODUCER_EXPIRATION].absent
         return 600_000 if absent else self.integer("producer.id.expiration.check.interval.ms")
 
@@ -343,8 +348,8 @@ class BrokerConfigs(Configs):
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
         """Returns every source that has a value for this setting at this broker. The first source is the one in effect.
 
-        `facts` are settings that only the running broker knows, such as its listeners. They have the precedence of static
-        settings.
+        `facts` are settings that only the running broker knows, such as its listeners. These settings have the precedence of
+        static settings.
         """
         found = []
         known = self.definitions
@@ -410,7 +415,10 @@ class BrokerConfigs(Configs):
         return entries
 
     def describe_altered(self) -> list[Entry]:
-        """Returns the dynamic settings of all brokers. DescribeConfigs shows them if the name of the broker is empty."""
+        """Returns the dynamic settings of all brokers.
+
+        DescribeConfigs shows these settings if the name of the broker is empty.
+        """
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = self._synonym(name, raw, Source.ALL_BROKERS)

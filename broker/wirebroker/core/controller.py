@@ -79,8 +79,10 @@ class Controller:
         self._change_all(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """Start the broker if it is down. Its replicas follow and become in-sync. They become the leaders of those partitions
-        that have no leader.
+        """Start the broker if it is down.
+
+        The broker's replicas follow and become in-sync. The replicas become the leaders of those partitions that have no
+        leader.
         """
         self.finish()
         broker = self._broker(node_id)
@@ -199,8 +201,10 @@ class Controller:
             self._thaw(partition, node, now)
 
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
-        """Undo a reassignment in progress: keep the former replicas. Returns False if that needs an unclean election, and
-        unclean elections are disabled."""
+        """Undo a reassignment in progress: keep the former replicas.
+
+        Returns False if the former replicas need an unclean election, and unclean elections are disabled.
+        """
         reverted = []
         self._change([partition], lambda each: reverted.append(each.replication.revert(self._cluster.alive, now)), now)
         return all(reverted)

@@ -1,8 +1,8 @@
 """Elections of leaders and changes of the in-sync replicas, as Kafka's controller makes them (PartitionChangeBuilder).
 
 The functions of this module are pure functions over a `Registration`. A new cluster of Kafka 4.3 has eligible leader replicas
-(KIP-966). With them a partition may have no in-sync replica at all. A replica that falls out of sync while fewer than
-min.insync.replicas replicas are in sync stays eligible to lead.
+(KIP-966). With eligible leader replicas a partition may have no in-sync replica at all. A replica that falls out of sync while
+fewer than min.insync.replicas replicas are in sync stays eligible to lead.
 """
 
 from __future__ import annotations

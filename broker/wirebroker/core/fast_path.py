@@ -28,7 +28,7 @@ _UNREAD = RecordPolicy()
 
 
 class FastPartition(Protocol):
-    """What the fast path needs of a partition."""
+    """What the fast path needs from a partition."""
 
     topic: str
     index: int
@@ -53,7 +53,7 @@ class FastPath:
     """The fast path of one partition, with a copy of the settings for records. `Partition.append` reads this copy, too.
 
     The copy is outdated after a change of a setting. After any other change that matters to the fast path, `invalidate` makes
-    it outdated. An outdated fast path stores nothing until `renew` is called.
+    the copy outdated. An outdated fast path stores nothing until `renew` is called.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class FastPath:
         self.version = _NEVER
 
     def renew(self) -> None:
-        """Read the settings again. If no batch of this partition can take the fast path, it stays closed."""
+        """Read the settings again. If no batch of this partition can take the fast path, the fast path stays closed."""
         partition = self._partition
         policy = self.policy = self.read_policy()
         plain = policy.compression == "producer" and not policy.append_time and not policy.compacted

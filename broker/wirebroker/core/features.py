@@ -48,7 +48,8 @@ def finalized_levels(features: Mapping[str, Feature], levels: Mapping[str, int])
 
 
 def unsupported(features: Mapping[str, Feature], levels: Mapping[str, int]) -> str:
-    """Returns a sentence about the first level that a broker with these features does not support, or "" if it supports all."""
+    """Returns a sentence about the first level that a broker with these features does not support, or "" if the broker supports
+    all levels."""
     for name, level in levels.items():
         feature = features.get(name)
         if level and (feature is None or not feature.oldest <= level <= feature.newest):

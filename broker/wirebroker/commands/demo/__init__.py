@@ -1,6 +1,6 @@
 """`wirebroker demo`: real clients and raw retries against a broker in this process, and the reason for each verdict.
 
-`clients` and the scenarios define in advance what is expected. The exit code is 1 if anything differs.
+`clients` and the scenarios define in advance what is expected. The exit code is 1 if anything differs from what is expected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def audit_on_spark(address: str) -> int:
-    """Audit the clients' broker over the wire, as `wirebroker audit` would. Returns its exit code."""
+    """Audit the clients' broker over the wire, as `wirebroker audit` would. Returns the exit code of the audit."""
     report = Path(tempfile.mkdtemp(prefix="wirebroker-demo-")) / "report"
     print(f"\n$ wirebroker audit --bootstrap {address} --out {report}", flush=True)
     code: int = import_module("wirebroker.commands.cli").main(["audit", "--bootstrap", address, "--out", str(report)])

@@ -25,7 +25,7 @@ class Intended(Form):
     key_base64: Annotated[str | None, about("the bytes of the key, in base64")] = None
     value: Annotated[str | None, about("the value as text", examples=["a pound of tea"])] = None
     value_base64: Annotated[str | None, about("the bytes of the value, in base64")] = None
-    value_sha256: Annotated[str | None, about("the value's SHA-256 instead; for a null value omit all three")] = None
+    value_sha256: Annotated[str | None, about("the value's SHA-256 instead; for a null value omit all value fields")] = None
     acknowledged: Annotated[bool | None, about("false: the client reported that sending failed; null: unknown")] = None
     producer: Annotated[str | None, about("the application's name for the sender")] = None
     id: Annotated[str | None, about("rows with the same id are the same record")] = None

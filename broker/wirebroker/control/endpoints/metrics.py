@@ -19,7 +19,7 @@ def metrics(controlled: Controlled) -> str:
 
     A broker and a proxy report connections, open transactions and the lag of groups. A proxy also reports requests, errors and
     times by API, client id and principal. The proxy begins to count at the first scrape, and stops 10 minutes after the last
-    scrape. As long as it counts, it decodes every request and response, as it does for the trace's level `exchanges`. The time
+    scrape. While the proxy counts, it decodes every request and response, as for the trace's level `exchanges`. The time
     of a Fetch includes its wait at the broker. After 2,000 combinations, further clients are counted as `(others)`.
     """
     families = [

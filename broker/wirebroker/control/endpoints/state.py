@@ -20,7 +20,7 @@ from wirebroker.testing.goals import GroupReady
 from wirebroker.testing.states import Group, PartitionState, Transaction
 
 MOST_LAG = 1000
-"""A lag is counted only up to this many records, because the broker's clients wait while it is counted."""
+"""A lag is counted only up to this many records, because clients wait while the broker counts."""
 
 
 class Batch(Form):

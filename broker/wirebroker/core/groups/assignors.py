@@ -1,7 +1,7 @@
 """The server-side assignors, "uniform" and "range". The assignors run in slices.
 
-From the same former assignment, they compute the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. Where
-Kafka's result depends on the order of Java's hash tables, the assignors use the same order.
+From the same former assignment, the assignors compute the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1.
+Where Kafka's result depends on the order of Java's hash tables, the assignors use the same order.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def by_range(group: Group) -> Generator[None, Any, Targets]:
     subscribers: dict[bytes, list[str]] = {}
     pause = weighted_pauses()
     for member_id in in_turn:
-        # As in Kafka, if all members subscribe to the same topics, the order of the topics is that of the first member.
+        # As in Kafka, if all members subscribe to the same topics, the topics have the order of the first member's topics.
         for topic in group.members[in_turn[0] if group.same else member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
             if pause(1):

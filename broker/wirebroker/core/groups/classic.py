@@ -118,7 +118,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:
-        """Returns the state of a group that its record contains."""
+        """Returns the state that the record of a group has."""
         members = [
             Member(
                 each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,
@@ -132,7 +132,7 @@ class Snapshot:
 class Group(AnyGroup):
     """A classic group. `now` is in ms since the epoch.
 
-    `written` is called to write the group to the log, and returns the error for clients if that fails. `entered` is called
+    `written` is called to write the group to the log, and returns the error for clients if the write fails. `entered` is called
     when the group has entered another state.
     """
 
@@ -288,8 +288,8 @@ class Group(AnyGroup):
     def accepts(self, member_id: str, largest: int) -> bool:
         """Tells whether the group has room for this member. `largest` is group.max.size.
 
-        In the join phase only the members that have joined count. So if the group is too large, the last members to join are
-        refused.
+        In the join phase only the members that have joined count. Therefore, if the group is too large, the last members to
+        join are refused.
         """
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return True

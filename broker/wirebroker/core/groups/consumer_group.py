@@ -25,8 +25,10 @@ CONSUMER = "consumer"
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression matched at `time` (ms since the epoch). `created` is the number of topics that had
-    been created until then."""
+    """The topics that a regular expression matched at `time` (ms since the epoch).
+
+    `created` is the number of topics that had been created at that time.
+    """
 
     topics: frozenset[str]
     created: int
@@ -85,8 +87,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return instance_id in self.static_members
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Returns the member with this group.instance.id. A member that changed its group.instance.id is also found under the
-        old one."""
+        """Returns the member with this group.instance.id.
+
+        A member that changed its group.instance.id is also found under the old id.
+        """
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
 

@@ -120,8 +120,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return None
 
     def find_or_upgrade(self, requested: GroupHeartbeat) -> Generator[None, Any, ConsumerGroup | Refusal]:
-        """Returns the group of a heartbeat, or the refusal. A classic group is converted, if that is allowed: then the returned
-        group is new and has the members of the classic group."""
+        """Returns the group of a heartbeat, or the refusal.
+
+        A classic group is converted, if the conversion is allowed: then the returned group is new and has the members of the
+        classic group.
+        """
         held = self.registry.groups.get(requested.group_id)
         if requested.epoch == 0 and isinstance(held, ClassicGroup) and not held.is_empty:
             if refused := migration.upgrade_error(held, self._cluster):
@@ -451,7 +454,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         self.restart(group, now)
 
     def restart(self, group: ConsumerGroup, now: int) -> None:
-        """Continue with the group as it is in the log."""
+        """Continue with the state of the group that is in the log."""
         group.facts_version = None
         super().restart(group, now)
 

@@ -1,7 +1,8 @@
 """A member of a consumer group, and the steps from its assigned partitions to its target (KIP-848).
 
 `reconcile` is Kafka's CurrentAssignmentBuilder. A member first gives up the partitions that are not in its target assignment.
-Then it moves to the epoch of the target assignment. It gets each further partition as soon as no other member owns it.
+Then the member moves to the epoch of the target assignment. The member gets each further partition as soon as no other member
+owns the partition.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Claimed = Sequence[tuple[bytes, Sequence[int]]]
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """The classic protocol's data about a consumer group's member that uses this protocol. The timeout is in ms."""
+    """The data of a consumer group's member that uses the classic protocol. The timeout is in ms."""
 
     session_timeout: int
     protocols: Sequence[tuple[str, bytes]]
