@@ -177,8 +177,7 @@ class _Cut:
         self._known = False
         """Whether `begins` was already called for the frame at the beginning of the buffer."""
         self._lost = -1
-        """How many more bytes may be shown if this direction has no recognisable frames; −1 while it has frames.
-        """
+        """How many more bytes may be shown if this direction has no recognisable frames; −1 while it has frames."""
 
     def rest(self) -> bytes:
         """Returns the bytes of a frame whose end never came; they are hidden if they may be secret."""
