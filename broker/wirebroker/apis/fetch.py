@@ -458,7 +458,7 @@ class Fetch:
             self._finish(now)
 
     def _enough_with(self, partition: Partition) -> bool:
-        """Whether to respond after a change of this partition. The other partitions have not changed since the last look
+        """Tells whether to respond after a change of this partition. The other partitions have not changed since the last look
         (DelayedFetch.tryComplete)."""
         key, requested = self._watched[partition]
         found, error = self._find(key, requested)

@@ -67,7 +67,7 @@ def _cut_batch(partition: Partition, requested: FetchPartition) -> memoryview:
 
 
 def _may_convert(partition: Partition) -> bool:
-    """Whether the topic allows down-conversion; Kafka 4 has no setting for it."""
+    """Tells whether the topic allows down-conversion; Kafka 4 has no setting for down-conversion."""
     try:
         return partition.configs.value(DOWN_CONVERSION) is not False
     except KeyError:

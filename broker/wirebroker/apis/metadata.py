@@ -62,7 +62,7 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
 
 
 def asks_too_early(request: MetadataRequest, version: int) -> bool:
-    """Whether the request names topics by id in a version that does not allow ids."""
+    """Tells whether the request names topics by id in a version that does not allow ids."""
     return version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ())
 
 

@@ -161,7 +161,7 @@ def _parts(batch: Any) -> tuple[int, int, list[int]]:
 
 
 def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renewal: bool) -> bool:
-    """Whether Kafka accepts the form of a partition's acknowledgements (KafkaApis.validateAcknowledgementBatches)."""
+    """Tells whether Kafka accepts the form of a partition's acknowledgements (KafkaApis.validateAcknowledgementBatches)."""
     before = -1
     for first, last, types in batches:
         if first > last or first < before or not types:

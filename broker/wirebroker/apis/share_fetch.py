@@ -162,7 +162,7 @@ class Read(NamedTuple):
 
     offset: int
     found: Slice | None
-    """None if the offset is before the start of the log."""
+    """The found batches; None if the offset is before the start of the log."""
     failed: bool = False
 
 
@@ -197,7 +197,7 @@ class ShareFetch:
         return self.exchange.engine.shares
 
     def exists(self, wanted: Wanted) -> bool:
-        """Whether the cluster has the partition."""
+        """Tells whether the cluster has the partition."""
         return self._partition(wanted) is not None
 
     def _partition(self, wanted: Wanted) -> Partition | None:

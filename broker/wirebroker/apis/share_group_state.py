@@ -28,7 +28,7 @@ from wirebroker.core.share.in_flight import Key, StateBatch
 
 
 class _Operation(NamedTuple):
-    """What a kind of request does with each partition: which call of the coordinator it makes, and which classes its response
+    """What each of these APIs does with each partition: which call of the coordinator it makes, and which classes its response
     has."""
 
     call: Callable[[ShareCoordinator, Key, Any, list[StateBatch], int], Any]

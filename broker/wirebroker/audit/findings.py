@@ -78,7 +78,8 @@ OF_DIRECTORIES = frozenset(
         "input_unprocessed", "commit_beyond_output", "processed_twice", "output_without_input", "output_disorder",
     }
 )  # fmt: skip
-"""The kinds that only the audit on Spark reports: those of replicas and elections, of groups' commits, and of pipelines."""
+"""The kinds that only the audit on Spark reports: kinds about replicas and elections, about groups' commits, and about
+pipelines."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")
 """The kinds of findings after which a batch's header cannot be trusted."""
 COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
@@ -167,7 +168,7 @@ class Damage(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """One stored record; −1 stands for "none". The hashes are those of `audit.content`."""
+    """One stored record; −1 stands for "none". The hashes are computed by `audit.content`."""
 
     topic: str
     partition: int

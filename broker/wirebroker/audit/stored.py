@@ -179,7 +179,7 @@ class _Records:
         self._rows += rows
 
     def rows(self) -> list[RecordRow]:
-        """All records at or after the log start."""
+        """Returns all records at or after the log start."""
         return [row for row in self._rows if row.offset >= self._partition.bounds.log_start]
 
     def _end(self, producer_id: int, record: Record) -> None:

@@ -20,7 +20,7 @@ class Wording:
         return template.format(**parts)
 
     def choose(self, condition: Any, yes: Any, no: Any) -> Any:
-        """One of two texts."""
+        """Returns one of two texts."""
         return yes if condition else no
 
     def checksum(self, number: Any) -> Any:

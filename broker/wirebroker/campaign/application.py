@@ -85,7 +85,8 @@ class Application:
     cwd: str | None = None
     """the command's working directory; None: the working directory of this process"""
     upstream: Upstream | None = None
-    """the real cluster that each run uses instead of a broker of its own; with it, only one run happens at a time"""
+    """the real cluster that each run uses instead of a broker of its own; with a real cluster, only one run happens at a
+    time"""
     thread: LoopThread | None = field(default_factory=LoopThread)
     """the thread of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)

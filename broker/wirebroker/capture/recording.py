@@ -217,8 +217,8 @@ class _Cut:
                 return
 
     def _size(self, data: bytes) -> int | None:
-        """Returns the size of the frame at the beginning, None if too little of it is there, or −1 if these bytes are not a
-        frame.
+        """Returns the size of the frame at the beginning, None if too few of its bytes are there, or −1 if these bytes are not
+        a frame.
         """
         if len(data) < SIZE_BYTES:
             return None

@@ -214,8 +214,8 @@ class Replay:
             complain("replay", f"{self._where}{waits}")
 
     def _address(self, key: int, request: Message) -> Address:
-        """Returns the address of the node that gets the request: the leader of the first partition in it, or the coordinator,
-        else the bootstrap node.
+        """Returns the address of the node that gets the request: the leader of the first partition in the request, or the
+        coordinator, else the bootstrap node.
         """
         node_id = -1
         if key in TO_LEADERS:

@@ -124,7 +124,8 @@ class LastingFile:
             self._append(file, self._start)
 
     def _append(self, file: FileIO, piece: bytes) -> None:
-        """Write a whole piece, in several writes if necessary: a disk that is nearly full may accept only a part of it."""
+        """Write a whole piece, in several writes if necessary, because a disk that is nearly full may accept only a part of the
+        piece."""
         written = 0
         while written < len(piece):
             written += file.write(piece[written:]) or 0

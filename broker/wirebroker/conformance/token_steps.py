@@ -67,8 +67,10 @@ def _ends(run: Run, step: Json, api: str, period: str) -> Json:
 
 
 def _wait(run: Run, step: Json, ends: int | None) -> None:
-    """Wait until the addressed broker shows that the token ends at `ends`, or is gone if `ends` is None. In Kafka the
-    controller changes the token, and the broker learns of it later."""
+    """Wait until the addressed broker shows that the token ends at `ends`, or is gone if `ends` is None.
+
+    In Kafka the controller changes the token, and the broker learns of the change later.
+    """
     token = run.tokens[step["name"]]
     token.ends = ends
     who: Json = {key: step[key] for key in ("listener", "conn") if key in step}

@@ -1,6 +1,6 @@
 """ACLs and the rules of StandardAuthorizerData (KIP-11, KIP-290).
 
-An ACL that denies overrides all ACLs that allow. If a resource has no ACL, access to it is refused, unless
+An ACL that denies overrides all ACLs that allow. If a resource has no ACL, access to the resource is refused, unless
 allow.everyone.if.no.acl.found is set. Super users may do everything.
 """
 
@@ -250,7 +250,8 @@ def _place(acl: Acl) -> tuple[int, int, str]:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Tells whether an ACL that allows is effective: no ACL denies the operation for the same name or for a prefix of it."""
+    """Tells whether an ACL that allows is effective: no ACL denies the operation for the same name or for a prefix of the
+    name."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:
         return True

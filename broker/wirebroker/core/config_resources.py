@@ -71,7 +71,7 @@ class Alteration:
         return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
-        """Make all changes or, if one of them is invalid, none. Returns the Refusal of an invalid change, else None. With
+        """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
         `validate_only`, only checks the changes.
 
         `controller_fails` tells whether any resource of the request `fails_controller`.

@@ -28,8 +28,8 @@ class Assignment(NamedTuple):
     def towards(self, wanted: Sequence[int]) -> Assignment:
         """Returns the assignment during a reassignment to these brokers (PartitionReassignmentReplicas).
 
-        As in Kafka, if the new reassignment adds no replica, the additions of the previous reassignment stay in progress. The
-        same is true of removals.
+        As in Kafka, if the new reassignment adds no replica, the additions of the previous reassignment stay in progress. In
+        the same way, if the new reassignment removes no replica, the removals of the previous reassignment stay in progress.
         """
         removing = tuple(sorted(set(self.replicas).difference(wanted)))
         adding = tuple(sorted(set(wanted).difference(self.replicas)))

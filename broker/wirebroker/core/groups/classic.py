@@ -279,7 +279,7 @@ class Group(AnyGroup):
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Tells whether a client with these protocols can join: one of them must be supported by all members."""
+        """Tells whether a client with these protocols can join: all members must support one of these protocols."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)
@@ -313,7 +313,7 @@ class Group(AnyGroup):
     # Joining
 
     def add_pending(self, member_id: str, session_timeout: int, now: int) -> None:
-        """Issue a member id, which expires if no member joins with it within the session timeout."""
+        """Issue a member id, which expires if no member joins with this id within the session timeout."""
 
         def expire(when: int) -> None:
             if self.pending.pop(member_id, None) is not None:
@@ -322,7 +322,7 @@ class Group(AnyGroup):
         self.pending[member_id] = self._timers.at(now + session_timeout, expire)
 
     def drop_pending(self, member_id: str) -> None:
-        """Forget an issued member id, because a member has joined with it or has left."""
+        """Forget an issued member id, because a member has joined with this id or has left."""
         self.pending.pop(member_id).cancel()
 
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:

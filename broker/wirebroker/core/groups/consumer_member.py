@@ -57,7 +57,7 @@ class ConsumerMember(ModernMember):
         return None
 
     def owns_all(self, claimed: Claimed | None) -> bool:
-        """Tells whether all partitions that the member claims are assigned to it."""
+        """Tells whether all partitions that the member claims are assigned to the member."""
         if claimed is None:
             return False
         return all(index in self.assigned.get(topic, {}) for topic, indexes in claimed for index in indexes) and all(
