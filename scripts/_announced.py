@@ -1,6 +1,6 @@
 """Records what a running broker announces: API versions, features, and the settings that differ from those of 4.3.1.
 
-The form is that of broker/wirebroker/core/releases/kafka-X.Y.json.
+The output has the form of broker/wirebroker/core/releases/kafka-X.Y.json.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NOT_OURS = {
     63: "BrokerHeartbeat", 67: "AllocateProducerIds", 70: "ControllerRegistration", 73: "AssignReplicasToDirs",
     82: "UpdateRaftVoter",
 }  # fmt: skip
-"""APIs that we do not serve, most of them between brokers."""
+"""APIs that wirebroker does not serve. Most of them are for requests between brokers."""
 BEFORE_1_1 = -1
 """Stands for the source of a setting's value, which version 0 of DescribeConfigs does not return."""
 PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
@@ -75,7 +75,7 @@ def announced(client: WireClient, release: str, version: str) -> Json:
 
 
 def versions_of(client: WireClient) -> dict[str, tuple[int, int]]:
-    """The oldest and newest version of each API that a broker announces, by name."""
+    """Returns the oldest and newest version of each API that a broker announces, by name."""
     told = _told(client, 0).api_keys
     newest = next(each.max_version for each in told if each.api_key == KEYS["ApiVersions"])
     told = _told(client, min(newest, NEWEST_ASKED)).api_keys

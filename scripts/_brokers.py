@@ -62,7 +62,7 @@ Addresses = list[dict[str, str]]
 
 
 def kafka_cluster(stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security) -> Addresses:
-    """The listeners of a real Kafka of several brokers. Raises KafkaUnavailable."""
+    """Starts a real Kafka of several brokers, and returns their listeners. Raises KafkaUnavailable."""
     first, servers = int(settings.get("node.id", "1")), list[KafkaServer]()
     for node in range(first, first + brokers):
         server = KafkaServer({**settings, "node.id": str(node)}, security=security, joins=servers[0] if servers else None)

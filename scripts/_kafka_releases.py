@@ -141,7 +141,7 @@ def _artifacts(version: str) -> list[str]:
 
 
 def pom_of(*coordinates: str) -> str:
-    """A Maven project that depends on these artifacts, each `group:artifact:version`."""
+    """Returns a Maven project that depends on these artifacts, each `group:artifact:version`."""
     exclusions = "".join(EXCLUSION.format(*each.split(":")) for each in LEFT_OUT)
     dependencies = (DEPENDENCY.format(*each.split(":"), exclusions=exclusions) for each in coordinates)
     return POM.format(dependencies="".join(dependencies))

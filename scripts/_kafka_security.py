@@ -69,7 +69,7 @@ class Security:
         _write(folder / CLIENT, authority.issue_cert("client@example.org", common_name="client"))
 
     def settings(self) -> dict[str, str]:
-        """The broker's settings, without its listeners."""
+        """Returns the broker's settings, without its listeners."""
         encrypted = any("SSL" in PROTOCOLS.get(each, each) for each in self.listeners)  # releases before 2.7 read no PEM
         store = {"keystore": SERVER, "truststore": CA} if encrypted else {}
         lines = {f"ssl.{name}.type": "PEM" for name in store}
@@ -90,12 +90,12 @@ class Security:
         return lines
 
     def java_options(self) -> list[str]:
-        """The JVM argument that lets a broker read key sets."""
+        """Returns the JVM argument that lets a broker read key sets."""
         keys = None if self.oauth is None else self.oauth.keys
         return [] if keys is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
 
     def format_arguments(self) -> list[str]:
-        """The arguments of `kafka-storage format` that create the users before the first start."""
+        """Returns the arguments of `kafka-storage format` that create the users before the first start."""
         return [
             argument
             for name, password in self.users.items()

@@ -155,7 +155,7 @@ class KafkaServer:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def now(self) -> int:
-        """The broker's time in ms since the epoch: the time of this machine."""
+        """Returns the broker's time in ms since the epoch: the time of this machine."""
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:

@@ -1,5 +1,5 @@
-"""Plays the recorded scenarios on another release of Kafka. It chooses the broker, the repetitions, and the scenarios that the
-release supports.
+"""Plays the recorded scenarios on another release of Kafka. The module chooses the broker, the repetitions, and the scenarios
+that the release supports.
 """
 
 from __future__ import annotations

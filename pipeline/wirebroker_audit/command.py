@@ -202,14 +202,14 @@ def _tidy(out: Path) -> None:
 
 
 def first_line(failed: Exception) -> str:
-    """The message of a Spark exception, without the stack traces of both languages."""
+    """Returns the message of a Spark exception, without the stack traces of both languages."""
     lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
     said = next((line for line in lines if not line.startswith("An error occurred while calling")), type(failed).__name__)
     return JAVA_CLASS.sub("", said)
 
 
 def show(result: Result, console: Console, out: Path) -> None:
-    """The summary, for a terminal."""
+    """Shows the summary in the terminal."""
     summary = result.summary
     table = Table(box=None, pad_edge=False)
     names = ("partitions", "batches", "records", "producers", "committed", "aborted")
@@ -251,7 +251,7 @@ def show(result: Result, console: Console, out: Path) -> None:
 class _Shown:
     """The progress bar: the stage, how much of the whole audit is done, and about how long the rest takes.
 
-    Without a terminal it prints a line for each stage, and for each minute of a long one.
+    Without a terminal, a line is printed for each stage, and for each minute of a long stage.
     """
 
     def __init__(self, progress: Progress, err: Console) -> None:

@@ -153,11 +153,11 @@ class Request:
         return read_state(self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms)
 
     def looks_small(self) -> bool:
-        """Whether the sizes of the files show that the log and the other inputs are small. Raises NotALogDirectory."""
+        """Tells whether the sizes of the files show that the log and the other inputs are small. Raises NotALogDirectory."""
         return self.inputs_are_small() and self.path is not None and is_small(find_partitions(self.path, self.topics))
 
     def inputs_are_small(self) -> bool:
-        """Whether the driver can read the trace and the journal too."""
+        """Tells whether the driver can read the trace and the journal too."""
         paths = [path for path in (self.trace, self.intended) if path is not None]
         return all(not is_elsewhere(path) and _bytes_of(Path(path)) <= SMALL_BYTES for path in paths)
 
@@ -187,8 +187,8 @@ class Request:
 
 
 def _log_dir_above(out: Path, partitions: Sequence[PartitionFolder]) -> Path | None:
-    """Returns the log directory that contains `out`, if one does. It is found from the partitions, because the audit may have
-    been given only a partition's folder."""
+    """Returns the log directory that contains `out`, if one does. The function looks for the parent folders of the partitions,
+    because the audit may have been given only a partition's folder."""
     log_dirs = {each.path.resolve().parent for each in partitions}
     return next((folder for folder in (out.resolve(), *out.resolve().parents) if folder in log_dirs), None)
 
@@ -199,7 +199,7 @@ def _bytes_of(path: Path) -> int:
 
 
 def _is_ours(out: Path, own: str) -> bool:
-    """Whether the folder has no files except an audit's files."""
+    """Tells whether the folder has no files except an audit's files."""
     if not out.is_dir():
         return False
     names = {each.name for each in out.iterdir()}
@@ -264,7 +264,7 @@ def _without_skipped(spark: SparkSession, request: Request) -> tuple[Request, Or
 
 
 def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
-    """The directory or cluster that the request names."""
+    """Returns the directory or cluster that the request names."""
     if request.path is not None:
         return Directory(spark, request.path, request.topics)
     assert request.bootstrap is not None
@@ -272,7 +272,7 @@ def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
 
 
 def partial_of(out: Path) -> Path:
-    """The folder in which a report is written before it is moved to its place."""
+    """Returns the folder in which a report is written before it is moved to its place."""
     return out.with_name(f".{out.name}.partial")
 
 
@@ -416,7 +416,7 @@ class _Audit:
         return self.table.count() <= SMALL_RECORDS
 
     def _journal_bytes(self) -> int:
-        """The size of the journal; 0 without a journal, or if it is not in the file system."""
+        """Returns the size of the journal; 0 without a journal, or if it is not in the file system."""
         path = self.request.intended
         return 0 if path is None or is_elsewhere(path) else _bytes_of(Path(path))
 

@@ -1,7 +1,7 @@
 """Audits a growing log: Structured Streaming over the same sources keeps the findings current.
 
-Each micro-batch writes its batches and their runs under its own number. Then it runs the checks again over the runs of all
-micro-batches and the batches of suspicious producers, so its findings equal the findings of a whole audit. After a crash a
+Each micro-batch writes its batches and their runs under its own number. Then the micro-batch runs the checks again, over the
+runs of all micro-batches and the batches of suspicious producers. So its findings equal those of a whole audit. After a crash a
 micro-batch is repeated with the same number and the same batches, and writes the same files: nothing is lost or doubled.
 
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
@@ -116,7 +116,7 @@ class LiveState:
         self._runs.take(runs_of(mine), micro)
 
     def batches(self) -> DataFrame:
-        """All batches that still count."""
+        """Returns all batches that still count."""
         return self._batches.all()
 
     def runs(self) -> DataFrame:
@@ -140,7 +140,7 @@ class Restarts:
             _write(self._path, [[*each, began] for each, began in self._began.items()])
 
     def ended(self, micro: int) -> frozenset[tuple[str, int]]:
-        """The partitions whose rows up to this micro-batch no longer count."""
+        """Returns the partitions whose rows up to this micro-batch no longer count."""
         return frozenset(each for each, began in self._began.items() if micro < began)
 
 

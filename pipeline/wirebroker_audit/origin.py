@@ -1,4 +1,5 @@
-"""The origin of an audit is a log directory or a live cluster. It has the pieces to read and the bounds of its partitions."""
+"""The origin of an audit is a log directory or a live cluster. An origin has the pieces to read and the bounds of its
+partitions."""
 
 from __future__ import annotations
 
@@ -101,11 +102,11 @@ class Origin(ABC):
 
     @abstractmethod
     def topic_id(self, topic: str, partition: int) -> str:
-        """The id of the topic of this partition, "" if it is not known."""
+        """Returns the id of the topic of this partition, "" if it is not known."""
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
-        """Returns for the report the replica that is read (`read`), the reason (`why`) and the other replicas (`others`). Empty
-        if there was only one replica.
+        """Returns for the report the replica that is read (`read`), the reason (`why`) and the other replicas (`others`). The
+        result is empty if there was only one replica.
         """
         return {}
 

@@ -1,6 +1,6 @@
 """A small synchronous client of a live broker: metadata, offsets, one topic setting, and Fetch of whole batches.
 
-It reads all stored batches, also those that a consumer would not get: uncommitted and aborted batches, and markers.
+The client reads all stored batches, even those that a consumer would not get: uncommitted and aborted batches, and markers.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Client:
         return found
 
     def numbers_of(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions, as of the last `refresh`."""
+        """Returns the numbers of a topic's partitions, as of the last `refresh`."""
         found = sorted(number for name, number in self._leaders if name == topic)
         if not found:
             raise BrokerError(
@@ -196,7 +196,7 @@ class Client:
         return found
 
     def offset(self, topic: str, partition: int, which: int) -> int:
-        """The first offset of a partition, or the offset after its last record."""
+        """Returns the first offset of a partition, or the offset after its last record."""
 
         def ask(leader: str) -> tuple[int, Any]:
             entry = ListOffsetsPartition(partition_index=partition, timestamp=which)
@@ -330,7 +330,7 @@ def ask(bootstrap: str, topics: tuple[str, ...] = (), access: Access = PLAINTEXT
 
 
 def _only(leader: str, topics: list[Any]) -> Any:
-    """The one partition in the response. Raises BrokerError."""
+    """Returns the one partition in the response. Raises BrokerError."""
     found = [partition for topic in topics for partition in topic.partitions]
     if len(found) != 1:
         raise BrokerError(f"{leader} was asked about one partition, and responded about {len(found)}")

@@ -87,12 +87,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """Tells whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker and no data."""
+        """Tells whether the batch holds a marker and no data."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -119,7 +119,7 @@ class Record(NamedTuple):
 
 
 def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`. Raises ProtocolError if there are not 61 bytes."""
+    """Returns the header at `pos`. Raises ProtocolError if there are not 61 bytes."""
     try:
         return BatchHeader._make(HEADER.unpack_from(buffer, pos))
     except struct.error as short:
@@ -168,7 +168,7 @@ def next_batch_size(view: memoryview, pos: int) -> int | None:
 
 
 def crc_of(batch: Buffer) -> int:
-    """The CRC-32C over a batch, from its attributes on."""
+    """Returns the CRC-32C over a batch, from its attributes on."""
     return crc32c(memoryview(batch)[CRC_START:])
 
 
@@ -251,7 +251,7 @@ def _write_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Record]:
-    """The records of one whole batch, decompressed up to `limit` bytes. Raises ProtocolError."""
+    """Yields the records of one whole batch, decompressed up to `limit` bytes. Raises ProtocolError."""
     header = read_header(batch)
     body = record_bytes(batch, header, limit)
     return parse_records(body, header.records_count)
@@ -278,7 +278,8 @@ def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
 
 
 def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_LIMIT, room: Room | None = None) -> memoryview:
-    """The batch's records as bytes, decompressed up to `limit` bytes. For `room` see `decompress`. Raises ProtocolError."""
+    """Returns the batch's records as bytes, decompressed up to `limit` bytes. For `room` see `decompress`. Raises
+    ProtocolError."""
     body = memoryview(batch)[HEADER_SIZE : header.size]
     return memoryview(decompress(header.compression, body, limit, room)) if header.compression else body
 
@@ -337,7 +338,7 @@ class Marker(NamedTuple):
 
 
 def end_txn_marker(commit: bool, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> bytes:
-    """The control batch that ends a transaction on a partition."""
+    """Returns the control batch that ends a transaction on a partition."""
     record = Record(0, 0, struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch))
     return build_batch(
         [record], base_timestamp=timestamp, producer_id=producer_id, producer_epoch=producer_epoch, transactional=True,
@@ -346,7 +347,7 @@ def end_txn_marker(commit: bool, *, producer_id: int, producer_epoch: int, coord
 
 
 def read_marker(record: Record) -> Marker | None:
-    """The marker in a control record, None for a control record of another kind. Raises ProtocolError."""
+    """Returns the marker in a control record, None for a control record of another kind. Raises ProtocolError."""
     try:
         _, kind = struct.unpack_from(">hh", record.key or b"")
         if kind not in (0, 1):

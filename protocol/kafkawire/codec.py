@@ -45,7 +45,7 @@ _writers: dict[tuple[type[Message], int], Writer] = {}
 def decode(cls: type[M], buffer: Buffer, version: int, pos: int = 0, most_elements: int | None = None) -> tuple[M, int]:
     """Returns the message at `pos` and the position after it. Bytes after the message are ignored, as in Kafka.
 
-    Raises ProtocolError. Raises its subclass TooManyElements if the arrays announce more elements than
+    Raises ProtocolError. Raises the subclass TooManyElements if the arrays announce more elements than
     `most_elements` (by default MAX_ELEMENTS).
     """
     view = buffer if buffer.__class__ is memoryview else memoryview(buffer)
@@ -78,7 +78,8 @@ def encode_into(message: Message, version: int, out: bytearray, splices: list[Sp
 
 
 def message_reader(cls: type[Message], version: int) -> Reader:
-    """The compiled reader of a message in one version. Raises ProtocolError if the message does not have this version."""
+    """Returns the compiled reader of a message in one version. Raises ProtocolError if the message does not have this
+    version."""
     oldest, newest = cls.__schema__.versions
     if not oldest <= version <= newest:
         raise ProtocolError(f"it has versions {oldest} to {newest}")
@@ -87,7 +88,7 @@ def message_reader(cls: type[Message], version: int) -> Reader:
 
 
 def message_writer(cls: type[Message], version: int) -> Writer:
-    """The compiled writer of a message in one version. Raises ValueError if the message does not have this version."""
+    """Returns the compiled writer of a message in one version. Raises ValueError if the message does not have this version."""
     oldest, newest = cls.__schema__.versions
     if not oldest <= version <= newest:
         raise ValueError(f"it has versions {oldest} to {newest}")

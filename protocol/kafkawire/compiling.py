@@ -23,7 +23,7 @@ layout = cache(struct.Struct)
 
 
 def is_fixed(spec: Any) -> bool:
-    """Whether the type has a fixed size."""
+    """Tells whether the type has a fixed size."""
     return isinstance(spec, str) and spec in FORMATS
 
 
@@ -45,8 +45,8 @@ class Counted(dict[int, Callable[..., Any]]):
 
 @cache
 def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """The smallest size of a struct in bytes, at least 1. A reader uses this size to refuse an array whose count is too large
-    for the remaining bytes."""
+    """Returns the smallest size of a struct in bytes, at least 1. A reader uses this size to refuse an array whose count is too
+    large for the remaining bytes."""
     size = sum(
         1 if isinstance(field.spec, type) and field.nullable(version) else least_of(field.spec, version, flexible)
         for field in cls.__wire__
@@ -56,7 +56,7 @@ def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
 
 
 def least_of(spec: Any, version: int, flexible: bool) -> int:
-    """The smallest size of a non-null value of this type."""
+    """Returns the smallest size of a non-null value of this type."""
     if is_fixed(spec):
         return layout(">" + FORMATS[spec]).size
     if isinstance(spec, type):
@@ -89,7 +89,7 @@ class Source:
         return known
 
     def made(self, parameters: str) -> Any:
-        """The function with this assembled body."""
+        """Returns the function with this assembled body."""
         source = "\n".join([f"def made({parameters}):", *self.lines])
         exec(compile(source, f"<{self.cls.__name__} v{self.version}>", "exec"), self.names)
         return self.names["made"]
@@ -99,7 +99,7 @@ class Source:
         return [f for f in self.cls.__wire__ if f.tag is None and f.present(self.version)]
 
     def tagged(self) -> list[Field]:
-        """The tagged fields of this version, in order of their tags."""
+        """Returns the tagged fields of this version, in order of their tags."""
         return sorted((f for f in self.cls.__wire__ if f.tag is not None and f.present(self.version)), key=_tag)
 
     def steps(self) -> Iterator[list[Field]]:

@@ -96,7 +96,7 @@ def decompress(codec: int, data: Buffer, limit: int, room: Room | None = None, *
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """The data folded. Raises CodecMissing."""
+    """Returns the data compressed. Raises CodecMissing."""
     if codec == GZIP:
         machine = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_FORMAT)
         return machine.compress(data) + machine.flush()
@@ -252,13 +252,13 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def with_old_checksum(frame: bytes) -> bytes:
-    """An lz4 frame as clients of magic 0 expect it: the checksum of its header wrongly covers the magic number, too."""
+    """Returns an lz4 frame as clients of magic 0 expect it: the checksum of its header wrongly covers the magic number, too."""
     at = _lz4_header(memoryview(frame), False)[0] - 1
     return frame[:at] + bytes((_xxh32(memoryview(frame)[:at]) >> 8 & 0xFF,)) + frame[at + 1 :]
 
 
 def _xxh32(data: memoryview) -> int:
-    """The XXH32 checksum, with seed 0, of data of less than 16 bytes, such as an lz4 header."""
+    """Returns the XXH32 checksum, with seed 0, of data of less than 16 bytes, such as an lz4 header."""
     mask, pos = 0xFFFF_FFFF, 0
     digest = 374761393 + len(data)
     while len(data) - pos >= _UINT32_LE.size:

@@ -24,7 +24,7 @@ class CoordinatorRecord(NamedTuple):
     """The version of the value's message class in which the value is written."""
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        """The bytes of the record's key and value. Raises EncodeError."""
+        """Returns the bytes of the record's key and value. Raises EncodeError."""
         key = _PREFIX.pack(self.key.__schema__.key) + encode(self.key, 0)
         if self.value is None:
             return key, None

@@ -42,11 +42,11 @@ class Field:
         self.name = name
 
     def present(self, version: int) -> bool:
-        """Whether the field exists in this version."""
+        """Tells whether the field exists in this version."""
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
-        """Whether the field is nullable in this version."""
+        """Tells whether the field is nullable in this version."""
         return self.nullable_since <= version <= self.nullable_until
 
 
@@ -122,7 +122,7 @@ def wire(
     entity: str = "",
     default: Any = _ABSENT,
 ) -> Any:
-    """One field: `spec` is a primitive's name, a struct class, or, for an array, a list with one of these.
+    """Declares a field. `spec` is a primitive's name, a struct class, or, for an array, a list with one of these.
 
     Every field has a default at run time: the declared default, or else zero, empty, or the struct's own defaults. A type
     checker requires the fields that all versions have and that declare no default.
@@ -196,7 +196,7 @@ def message(*, key: int = -1, versions: tuple[int, int], flexible: int = NEVER) 
 
 
 def from_plain(cls: type[S], plain: Mapping[str, Any]) -> S:
-    """A message, or a struct in it, from plain data: each struct is a mapping by field names.
+    """Makes a message, or a struct of a message, from plain data: each struct is a mapping by field names.
 
     Raises TypeError for a field name that the class does not have.
     """

@@ -22,8 +22,8 @@ Entity = Literal[
 
 
 def _cached(function: Callable[P, T]) -> Callable[P, T]:
-    """Caches a function as `functools.cache` does, and keeps its signature. Without it, mypy refuses classes as arguments, as
-    if they were not hashable."""
+    """Caches a function as `functools.cache` does, and keeps its signature. Without this wrapper, mypy refuses classes as
+    arguments, as if classes were not hashable."""
     return cast("Callable[P, T]", cache(function))
 
 
@@ -35,13 +35,13 @@ def holders(cls: type, entity: Entity) -> tuple[str, ...]:
 
 @_cached
 def lists(cls: type) -> tuple[str, ...]:
-    """The fields of a class that hold a list."""
+    """Returns the fields of a class that hold a list."""
     return tuple(field.name for field in getattr(cls, "__wire__", ()) if isinstance(field.spec, list))
 
 
 @_cached
 def struct_lists(cls: type) -> tuple[tuple[str, type[Struct]], ...]:
-    """The fields of a class that hold a list of structs, with the structs' class."""
+    """Returns the fields of a class that hold a list of structs, with the structs' class."""
     fields = getattr(cls, "__wire__", ())
     return tuple((f.name, f.spec[0]) for f in fields if isinstance(f.spec, list) and isinstance(f.spec[0], type))
 
@@ -54,7 +54,7 @@ def mentions(cls: type, entity: Entity) -> bool:
 
 
 def parts(struct: Any) -> Iterator[Any]:
-    """The structs in the lists of a message or struct."""
+    """Yields the structs in the lists of a message or struct."""
     for name, _ in struct_lists(type(struct)):
         yield from getattr(struct, name) or ()
 

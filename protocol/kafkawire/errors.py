@@ -214,5 +214,5 @@ _NAMES = {int(code): code.name for code in ErrorCode}
 
 
 def error_name(code: int) -> str:
-    """The name of a code; `UNKNOWN(9999)` for an unknown code."""
+    """Returns the name of a code; `UNKNOWN(9999)` for an unknown code."""
     return _NAMES.get(code) or f"UNKNOWN({code})"

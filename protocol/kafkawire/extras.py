@@ -31,8 +31,8 @@ def how_to_install(extra: str) -> str:
 
 
 def _requirement(installed: Distribution, extra: str) -> str:
-    """Returns the folder, wheel or repository from which wirebroker was installed (PEP 610), with the extra. If it is unknown,
-    returns the packages of the extra.
+    """Returns the folder, wheel or repository from which wirebroker was installed (PEP 610), with the extra. If this origin is
+    unknown, returns the packages of the extra.
     """
     import json
     from urllib.parse import urlsplit

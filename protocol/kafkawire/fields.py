@@ -1,7 +1,7 @@
 """Reads a message field by field, with the position of each field in the bytes.
 
 `codec` reads a message quickly, and reports only that a message cannot be read. This module reads messages slowly, and knows
-the field of every byte. It serves people who look at the bytes, and code that replaces a field in the bytes.
+the field of every byte. The module serves people who look at the bytes, and code that replaces a field in the bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Node:
 
 
 def read_fields(cls: type[Message], buffer: Buffer, version: int, pos: int = 0) -> tuple[list[Node], int]:
-    """The fields of the message at `pos` that this version has, and the position after it.
+    """Returns the fields of the message at `pos` that this version has, and the position after it.
 
     Raises FieldDamage exactly where `codec.decode` raises ProtocolError, and ProtocolError for a version that it does not have.
     """

@@ -78,7 +78,7 @@ class FrameReader:
         return memoryview(whole)
 
     def keep(self, data: Buffer, needed: int = 0) -> None:
-        """Keep these bytes. They are not forwarded before `needed` bytes have arrived."""
+        """Keep these bytes. The kept bytes are not forwarded before `needed` bytes have arrived."""
         self.tail, self.needed = bytearray(data), needed
 
     def passed(self, count: int) -> int:
@@ -107,7 +107,7 @@ def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
-    """The header of a request frame without its size. Raises ProtocolError; KeyError for an unknown API key."""
+    """Returns the header of a request frame without its size. Raises ProtocolError; KeyError for an unknown API key."""
     try:
         key, version, correlation_id, length = _HEAD.unpack_from(frame)
     except struct.error:
@@ -139,7 +139,7 @@ def skip_tags(buffer: Buffer, pos: int) -> int:
 
 
 def encode_request(correlation_id: int, client_id: str | None, request: Message, version: int) -> bytes:
-    """A whole request frame, with its size in front. Raises EncodeError."""
+    """Returns a whole request frame, with its size in front. Raises EncodeError."""
     key = request.__schema__.key
     out = bytearray(4)
     try:
@@ -156,7 +156,7 @@ def encode_request(correlation_id: int, client_id: str | None, request: Message,
 
 
 def encode_response(correlation_id: int, response: Message, version: int) -> list[Buffer]:
-    """A whole response frame with its size in front, as buffers to be sent in order; large records are not copied.
+    """Returns a whole response frame with its size in front, as buffers to be sent in order; large records are not copied.
 
     Raises EncodeError.
     """
@@ -206,7 +206,7 @@ def written_version(frame: Buffer, key: int, version: int) -> int:
 
 
 def decode_response(frame: Buffer, key: int, version: int) -> tuple[int, Message]:
-    """The correlation id and body of a response frame without its size.
+    """Returns the correlation id and body of a response frame without its size.
 
     Raises ProtocolError, also for bytes left over; KeyError for an unknown API key.
     """

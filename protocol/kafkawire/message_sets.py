@@ -81,7 +81,7 @@ def has_valid_crc(entry: memoryview) -> bool:
 
 
 def read_message(entry: memoryview) -> LegacyRecord:
-    """One whole entry of magic 0 or 1. Raises ProtocolError."""
+    """Returns one whole entry of magic 0 or 1. Raises ProtocolError."""
     try:
         offset, _, _, magic, attributes = _ENTRY.unpack_from(entry)
         pos, timestamp = _ENTRY.size, NO_TIMESTAMP
@@ -134,7 +134,7 @@ def _unfolded(wrapper: LegacyRecord, limit: int) -> memoryview:
 
 
 def _inner_entries(data: memoryview) -> Iterator[memoryview]:
-    """The whole entries of a decompressed set, without a truncated entry at the end (DataLogInputStream)."""
+    """Yields the whole entries of a decompressed set, without a truncated entry at the end (DataLogInputStream)."""
     pos, end = 0, len(data)
     while end - pos >= LOG_OVERHEAD:
         _, size = _OFFSET_SIZE.unpack_from(data, pos)
@@ -182,7 +182,7 @@ def as_batch(messages: Iterable[LegacyRecord], codec: int) -> bytes:
 
 
 def down_converted(batch: memoryview, magic: int, fetch_offset: int) -> bytes:
-    """The records of a batch as a message set of magic 0 or 1; empty for a control batch.
+    """Returns the records of a batch as a message set of magic 0 or 1; empty for a control batch.
 
     Headers are lost. Records before `fetch_offset` are left out unless they are compressed (RecordsUtil.downConvert). Raises
     Unconvertible, CodecMissing, ProtocolError for a damaged batch.
@@ -231,7 +231,8 @@ def _written(message: LegacyRecord) -> bytes:
 
 
 def messages_of(record_set: Buffer) -> Iterator[LegacyRecord]:
-    """All messages of a set, including messages in wrappers, with their offsets. A message cut off at the end is left out.
+    """Yields all messages of a set, including messages in wrappers, with their offsets. A message cut off at the end is left
+    out.
 
     Raises ProtocolError.
     """

@@ -46,7 +46,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
-    """The position after `count` unknown tagged fields. Raises ProtocolError; IndexError if the bytes end too early."""
+    """Returns the position after `count` unknown tagged fields. Raises ProtocolError; IndexError if the bytes end too early."""
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)
         size, pos = read_uvarint(buffer, pos)
@@ -57,12 +57,12 @@ def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
 
 
 def format_uuid(raw: bytes) -> str:
-    """A topic id as Kafka prints it: URL-safe base64 without padding."""
+    """Returns a topic id as Kafka prints it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def parse_uuid(text: str) -> bytes:
-    """The 16 bytes of a topic id that Kafka printed; ValueError for any other text."""
+    """Returns the 16 bytes of a topic id that Kafka printed; ValueError for any other text."""
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not a 16-byte id")

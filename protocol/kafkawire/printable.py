@@ -16,7 +16,7 @@ UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uf
 
 
 def as_json(letter: str) -> str:
-    """The character as JSON writes it: `\\n`, `\\u001b`, `\\u202e`."""
+    """Returns the character as JSON writes it: `\\n`, `\\u001b`, `\\u202e`."""
     return json.dumps(letter)[1:-1]
 
 

@@ -31,7 +31,7 @@ _unpackers = {spec: Counted(letter, "unpack_from") for spec, letter in FORMATS.i
 
 
 def reader(cls: type[Struct], version: int, flexible: bool) -> Reader:
-    """The compiled reader of a struct in one version. It raises ProtocolError, IndexError or struct.error."""
+    """Returns the compiled reader of a struct in one version. The reader raises ProtocolError, IndexError or struct.error."""
     made = _readers.get((cls, version, flexible))
     if made is None:
         made = _readers[cls, version, flexible] = _ReaderSource(cls, version, flexible).compile()

@@ -1,6 +1,6 @@
 """Walks over a batch's records without making objects, to see whether they are well formed, and to find the latest timestamp.
 
-Compiled to machine code, a walk looks at each record in some ten nanoseconds. In Python it takes nearly a microsecond, so there
+Compiled to machine code, a walk looks at each record in some ten nanoseconds. In Python a record takes nearly a microsecond. So
 `record_columns` first looks for runs of records of one shape, and checks a whole run at once.
 
 A large body is copied in pieces, because a piece stays in the processor's cache, and a copy makes all other threads wait.
@@ -23,7 +23,7 @@ _ONE_BY_ONE = 32
 _SHORT_RUN = 8
 """After a run of fewer records than this, the walk reads the next records one by one."""
 _WINDOW = 1 << 16
-"""The number of bytes of the body that are copied at once. They fit into the processor's cache."""
+"""The number of bytes of the body that are copied at once. This many bytes fit into the processor's cache."""
 _new: Final[Any] = tuple.__new__
 
 

@@ -16,20 +16,20 @@ KEYS: dict[str, int] = {api.name: key for key, api in APIS.items()}
 
 
 def api_name(key: int) -> str:
-    """The name of an API; `Api999` for a key that Kafka does not have."""
+    """Returns the name of an API; `Api999` for a key that Kafka does not have."""
     known = APIS.get(key)
     return known.name if known else f"Api{key}"
 
 
 @cache
 def request_class(key: int) -> type[Message]:
-    """The request's class; KeyError for an unknown key."""
+    """Returns the request's class; KeyError for an unknown key."""
     return _class(key, "Request")
 
 
 @cache
 def response_class(key: int) -> type[Message]:
-    """The response's class; KeyError for an unknown key."""
+    """Returns the response's class; KeyError for an unknown key."""
     return _class(key, "Response")
 
 
@@ -40,7 +40,7 @@ def _class(key: int, kind: str) -> type[Message]:
 
 
 def versions(key: int) -> tuple[int, int]:
-    """The versions that Kafka 4.3.1 serves of this API, both inclusive; unstable newest versions are left out.
+    """Returns the versions that Kafka 4.3.1 serves of this API, both inclusive; unstable newest versions are left out.
 
     The message classes also have the versions of older and newer releases. Returns (0, −1) for an API that Kafka
     4.3.1 does not have. Raises KeyError for a key that no release has.
@@ -50,7 +50,8 @@ def versions(key: int) -> tuple[int, int]:
 
 
 def spoken(key: int) -> tuple[int, int]:
-    """The versions of this API that Kafka 4.3.1 reads, both inclusive; (0, −1) for an API that Kafka 4.3.1 does not have.
+    """Returns the versions of this API that Kafka 4.3.1 reads, both inclusive; (0, −1) for an API that Kafka 4.3.1 does not
+    have.
 
     For old clients, Kafka also announces versions of Produce that it does not read.
     """
@@ -58,16 +59,17 @@ def spoken(key: int) -> tuple[int, int]:
 
 
 def is_spoken(key: int, version: int) -> bool:
-    """Whether Kafka 4.3.1 reads requests of this API in this version."""
+    """Tells whether Kafka 4.3.1 reads requests of this API in this version."""
     api = APIS.get(key)
     return api is not None and api.oldest <= version <= api.newest
 
 
 def request_header_version(key: int, version: int) -> int:
-    """2 for a flexible request, else 1. KeyError for an unknown key."""
+    """Returns 2 for a flexible request, else 1. KeyError for an unknown key."""
     return 2 if version >= APIS[key].flexible_request else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """1 for a flexible response, else 0; always 0 for ApiVersions, so that any client can read it (KIP-511)."""
+    """Returns 1 for a flexible response, else 0. For ApiVersions it returns 0, so that any client can read the response
+    (KIP-511)."""
     return 1 if version >= APIS[key].flexible_response and key != API_VERSIONS else 0

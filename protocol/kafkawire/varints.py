@@ -9,7 +9,7 @@ _LONGEST = 63
 
 
 def read_varint(buffer: Buffer, pos: int) -> tuple[int, int]:
-    """The signed number at `pos` and the position after it. Raises IndexError if the bytes end too early,
+    """Returns the signed number at `pos` and the position after it. Raises IndexError if the bytes end too early,
     ProtocolError for more than 64 bits.
     """
     byte = buffer[pos]

@@ -15,7 +15,7 @@ Splice = tuple[int, Buffer]
 Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 
 MOST_BYTES = 128 * 1024 * 1024
-"""The size limit of a message in bytes. When it is exceeded, no further array and no large value is written.
+"""The size limit of a message in bytes. When a message has exceeded the limit, no further array and no large value is written.
 
 Record data does not count, because it has its own limits.
 """
@@ -26,7 +26,8 @@ _packers = {spec: Counted(letter, "pack") for spec, letter in FORMATS.items()}
 
 
 def writer(cls: type[Struct], version: int, flexible: bool) -> Writer:
-    """The compiled writer of a struct in one version. A writer may raise different exceptions for different wrong values."""
+    """Returns the compiled writer of a struct in one version. A writer may raise different exceptions for different wrong
+    values."""
     made = _writers.get((cls, version, flexible))
     if made is None:
         made = _writers[cls, version, flexible] = _WriterSource(cls, version, flexible).compile()

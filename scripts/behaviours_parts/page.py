@@ -21,7 +21,7 @@ def tests_by_id() -> dict[str, list[str]]:
 
 
 def promises(text: str) -> dict[str, str]:
-    """The promise of each id on the page."""
+    """Returns the promise of each id on the page."""
     return {match[1]: match[2] for match in ROW.finditer(text)}
 
 

@@ -84,7 +84,7 @@ def _python_servers(loop: str, missing: list[Missing]) -> list[Contender]:
 
 
 def go_binary(name: str) -> Path | Missing:
-    """Returns the program `name` of the folder go/. It is built if it is older than its sources."""
+    """Returns the program `name` of the folder go/. The program is built if it is older than its sources."""
     go = shutil.which("go")
     if go is None:
         return Missing(name, "Go is not installed")

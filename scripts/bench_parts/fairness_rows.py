@@ -181,7 +181,7 @@ def many_groups(client: WireClient, count: int = 10_000) -> None:
 
 
 def many_topics(client: WireClient) -> None:
-    """20,000 topics of one partition, for a group."""
+    """Create 20,000 topics of one partition, for a group."""
     create_topics(client, MANY, 1)
     coordinated(client)
 
@@ -195,7 +195,7 @@ def coordinated(client: WireClient) -> None:
 
 
 def metadata(read: bool) -> Attack:
-    """6,000 times all topics."""
+    """Returns 6,000 requests for the metadata of all topics."""
     return Attack(6_000 * frame(MetadataRequest(topics=None), 9), 6_000 if read else 0)
 
 
@@ -213,7 +213,8 @@ def once(message: Message, version: int, times: int = 1) -> Attack:
 
 
 def delete_records(unknown: bool) -> Attack:
-    """A DeleteRecords of 300,000 partitions of which 3,000 exist, or of 3,000 partitions, each named a hundred times."""
+    """Returns a DeleteRecords of 300,000 partitions of which 3,000 exist, or of 3,000 partitions, each named a hundred
+    times."""
     topics = []
     for number in range(TOPICS):
         indexes = range(300) if unknown else [index for index in range(PARTITIONS) for _ in range(100)]
@@ -224,7 +225,7 @@ def delete_records(unknown: bool) -> Attack:
 
 @cache
 def mixed_records() -> bytes:
-    """A batch of 15 million records of several shapes, in about 10 KiB. Their offsets are out of order."""
+    """Returns a batch of 15 million records of several shapes, in about 10 KiB. The records' offsets are out of order."""
     unit = bytearray()
     for number in range(40):
         key = None if number % 2 else b"k" * (number % 3)
@@ -236,7 +237,7 @@ def mixed_records() -> bytes:
 
 @cache
 def bomb() -> bytes:
-    """A batch of zeros that decompresses to almost the largest allowed size."""
+    """Returns a batch of zeros that decompresses to almost the largest allowed size."""
     return sealed(bytes(UNFOLDED), 1000)
 
 
@@ -260,7 +261,8 @@ def fetch(names: int, max_wait_ms: int = 0, min_bytes: int = 1, offset: int = 0,
 
 
 def waiting_fetch() -> Attack:
-    """A Fetch of the partition to which the good client produces. The Fetch waits, because its `min_bytes` is never reached."""
+    """Returns a Fetch of the partition to which the good client produces. The Fetch waits, because its `min_bytes` is never
+    reached."""
     return once(fetch(ENTRIES, max_wait_ms=5_000, min_bytes=MIB * 900, topic=GOOD, offset=0), 11)
 
 
@@ -270,26 +272,26 @@ def indexes(count: int) -> list[int]:
 
 
 def list_offsets() -> Attack:
-    """A ListOffsets that names each partition once."""
+    """Returns a ListOffsets that names each partition once."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes(ENTRIES)]
     topics = [ListOffsetsTopic(name=ANY, partitions=asked)]
     return once(ListOffsetsRequest(replica_id=-1, topics=topics), 5)
 
 
 def leader_epochs() -> Attack:
-    """An OffsetForLeaderEpoch that names the three partitions again and again."""
+    """Returns an OffsetForLeaderEpoch that names the three partitions again and again."""
     asked = [OffsetForLeaderPartition(partition=index % 3, leader_epoch=0) for index in indexes(ENTRIES)]
     return once(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=ANY, partitions=asked)]), 3)
 
 
 def offset_fetch() -> Attack:
-    """An OffsetFetch that names each partition once."""
+    """Returns an OffsetFetch that names each partition once."""
     topics = [OffsetFetchRequestTopics(name=ANY, partition_indexes=indexes(ENTRIES))]
     return once(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=COMMITTING, topics=topics)]), 8)
 
 
 def create_topics_at_once(count: int) -> Attack:
-    """A CreateTopics of `count` new topics."""
+    """Returns a CreateTopics of `count` new topics."""
     topics = [CreatableTopic(name=f"new-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
               for number in range(count)]  # fmt: skip
     return once(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)

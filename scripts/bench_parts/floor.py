@@ -1,11 +1,11 @@
 """A minimal server in Python, with which the bench compares: it does only what the checks of a Produce require.
 
-It supports one topic-partition per request, idempotent producers, and one consumer's Fetch without a session. It has
-no transactions, no retries, no faults, no trace and no second broker. It reads the 61 header bytes of a batch,
-computes the CRC-32C, and compares the sequence with the last sequence in a dict. It copies a batch once to store it;
-a large batch is stored without a copy. With `--walk` it also walks over the lengths of the records. A request that
-has the form of the previous request on its connection is not parsed again. It uses every trick that does not weaken
-the checks, so a broker that is nearly as fast has little left to gain.
+The floor supports one topic-partition per request, idempotent producers, and one consumer's Fetch without a session. It has no
+transactions, no retries, no faults, no trace and no second broker. The floor reads the 61 header bytes of a batch, computes the
+CRC-32C, and compares the sequence with the last sequence in a dict. The floor copies a batch once to store it, and stores a
+large batch without a copy. With `--walk` it also walks over the lengths of the records. A request that has the form of the
+previous request on its connection is not parsed again. The floor uses every trick that does not weaken the checks, so a broker
+that is nearly as fast can hardly become faster.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ class Floor(asyncio.BufferedProtocol):
 
 
 def uvarint(number: int) -> bytes:
-    """An unsigned varint."""
+    """Returns the number as an unsigned varint."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)

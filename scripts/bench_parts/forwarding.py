@@ -50,7 +50,7 @@ def contenders(loop: str) -> tuple[list[Contender], list[Missing]]:
 
 
 def _kroxylicious() -> tuple[str, ...] | Missing:
-    """The command that starts Kroxylicious, which Maven fetches; the broker's address is appended."""
+    """Fetches Kroxylicious with Maven, and returns the command that starts it; the broker's address is appended."""
     java, maven = shutil.which("java"), shutil.which("mvn")
     if java is None or maven is None:
         return Missing("Kroxylicious", "Java or Maven is not installed")
@@ -77,7 +77,7 @@ def _toxiproxy() -> Path | Missing:
 
 
 class Toxiproxy(Server):
-    """A Toxiproxy in front of one broker. It prints nothing when it is ready, so the benchmark tries its port."""
+    """A Toxiproxy in front of one broker. Toxiproxy prints nothing when it is ready, so the benchmark tries its port."""
 
     name = "Toxiproxy 2.5"
 

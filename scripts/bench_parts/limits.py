@@ -1,8 +1,8 @@
 """Measures the cost of a full broker: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
 
-Each case starts a fresh server, in memory or with `--data`, and fills it over the wire. It then measures the server's
-resident memory, its open descriptors, its CPU without requests, and how long one client waits for Metadata of one
-topic and for Produce of one record. With `--data` the server is then stopped by SIGTERM and started again.
+Each case starts a fresh server, in memory or with `--data`, and fills it over the wire. The script then measures the server's
+resident memory, its open descriptors, its CPU without requests, and how long one client waits for Metadata of one topic and for
+Produce of one record. With `--data` the server is then stopped by SIGTERM and started again.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ class Case:
 
 
 def connections(client: WireClient, kept: ExitStack) -> None:
-    """1,000 connections that stay open after one request each."""
+    """Opens 1,000 connections, which stay open after one request each."""
     for number in range(1000):
         client.request(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3, f"c{number}")
 
 
 def topics(client: WireClient, kept: ExitStack) -> None:
-    """10,000 topics of one partition."""
+    """Creates 10,000 topics of one partition."""
     create_topics(client, [f"topic-{number:05d}" for number in range(10_000)], 1)
 
 
 def partitions(client: WireClient, kept: ExitStack) -> None:
-    """100 topics of 1,000 partitions."""
+    """Creates 100 topics of 1,000 partitions."""
     for at in range(0, 100, 5):
         create_topics(client, [f"topic-{number:03d}" for number in range(at, at + 5)], 1000)
 
 
 def groups(client: WireClient, kept: ExitStack) -> None:
-    """1,000 groups, each with one member and one committed offset."""
+    """Makes 1,000 groups, each with one member and one committed offset."""
     create_topics(client, ["topic-0007"], 1)
     find_coordinator(client, COMMITTING)
     while client.request(commit(COMMITTING, [0]), 8).topics[0].partitions[0].error_code:

@@ -134,7 +134,7 @@ def _browsed(control: int, producer: load.Producer, say: Callable[[str], None]) 
 
 
 def _longest_task_ms(trace: bytes) -> float:
-    """The CPU time of the longest task of the page's main thread."""
+    """Returns the CPU time of the longest task of the page's main thread."""
     events = json.loads(trace)["traceEvents"]
     main = {
         (each["pid"], each["tid"]) for each in events if each["name"] == THREAD_NAME and each["args"]["name"] == MAIN_THREAD

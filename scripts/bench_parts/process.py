@@ -94,11 +94,11 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """Tells whether the process still runs."""
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """The last lines that the server wrote to stderr."""
+        """Returns the last lines that the server wrote to stderr."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()[-400:] or "nothing"
 

@@ -85,12 +85,12 @@ def own(folder: Path) -> list[Contender]:
 
 
 def is_compiled() -> bool:
-    """Whether `scripts/compile` compiled this checkout."""
+    """Tells whether `scripts/compile` compiled this checkout."""
     return any(ROOT.glob("[bp]r*/**/*__mypyc.*"))
 
 
 def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:
-    """The command of each client that can run here."""
+    """Returns the command of each client that can run here, and what is missing for the other clients."""
     found, missing = {"librdkafka": (sys.executable, str(PARTS / "librdkafka.py"))}, list[Missing]()
     try:
         jars = fetch_jars()

@@ -46,7 +46,7 @@ def measure(entered: Field, rounds: int, share: float, say: Callable[[str], None
 
 
 def _cases(entered: Field, running: Sequence[Contender], share: float) -> Iterator[Case]:
-    """The cases."""
+    """Yields the cases."""
     (produce,) = produce_cases(running, ["16k"], [1], 9, share)
     produce.title, produce.load = f"TLS: {produce.title}", [*produce.load, "-tls"]
     yield produce

@@ -55,7 +55,7 @@ print(json.dumps([once() for _ in range(runs + 1)]))
 
 
 def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """All figures in ms; each is a median with its smallest and largest value."""
+    """Measures all start times, in ms. Each figure is a median with the smallest and the largest value."""
     plain = next((each for each in contenders if each.name == "wirebroker full"), None)
     if plain is not None:
         script = (str(ROOT / "scripts" / "run"), "serve")

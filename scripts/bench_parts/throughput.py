@@ -46,7 +46,7 @@ class Case:
         return float(median(report[key] for report in self.rounds[contender]))
 
     def ratio(self, contender: str, other: str, key: str) -> float | None:
-        """The median of the ratios within each round."""
+        """Returns the median of the ratios within each round."""
         pairs = list(zip(self.rounds.get(contender, ()), self.rounds.get(other, ()), strict=False))
         return median(mine[key] / theirs[key] for mine, theirs in pairs) if pairs and pairs[0][1][key] else None
 

@@ -98,7 +98,7 @@ def _produce(client: WireClient, name: str, producer_id: int, epoch: int) -> Non
 
 
 def report(found: dict[str, Any]) -> str:
-    """One line each."""
+    """Returns the report, with a line for each figure."""
     if found["failure"]:
         return f"Transactions were not measured: {found['failure']}"
     lines = ["Transactions a second: one batch of one record, committed; one producer"]

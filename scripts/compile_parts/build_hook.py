@@ -1,4 +1,5 @@
-"""Puts compiled modules into the wheel if WIREBROKER_COMPILE=1 asks for it; without it the wheel is pure Python."""
+"""Puts compiled modules into the wheel if WIREBROKER_COMPILE=1 asks for them; without this variable the wheel is pure
+Python."""
 
 from __future__ import annotations
 

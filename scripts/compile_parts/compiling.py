@@ -24,7 +24,7 @@ SUFFIXES = ("so", "pyd")
 
 
 def hot_modules() -> list[str]:
-    """The sources that are compiled, relative to the root."""
+    """Returns the sources that are compiled, relative to the root."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     sources: list[str] = project["tool"]["wirebroker"]["compiled"]
     return sources
@@ -38,7 +38,7 @@ def compile_into(folder: Path, sources: list[str], work: Path) -> list[Path]:
 
     from mypyc.build import mypycify  # isort: skip
 
-    # Compiling does not need the types of other packages, which may be missing. The check by `mypy` uses them.
+    # Compiling does not need the types of other packages, which may be missing. The check by `mypy` uses these types.
     options = ["--ignore-missing-imports", "--no-warn-return-any", "--no-warn-unused-ignores", "--follow-imports=silent"]
     extensions = mypycify([*options, *sources], opt_level="3", debug_level="0", group_name=LIBRARY, target_dir=str(work / "c"))
     command = build_ext(Distribution({"name": LIBRARY, "ext_modules": extensions}))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def folders(root: Path) -> dict[str, list[Path]]:
-    """The folders and files to read, by the name under which they are counted."""
+    """Returns the folders and files to read, by the name under which they are counted."""
     broker = root / "broker" / "wirebroker"
     packages = sorted(path for path in broker.iterdir() if path.is_dir() and path.name != "__pycache__")
     named = {f"wirebroker/{package.name}": [package] for package in packages}

@@ -43,7 +43,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def sentences(path: Path) -> Iterator[Sentence]:
-    """The sentences of a file."""
+    """Yields the sentences of a file."""
     text = path.read_text(encoding="utf-8")
     for line, paragraph in _paragraphs(path, text):
         for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`*({])", " ".join(paragraph.split())):

@@ -27,14 +27,14 @@ def bounds(text: str | None) -> Bounds:
 
 
 def valid(definition: Json | None) -> Bounds:
-    """The stable versions of a message, which a broker serves by default."""
+    """Returns the stable versions of a message, which a broker serves by default."""
     low, high = bounds((definition or {}).get("validVersions"))
     high -= bool((definition or {}).get("latestVersionUnstable"))
     return (low, high) if low <= high and low != NEVER else NONE
 
 
 def of_all_releases(older: dict[str, Json], main: dict[str, Json], newer: dict[str, Json]) -> dict[str, Json]:
-    """The definitions by name, with the versions of three releases. A version that `main` has is taken from `main`."""
+    """Returns the definitions by name, with the versions of three releases. A version that `main` has is taken from `main`."""
     found = {}
     older, main, newer = (_with_stability(each) for each in (older, main, newer))
     keys = {each["apiKey"] for each in main.values() if "apiKey" in each and valid(each) != NONE}
@@ -61,7 +61,7 @@ def _with_stability(found: dict[str, Json]) -> dict[str, Json]:
 
 
 def _joined(first: Json, second: Json, border: int, naming: Json) -> Json:
-    """One definition: `first` describes the versions below the border, `second` the others, `naming` gives the names.
+    """Returns one definition. `first` describes the versions below `border`, `second` the others, and `naming` gives the names.
 
     A struct is defined inside the first field that uses it.
     """
@@ -154,7 +154,7 @@ class _Join:
         return made
 
     def _of(self, side: int, field: Json | None, what: str) -> Bounds:
-        """The versions in which the field exists or may be null, or NONE."""
+        """Returns the versions in which the field exists or may be null, or NONE."""
         if field is None:
             return NONE
         low, high = bounds(field.get(what, field.get("taggedVersions") if what == "versions" else None))

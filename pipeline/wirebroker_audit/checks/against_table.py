@@ -88,7 +88,7 @@ def is_description(path: str | None) -> bool:
 
 
 def read_description(path: str) -> Description:
-    """The description of a journal's table in a file. Raises BadTable, OSError."""
+    """Returns the description of a journal's table in a file. Raises BadTable, OSError."""
     given = _settings(path, ("key", "time"))
     if ("topic" in given) == ("topic_from" in given):
         raise BadTable(f"{path}: give either topic, one topic for all rows, or topic_from, the column with the topic")
@@ -99,8 +99,8 @@ def read_description(path: str) -> Description:
 
 
 def read_output(path: str) -> Description:
-    """The description of the table that a pipeline writes. `key` is what a row has in common with its input. Raises BadTable,
-    OSError."""
+    """Returns the description of the table that a pipeline writes. `key` is what a row has in common with its input. Raises
+    BadTable, OSError."""
     given = _settings(path, ("key",))
     for name in ("topic", "topic_from", "time", "value", "grace"):
         if name in given:
@@ -130,7 +130,7 @@ def _described(path: str, given: dict[str, Any]) -> Description:
 
 
 def _option(path: str, name: str, value: Any) -> str:
-    """An option of the format; `{ env = "NAME" }` is the value of a variable, so that no file holds a password."""
+    """Returns an option of the format; `{ env = "NAME" }` is the value of a variable, so that no file holds a password."""
     if not isinstance(value, dict):
         return str(value).lower() if isinstance(value, bool) else str(value)
     variable = str(value.get("env"))
@@ -140,7 +140,7 @@ def _option(path: str, name: str, value: Any) -> str:
 
 
 def read_table(spark: SparkSession, described: Description) -> DataFrame:
-    """The rows of the table: topic, key, value_hash, and `time` in milliseconds. Raises BadTable."""
+    """Returns the rows of the table: topic, key, value_hash, and `time` in milliseconds. Raises BadTable."""
     with _refusals(described):
         rows = _rows(spark, described)
         value = sf.lit(None).cast("string") if described.value is None else sf.sha2(_bytes(rows, described.value), 256)
@@ -152,7 +152,7 @@ def read_table(spark: SparkSession, described: Description) -> DataFrame:
 
 
 def read_keys(spark: SparkSession, described: Description) -> DataFrame:
-    """The `key` of each row of the table. Raises BadTable."""
+    """Returns the `key` of each row of the table. Raises BadTable."""
     with _refusals(described):
         rows = _rows(spark, described)
         return rows.select(_bytes(rows, described.key).alias("key"))
@@ -245,7 +245,7 @@ def judged(pairs: DataFrame, facts: DataFrame, now: int, grace_ms: int) -> DataF
 
 
 def lost(judged: DataFrame) -> DataFrame:
-    """A finding for each row without a record."""
+    """Returns a finding for each row without a record."""
     rows = judged.where("state = 'missing'").withColumn("partition", sf.lit(-1))
     rows = rows.withColumns({name: sf.lit(-1) for name in SIDE if name != "partition"})
     rows = rows.withColumn("label", sf.date_format(sf.timestamp_millis("time"), "yyyy-MM-dd HH:mm:ss"))

@@ -27,7 +27,7 @@ from wirebroker_audit.spark.tables import collected, local_rows, settled, united
 
 
 def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
-    """Every finding in the batches. `folded` are the batches' `runs`; `bounds` has the schema `BOUNDS`."""
+    """Returns every finding in the batches. `folded` are the batches' `runs`; `bounds` has the schema `BOUNDS`."""
     troubled = settled(batches.where("problem IS NOT NULL"))
     between = settled(boundaries(settled(splits(folded)), troubled, bounds))
     missing = settled(holes(batches, between, bounds))

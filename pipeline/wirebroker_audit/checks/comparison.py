@@ -73,7 +73,7 @@ class Pair:
 
 
 def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
-    """The work of a comparison."""
+    """Yields the pairs of segments to compare: the work of a comparison."""
     for read in folders:
         for other in read.others:
             try:
@@ -85,7 +85,7 @@ def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
 
 
 def compare(pair: Pair) -> list[Finding]:
-    """Findings about this segment of the other replica: damaged batches, and batches that differ."""
+    """Returns findings about this segment of the other replica: damaged batches, and batches that differ."""
     damage, differing = _Stretch(), _Stretch()
     try:
         ours, at = _Cursor(_batches(pair.read.path, pair.first, pair.stop)), pair.first

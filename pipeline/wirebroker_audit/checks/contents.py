@@ -48,7 +48,7 @@ def head(data: str) -> Column:
 
 
 def outcomes(data: DataFrame, batches: DataFrame) -> DataFrame:
-    """The outcome of the transactional batches `data`: `transaction` is committed, aborted or open."""
+    """Returns the outcome of the transactional batches `data`: `transaction` is committed, aborted or open."""
     data = data.select(*PRODUCER, *LOG_ORDER, sf.lit(None).cast("tinyint").alias("marker"))
     markers = intact(batches).where("marker >= 0").select(*PRODUCER, *LOG_ORDER, "marker")
     markers = markers.join(data.select(*PRODUCER).distinct(), [*PRODUCER], "left_semi")
@@ -73,19 +73,19 @@ def visible(rows: DataFrame) -> DataFrame:
 
 
 def external(rows: DataFrame) -> DataFrame:
-    """The rows of the applications' topics."""
+    """Returns the rows of the applications' topics."""
     return rows.where(~sf.col("topic").isin(*INTERNAL_TOPICS))
 
 
 def units_of_records(records: DataFrame) -> DataFrame:
-    """Each record as a unit, with the outcome of its transaction."""
+    """Returns each record as a unit, with the outcome of its transaction."""
     same = {"base_offset": "offset", "last_offset": "offset", "base_sequence": "sequence", "last_sequence": "sequence"}
     shown = records.withColumn("shown", head("value_head"))
     return shown.select(*(sf.col(same.get(name, name)).alias(name) for name in UNIT), "transaction")
 
 
 def units_of_batches(batches: DataFrame) -> DataFrame:
-    """Each batch of data as a unit, identified by two checksums of its stored records and their number."""
+    """Returns each batch of data as a unit, identified by two checksums of its stored records and their number."""
     content = sf.concat_ws(":", sf.hex("content"), "records", "bytes", sf.col("attributes").bitwiseAND(sf.lit(7)))
     return (
         batches.withColumn("content", content)
@@ -98,13 +98,13 @@ def units_of_batches(batches: DataFrame) -> DataFrame:
 
 
 def data_batches(batches: DataFrame) -> DataFrame:
-    """The batches that hold records of an application."""
+    """Returns the batches that hold records of an application."""
     data = (sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0) & (sf.col("records") > 0)
     return intact(batches).where(data)
 
 
 def bad_records(problems: DataFrame) -> DataFrame:
-    """Batches whose checksum matches but whose records cannot be read."""
+    """Returns batches whose checksum matches but whose records cannot be read."""
     none = {name: sf.lit(-1) for name in ("base_sequence", "last_sequence")}
     at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
     rows = problems.where("problem = 'bad_batch'").withColumns(none | at)
@@ -113,7 +113,7 @@ def bad_records(problems: DataFrame) -> DataFrame:
 
 
 def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
-    """The number of offsets that retention, DeleteRecords and compaction removed from each partition."""
+    """Returns the number of offsets that retention, DeleteRecords and compaction removed from each partition."""
     cleaned = intact(batches).join(sf.broadcast(bounds), [*PARTITION]).where("base_offset < cleaned_until")
     holes = cleaned.groupBy(*PARTITION).agg(
         (sf.max("last_offset") + 1 - sf.first("log_start") - sf.sum("records")).alias("holes")
@@ -167,7 +167,7 @@ def _packed(held: Mapping[str, list[Array]], buckets: int) -> pa.RecordBatch:
 
 
 def doubles(packed: pa.Table) -> pa.Table:
-    """The checksums that occur repeatedly in one bucket of a topic."""
+    """Returns the checksums that occur repeatedly in one bucket of a topic."""
     contents = np.frombuffer(b"".join(packed.column("contents").to_pylist()), np.int64)
     contents = np.sort(contents)
     found = np.unique(contents[1:][contents[1:] == contents[:-1]])
@@ -176,12 +176,12 @@ def doubles(packed: pa.Table) -> pa.Table:
 
 
 def without_tombstones(rows: DataFrame) -> DataFrame:
-    """The records except tombstones, see `matching.is_tombstone`."""
+    """Returns the records except tombstones, see `matching.is_tombstone`."""
     return rows.where("key IS NULL OR value_hash IS NOT NULL")
 
 
 def repeated(units: DataFrame) -> DataFrame:
-    """The units whose content occurs repeatedly in their topic."""
+    """Returns the units whose content occurs repeatedly in their topic."""
     counted = units.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies")).where("copies > 1")
     return units.join(counted.drop("copies"), ["topic", "content"], "left_semi")
 
@@ -196,8 +196,8 @@ def checksums(file: str, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> DataFrame:
-    """Packs the checksums of all batches. Python reads their files itself, because reading through the JVM costs several times
-    as much."""
+    """Packs the checksums of all batches. Python reads the batches' files itself, because reading them through the JVM costs
+    several times as much."""
     if not (files := data.inputFiles()):
         return mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
 
@@ -265,7 +265,7 @@ def copies(units: DataFrame) -> DataFrame:
 
 
 def untold(again: DataFrame, told: DataFrame) -> DataFrame:
-    """The copies with their `kind`; copies that the batches' checks reported as `duplicate` are left out."""
+    """Returns the copies with their `kind`; copies that the batches' checks reported as `duplicate` are left out."""
     named = again.withColumn("kind", WORDS.kind(ROW.first, ROW)).withColumn(
         "severity", sf.when(sf.col("kind") == "duplicate", "certain").otherwise(sf.col("severity"))
     )

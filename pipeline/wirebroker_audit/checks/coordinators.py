@@ -161,7 +161,8 @@ def _has_all(folders: Sequence[PartitionFolder]) -> bool:
 
 
 def _batches(folder: Path) -> Iterator[memoryview]:
-    """The sound batches of a partition that hold states. Damaged batches, and files deleted in the meantime, are left out."""
+    """Yields the sound batches of a partition that hold states. Damaged batches, and files deleted in the meantime, are left
+    out."""
     try:
         for start in offsets_in(folder, LOG):
             path = folder / file_name(start, LOG)

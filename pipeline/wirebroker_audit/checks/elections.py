@@ -35,7 +35,7 @@ class _Doubt(NamedTuple):
 
 
 def findings_of(folders: Iterable[PartitionFolder], elections: Elections) -> Iterator[Finding]:
-    """A finding for each unclean election of these partitions."""
+    """Yields a finding for each unclean election of these partitions."""
     by_partition: dict[tuple[str, int], list[UncleanElection]] = {}
     for each in elections.found:
         by_partition.setdefault((each.topic, each.partition), []).append(each)

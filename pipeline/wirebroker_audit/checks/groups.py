@@ -1,8 +1,8 @@
 """Compares the commits of groups in `__consumer_offsets` with the logs. No Spark here.
 
-A task reads one partition of the topic in the order of its log. A commit inside a transaction counts once the transaction's
-marker is stored, as in Kafka (OffsetMetadataManager). Compaction removes earlier commits, so a group's old commits may be
-missing.
+A task reads one partition of `__consumer_offsets` in the order of the log. A commit inside a transaction counts once the
+transaction's marker is stored, as in Kafka (OffsetMetadataManager). Compaction removes earlier commits, so a group's old
+commits may be missing.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Pipeline:
     """transactions"""
     aborted: int = 0
     first_commits: int = 0
-    """partitions whose earliest known commit is in a transaction: how many inputs it passed is not known"""
+    """partitions whose earliest known commit is in a transaction: how many inputs that commit passed is not known"""
     inputs: int = 0
     """the number of input offsets that committed transactions have advanced over, without the first commits"""
     again: int = 0
@@ -149,7 +149,7 @@ def _made(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def read_commits(chunks: Iterable[Chunk], topics: frozenset[str] = frozenset()) -> Seen:
-    """The commits for these topics, or for all topics, from a partition's chunks in the order of the log."""
+    """Returns the commits for these topics, or for all topics, from a partition's chunks in the order of the log."""
     reader = _Reader(topics)
     for chunk in chunks:
         if chunk.begin >= 0:

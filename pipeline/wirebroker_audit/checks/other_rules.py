@@ -119,7 +119,7 @@ class Judge:
         self._validator = Validator(variant.rules, expiration_ms)
 
     def finish(self) -> Outcome:
-        """The outcome so far."""
+        """Returns the outcome so far."""
         for count in COUNTS:
             setattr(self.result, count, getattr(self._validator, count))
         return self.result

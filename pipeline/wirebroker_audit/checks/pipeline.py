@@ -52,7 +52,7 @@ class Pipeline:
         return Part("value") if self.order and self.match == Part("key") and self.table is None else None
 
     def wanted(self, number: int) -> list[tuple[str, Wanted]]:
-        """What to read of the records of each topic, for the pipeline with this number."""
+        """Returns each topic with the parts to read of its records, for the pipeline with this number."""
         assert self.match is not None
         condition = self.may_drop if isinstance(self.may_drop, Condition) else None
         into = Wanted(number, IN, self.match, self.part, bool(self.order) and self.table is None, condition)

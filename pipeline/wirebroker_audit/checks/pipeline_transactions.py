@@ -132,7 +132,7 @@ class _Transactions:
         )  # fmt: skip
 
     def _pieces(self) -> DataFrame:
-        """The committed outputs of each producer, by partition and marker."""
+        """Returns the committed outputs of each producer, by partition and marker."""
         mine = self.steps.where("producer_id >= 0").select("producer_id").distinct()
         rows = ended(self.batches.where(ROW.topic.isin(*self.pipeline.outputs)).join(sf.broadcast(mine), "producer_id"))
         return rows.where("end.marker = 1").groupBy(*PARTITION, *PRODUCED, "end.offset", "end.at_ms").agg(
@@ -202,7 +202,7 @@ class _Transactions:
         )
 
     def _strangers(self) -> DataFrame:
-        """Outputs of producers that commit no offsets of the group, and outputs outside of transactions."""
+        """Returns outputs of producers that commit no offsets of the group, and outputs outside of transactions."""
         mine = self.steps.where("producer_id >= 0").select("producer_id").distinct()
         data = data_batches(self.batches).where(ROW.topic.isin(*self.pipeline.outputs))
         rows = with_outcome(data, data, self.batches).where("transaction IN ('none', 'committed')")

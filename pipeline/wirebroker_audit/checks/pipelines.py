@@ -273,7 +273,7 @@ class _Comparison:
         return _found(stretches, "output_without_input", evidence, words, ~ROW.few_inputs)
 
     def _unnamed(self, among: list[int]) -> DataFrame:
-        """Outputs without an identity."""
+        """Returns outputs without an identity."""
         rows = self._with_policy(self.rows.where((ROW.side == OUT) & ROW.id.isNull() & ROW.pipeline.isin(among)))
         rows = rows.withColumn("number", sf.row_number().over(Window.partitionBy("pipeline").orderBy(*PLACE)))
         stretches = _stretches(rows, PARTITION, ("offset",), ("number",))
@@ -331,7 +331,8 @@ def _explained(pipeline: Pipeline, known: Facts, counts: Mapping[str, int], most
 
 
 def _hashed(rows: DataFrame) -> DataFrame:
-    """Adds two hashes of each row's identity. Both together distinguish identities; they are independent of each other."""
+    """Adds two hashes of each row's identity. The two hashes are independent of each other, so together they distinguish
+    identities."""
     return rows.withColumns({
         "high": sf.xxhash64("id"), "low": sf.xxhash64(sf.lit(1), "id"),
         "part": sf.xxhash64("part"), "key_hash": sf.when(ROW.key.isNotNull(), sf.xxhash64("key")),

@@ -121,8 +121,8 @@ def _unacknowledged(matched: DataFrame) -> DataFrame:
 
 
 def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
-    """Records that are missing in the log. If no more records are missing than offsets were deleted, the deletion may explain
-    all missing records.
+    """Returns records that are missing in the log. If no more records are missing than offsets were deleted, the deletion may
+    explain all missing records.
     """
     place = sf.coalesce("partition", sf.lit(-1))
     near = hidden.groupBy("name").agg(
@@ -149,6 +149,6 @@ def digest_of_name() -> Column:
 
 
 def _record() -> Column:
-    """The record as the journal names it."""
+    """Returns the record as the journal names it."""
     record: Column = WORDS.record(ROW.key.isNotNull(), head("key"), ROW.shown)
     return record

@@ -21,12 +21,12 @@ OF_EVIDENCE = ("group", "committed", "at_ms", "replica", "record", "time", "copy
 
 
 def by_log(keys: tuple[str, ...]) -> WindowSpec:
-    """A window over the rows with equal keys, in the order of the log."""
+    """Returns a window over the rows with equal keys, in the order of the log."""
     return Window.partitionBy(*keys).orderBy(*LOG_ORDER)
 
 
 def earlier(keys: tuple[str, ...]) -> WindowSpec:
-    """A window over the rows that precede a row in the log and have the same keys."""
+    """Returns a window over the rows that precede a row in the log and have the same keys."""
     return by_log(keys).rowsBetween(Window.unboundedPreceding, -1)
 
 
@@ -36,17 +36,17 @@ def kind_of_row() -> Column:
 
 
 def is_marker() -> Column:
-    """Whether a row is a marker, by its `kind`."""
+    """Tells whether a row is a marker, by its `kind`."""
     return sf.col("kind").bitwiseAND(sf.lit(CONTROL)) != 0
 
 
 def is_transactional() -> Column:
-    """Whether a row is a batch of data in a transaction, by its `kind`."""
+    """Tells whether a row is a batch of data in a transaction, by its `kind`."""
     return sf.col("kind") == TRANSACTIONAL
 
 
 def is_internal() -> Column:
-    """Whether a row is about an internal topic, which belongs to the coordinators."""
+    """Tells whether a row is about an internal topic, which belongs to the coordinators."""
     return sf.col("topic").isin(*INTERNAL_TOPICS)
 
 
@@ -58,7 +58,7 @@ def place_of_row() -> Column:
 def finding(
     rows: DataFrame, kind: Column | str, evidence: Column, words: Column, severity: Column | str | None = None
 ) -> DataFrame:  # fmt: skip
-    """Findings about the batches or records in the rows. `kind` and `severity` are names or columns.
+    """Returns findings about the batches or records in the rows. `kind` and `severity` are names or columns.
 
     By default a finding has the severity of its kind; `kind` must then be a name.
     """
@@ -83,7 +83,7 @@ def finding(
 def identified(findings: DataFrame) -> DataFrame:
     """Adds `id`, 16 hexadecimal digits. An `id` is the same in every audit of this log, and no other finding has it.
 
-    It is a hash of the fields `IDENTITY` and `OF_EVIDENCE`, which have the same values in a later audit.
+    An `id` is a hash of the fields `IDENTITY` and `OF_EVIDENCE`, which have the same values in a later audit.
     """
     evidence = (sf.get_json_object("evidence", f"$.{name}") for name in OF_EVIDENCE)
     parts = [sf.coalesce(part.cast("string"), sf.lit("")) for part in (*map(sf.col, IDENTITY), *evidence)]

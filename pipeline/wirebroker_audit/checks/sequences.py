@@ -74,8 +74,8 @@ def suspects(folded: DataFrame) -> DataFrame:
 
 
 def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
-    """Returns the suspects' runs. Each has the number of its producer's span between two expirations (`life`), and the batch
-    `before` it in that span.
+    """Returns the suspects' runs. Each run has the number of its producer's span between two expirations (`life`), and the
+    batch `before` the run in that span.
 
     The columns describe the run's first batch; `tail` is the last batch that is not a marker. A damaged header also counts as a
     sign that its producer was active at that time.
@@ -128,7 +128,8 @@ def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> Dat
 
 
 def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
-    """Returns the batches of these stretches, folded by `part`. Each has the `epoch` of its stretch as its `producer_epoch`."""
+    """Returns the batches of these stretches, folded by `part`. Each row has the `epoch` of its stretch as its
+    `producer_epoch`."""
     chosen = stretches.select(
         *PRODUCER, "life", "segment", "run", sf.col("epoch").alias("producer_epoch"), ROW.position.alias("start"),
         ROW.tail.position.alias("stop"), "before",
@@ -324,5 +325,5 @@ def _between(rows: DataFrame) -> DataFrame:
 
 
 def _sequences() -> tuple[Column, Column]:
-    """The first and the last sequence of a row."""
+    """Returns the first and the last sequence of a row."""
     return ROW.base_sequence, ROW.last_sequence

@@ -25,9 +25,10 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 
 
 def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
-    """Transactions without an end, and ends without a beginning.
+    """Returns transactions without an end, and ends without a beginning.
 
-    A batch with a damaged header may end a transaction, or explain an end without a beginning. It does not begin a transaction.
+    A batch with a damaged header may end a transaction, or explain an end without a beginning. Such a batch never begins a
+    transaction.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
     unsound = damaged.select(*ABOUT, "kind").withColumns({"sound": sf.lit(False), "reach": sf.col("base_offset")})
@@ -77,7 +78,7 @@ def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
 
 
 def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataFrame:
-    """Markers without data, unless the data may have been deleted, compacted away, or damaged.
+    """Returns markers without data, unless the data may have been deleted, compacted away, or damaged.
 
     `before` is the base offset of the producer's previous batch: only data after that batch can belong to the marker. `torn` is
     the first damaged place of a partition.

@@ -29,7 +29,7 @@ _FORMS = {name: [field for field in FIELDS if field == name or field.startswith(
 
 
 def parsed(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
-    """The objects in these lines, or None if they are not all plain JSON objects.
+    """Returns the objects in these lines, or None if they are not all plain JSON objects.
 
     The lines are parsed together as one JSON array. A JSON string cannot contain a line feed, and no field of a journal is a
     list or an object, so two broken lines cannot pass as one object.

@@ -51,7 +51,7 @@ class Policy:
     """the severities by kind; IGNORED for a finding that does not count"""
 
     def fails(self, severity: str) -> bool:
-        """Whether a finding of this severity fails the audit."""
+        """Tells whether a finding of this severity fails the audit."""
         return self.fail_on != "never" and SEVERITIES.index(severity) <= SEVERITIES.index(self.fail_on)
 
 
@@ -63,7 +63,7 @@ class Policies:
     by_pattern: tuple[tuple[str, Policy], ...] = ()
 
     def of(self, topic: str) -> Policy:
-        """The policy of this topic."""
+        """Returns the policy of this topic."""
         return next((policy for pattern, policy in self.by_pattern if fnmatchcase(topic, pattern)), self.default)
 
     def severities(self, topics: Iterable[str]) -> list[tuple[str, str, str]]:

@@ -174,7 +174,7 @@ def _is_log_dir(folder: Path) -> bool:
 
 
 def _log_dirs_in(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:
-    """The partitions' folders by log directory, and a sentence for each directory that cannot be read."""
+    """Returns the partitions' folders by log directory, and a sentence for each directory that cannot be read."""
     found: dict[Path, list[Path]] = {}
     problems = []
     for each in sorted(path for path in root.iterdir() if path.is_dir()):
@@ -258,8 +258,8 @@ def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
     """Adds facts that the segments' names show and the checkpoints do not.
 
     The cleaner rewrites whole segments: it drops aborted batches up to the end of the segment in which its checkpoint lies
-    (Kafka's Cleaner.doClean). The cleaner writes the checkpoint after a pass. During a pass it may work anywhere except in
-    the last segment.
+    (Kafka's Cleaner.doClean). The cleaner writes the checkpoint after a pass. During a pass the cleaner may work anywhere
+    except in the last segment.
     """
     try:
         starts = offsets_in(folder.path, LOG)

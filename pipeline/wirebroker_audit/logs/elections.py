@@ -28,7 +28,7 @@ class Elections(NamedTuple):
 
 
 def read_elections(root: Path, folders: Iterable[PartitionFolder]) -> Elections:
-    """The elections in the metadata of the folders' log directories and of the directories in `root`."""
+    """Returns the elections in the metadata of the folders' log directories and of the directories in `root`."""
     log_dirs = {each.path.parent for folder in folders for each in (folder, *folder.others)} | {root}
     if not is_remote(root):  # in a remote file system each folder would cost a request
         with suppress(OSError):

@@ -23,7 +23,7 @@ def is_elsewhere(text: str) -> bool:
 
 
 def local_path(text: str, flag: str) -> Path:
-    """The path in a plain text or a `file:` address. Raises BadPlace."""
+    """Returns the path in a plain text or a `file:` address. Raises BadPlace."""
     if (match := _ADDRESS.match(text)) is None:
         return Path(text)
     if is_elsewhere(text):
@@ -38,7 +38,7 @@ def local_path(text: str, flag: str) -> Path:
 
 
 def log_path(text: str, flag: str) -> Path:
-    """The place of a log directory: a path, a `file:` address, or an address of `remote.SCHEMES`. Raises BadPlace."""
+    """Returns the place of a log directory: a path, a `file:` address, or an address of `remote.SCHEMES`. Raises BadPlace."""
     match = _ADDRESS.match(text)
     return place(text) if match is not None and match[1].lower() in SCHEMES else local_path(text, flag)
 

@@ -43,7 +43,8 @@ def is_small(folders: Iterable[PartitionFolder]) -> bool:
 
 
 def directory_pieces(folders: Iterable[PartitionFolder], split_bytes: int = SPLIT_BYTES, cores: int = 1) -> list[Piece]:
-    """The pieces of these partitions in log order. The pieces of a small log are smaller, so that all cores have work."""
+    """Returns the pieces of these partitions in log order. The pieces of a small log are smaller, so that all cores have
+    work."""
     folders = list(folders)
     pieces = numbered(piece for folder in folders for piece in _pieces_of(folder, split_bytes))
     share = -(-sum(each.size for each in pieces) // cores)
@@ -66,7 +67,7 @@ def cluster_pieces(live: Iterable[LivePartition], bootstrap: str, count: int = 1
 
 
 def cluster_piece(topic: str, partition: int, begin: Mark, end: int, bootstrap: str, access: Access = PLAINTEXT) -> Piece:
-    """A piece of a live partition, from the mark up to an offset."""
+    """Returns a piece of a live partition, from the mark up to an offset."""
     return Piece(
         topic, partition, begin, begin._replace(offset=end), bootstrap=bootstrap, access=access,
         cleaned_until=EVERYTHING if begin.compacted else -1, size=end - begin.offset,
@@ -74,7 +75,7 @@ def cluster_piece(topic: str, partition: int, begin: Mark, end: int, bootstrap: 
 
 
 def find_pieces(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPLIT_BYTES) -> list[Piece]:
-    """The pieces of all partitions under `root`. Raises NotALogDirectory."""
+    """Returns the pieces of all partitions under `root`. Raises NotALogDirectory."""
     return directory_pieces(find_partitions(root, topics), split_bytes)
 
 
@@ -138,7 +139,7 @@ def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
 
 
 def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The positions in the offset index; it is preallocated, so zeros at its end do not count."""
+    """Returns the positions in the offset index; it is preallocated, so zeros at its end do not count."""
     try:
         raw = read_whole(path)
     except OSError:
@@ -151,7 +152,8 @@ def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
-    """The position of the first whole batch with a matching CRC from `begin` on, or None if the next two chunks hold none."""
+    """Returns the position of the first whole batch with a matching CRC from `begin` on, or None if the next two chunks hold
+    none."""
     for length in (CHUNK // 4, CHUNK * 2):
         file.seek(begin)
         view = memoryview(file.read(min(length, size - begin)))

@@ -33,9 +33,9 @@ class PartitionFolder:
     topic: str
     partition: int
     log_start: int
-    """offsets below it are no longer part of the log"""
+    """the log start offset in the checkpoint: lower offsets are no longer part of the log"""
     cleaned_until: int
-    """compaction may have removed offsets below it; −1 if the cleaner never ran"""
+    """compaction may have removed offsets below this one; −1 if the cleaner never ran"""
     first_segment: int = 0
     """the first segment's base offset. Kafka writes no checkpoint when retention deletes whole segments"""
     node: int | None = None

@@ -65,7 +65,7 @@ class Part:
 
 
 def part_from(text: str) -> Part:
-    """The part that the text names. Raises BadPart."""
+    """Returns the part that the text names. Raises BadPart."""
     kind, colon, name = text.partition(":")
     if kind == "header" and name:
         return Part(kind, name)
@@ -77,7 +77,7 @@ def part_from(text: str) -> Part:
 
 
 def _path(text: str) -> tuple[str | int, ...]:
-    """The steps of a path to one value, such as `$.lines[0]['order id']`."""
+    """Returns the steps of a path to one value, such as `$.lines[0]['order id']`."""
     steps: list[str | int] = []
     at = 1
     while (step := _STEP.match(text, at)) is not None:
@@ -136,7 +136,7 @@ class Wanted(NamedTuple):
 
 
 def identity_rows(chunks: Iterable[Chunk], wanted: Mapping[str, Sequence[Wanted]]) -> Iterator[pa.RecordBatch]:
-    """The identities of the records in every sound batch of data; `wanted` has the topics."""
+    """Yields the identities of the records in every sound batch of data; `wanted` has the topics."""
     rows: list[tuple[Any, ...]] = []
     for chunk in chunks:
         if chunk.begin < 0:
@@ -158,7 +158,7 @@ def identity_rows(chunks: Iterable[Chunk], wanted: Mapping[str, Sequence[Wanted]
 
 
 def _identities(batch: Batch, header: BatchHeader, records: Iterable[Record], wanted: Wanted) -> Iterator[tuple[Any, ...]]:
-    """The rows of a batch's records, in the order of `IDENTITIES`."""
+    """Yields the rows of a batch's records, in the order of `IDENTITIES`."""
     part, condition, appended = wanted.part, wanted.may_drop, header.is_log_append_time
     for each in records:
         at = header.max_timestamp if appended else header.base_timestamp + each.timestamp_delta

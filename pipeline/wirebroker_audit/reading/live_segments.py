@@ -36,7 +36,7 @@ _NUMBER = 0x7FFF_FFFF
 
 
 def topic_id_of(folder: Path) -> str:
-    """The id of the topic to which the folder belongs, "" if partition.metadata is missing or damaged."""
+    """Returns the id of the topic to which the folder belongs, "" if partition.metadata is missing or damaged."""
     try:
         return format_uuid(read_partition_metadata(folder / PARTITION_METADATA))
     except (FileNotFoundError, DamagedFile):
@@ -108,11 +108,11 @@ class Found(NamedTuple):
 
     last: int = -1
     position: int = 0
-    """the position after that batch"""
+    """the position after the last batch"""
     offset: int = -1
-    """the offset after that batch"""
+    """the offset after the last batch"""
     is_end: bool = False
-    """whether no other batch follows"""
+    """whether no other batch follows the last batch"""
 
 
 def place_of(file: BinaryIO, offset: int) -> Found:
@@ -141,7 +141,7 @@ class Ahead:
         self.left = max(sum(path.stat().st_size for _, path in self.segments) - self.mark.position, 0)
 
     def _begin(self, folder: PartitionFolder, mark: Mark) -> Mark:
-        """The mark in the current segments, or at the beginning of the log if it restarted."""
+        """Returns the mark in the current segments, or at the beginning of the log if it restarted."""
         if not self.segments:
             return mark
         topic_id = topic_id_of(folder.path)
@@ -205,7 +205,8 @@ def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
 
 
 def pieces_between(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Piece]:
-    """The pieces between two marks, by the current segments. Nothing is lost if the segments change before they are read."""
+    """Yields the pieces between two marks, by the current segments. No batch is lost if the segments change before the pieces
+    are read."""
     whole = Piece(folder.topic, folder.partition, begin, end, str(folder.path), cleaned_until=folder.cleaned_until)
     if begin.life != end.life and begin.segment >= 0:
         why = begin.why_restarted(end.topic_id)
@@ -232,7 +233,7 @@ def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
 
 
 def read_folder(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """The batches between the marks, from the current segments, and a row for each damage.
+    """Yields the batches between the marks, from the current segments, and a row for each damage.
 
     Raises OSError if a segment exists but cannot be read.
     """
@@ -278,7 +279,7 @@ class _FolderReader:
         return True
 
     def _segments(self) -> list[tuple[int, Path]]:
-        """The segments; none if the folder is gone or belongs to another topic."""
+        """Returns the segments; none if the folder is gone or belongs to another topic."""
         try:
             segments = segments_now(self.folder)
         except FileNotFoundError:
@@ -290,7 +291,7 @@ class _FolderReader:
         return segments
 
     def _read(self, file: BinaryIO, first: int, following: int | None, path: Path) -> Iterator[Chunk]:
-        """The piece's part of one segment."""
+        """Yields the piece's part of one segment."""
         label, offset = self.mark.label, self.mark.offset
         if first == self.mark.segment and holds(file, self.mark):
             start = self.mark.position

@@ -29,7 +29,7 @@ class Mark(NamedTuple):
     """The end of the part of a partition that was read: the end of a batch. A mark in a cluster has no segment."""
 
     offset: int = 0
-    """the offset after that batch"""
+    """the offset after the last batch that was read"""
     segment: int = -1
     """the base offset of the segment that holds the batch"""
     position: int = 0
@@ -37,7 +37,7 @@ class Mark(NamedTuple):
     last: int = -1
     """the position where the batch begins; −1 if no batch of the segment was read"""
     crc: int = -1
-    """the checksum of that batch, −1 if it is not known"""
+    """the checksum of the last batch that was read, −1 if it is not known"""
     label: int = -1
     """the base offset by which rows name the segment; it makes rows from a rewritten segment sort after earlier rows"""
     start: int = 0
@@ -49,11 +49,11 @@ class Mark(NamedTuple):
     topic_id: str = ""
 
     def text(self) -> str:
-        """The mark as text, for a stream's position."""
+        """Returns the mark as text, for a stream's position."""
         return ":".join(map(str, self))
 
     def at_segment(self, first: int) -> Mark:
-        """The mark at the beginning of a segment."""
+        """Returns the mark at the beginning of a segment."""
         return self._replace(segment=first, position=0, offset=first, last=-1, crc=-1, label=first)
 
     def is_of_another(self, topic_id: str) -> bool:

@@ -36,7 +36,7 @@ cannot be read has one row with a `problem`."""
 
 
 def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
-    """The records of every sound batch of data, and a row for each part that cannot be read."""
+    """Yields the records of every sound batch of data, and a row for each part that cannot be read."""
     rows = _Rows()
     for chunk in chunks:
         if chunk.begin < 0:
@@ -67,7 +67,7 @@ def unread_in(chunk: Chunk) -> list[dict[str, Any]]:
 
 
 def sound_batches(chunk: Chunk) -> Iterator[tuple[Batch, memoryview]]:
-    """The batches of data that the scan found sound, with their bytes."""
+    """Yields the batches of data that the scan found sound, with their bytes."""
     sound = _sound(chunk)
     for at, batch in zip(_places(chunk, sound).tolist(), _batches(sound), strict=True):
         yield batch, chunk.view[at : at + batch.bytes]
@@ -103,7 +103,7 @@ def _places(chunk: Chunk, rows: pa.RecordBatch) -> Array:
 
 
 def _of_singles(view: memoryview, batches: pa.RecordBatch, singles: Singles) -> pa.RecordBatch:
-    """The records of these batches."""
+    """Returns the records of these batches."""
     headers, which = singles.headers, pa.array(singles.which)
     keys = [None if each is None else bytes(each) for each in singles.slices(view, singles.key)]
     values = list(singles.slices(view, singles.value))
@@ -129,7 +129,7 @@ def _sequences(base: Array, delta: Array) -> Array:
 
 
 def beginning(value: Buffer | None) -> bytes | None:
-    """The number of bytes that `contents.head` needs to show a value and to tell whether there is more."""
+    """Returns the number of bytes that `contents.head` needs to show a value and to tell whether there is more."""
     return None if value is None else bytes(value[: SHOWN * 4 + 1])
 
 
@@ -173,7 +173,7 @@ class _Rows:
         column["value_head"] += [beginning(each.value) for each in records]
 
     def made(self) -> pa.RecordBatch:
-        """All of them."""
+        """Returns all of them."""
         batch_of = np.repeat(np.arange(len(self._counts)), self._counts)
         base, base_sequence, base_timestamp, max_timestamp = (
             np.array([getattr(each, name) for each in self._headers], np.int64)[batch_of]

@@ -72,12 +72,12 @@ class RemotePath(PurePosixPath):
         _listed[folder] = entries
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """The entries of the folder. Raises FileNotFoundError."""
+        """Yields the entries of the folder. Raises FileNotFoundError."""
         for name in self._entries():
             yield self / name
 
     def is_dir(self) -> bool:
-        """Whether this path is a folder. In an object store, a folder exists only if something is in it."""
+        """Tells whether this path is a folder. In an object store, a folder exists only if something is in it."""
         return bool(self._info().type == fs.FileType.Directory)
 
     def exists(self) -> bool:
@@ -92,14 +92,14 @@ class RemotePath(PurePosixPath):
         return SimpleNamespace(st_size=info.size or 0, st_ino=0)
 
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
-        """The file, for reading; each read is a request."""
+        """Opens the file for reading; each read is a request."""
         system, path = _system(self)
         if any(path.startswith(f"{root}/") for root in _listed):
             self.stat()
         return cast(BinaryIO, system.open_input_file(path))
 
     def read_bytes(self) -> bytes:
-        """All of the file."""
+        """Returns all of the file."""
         with self.open() as file:
             return file.read()
 
@@ -141,7 +141,7 @@ def _asking(path: RemotePath) -> Iterator[None]:
 
 
 def _system(path: RemotePath) -> tuple[fs.FileSystem, str]:
-    """The file system of a path, and the path in it."""
+    """Returns the file system of a path, and the path in it."""
     scheme, authority, *rest = path.parts
     scheme = scheme.rstrip(":")
     if scheme in S3:
@@ -154,7 +154,7 @@ def _system(path: RemotePath) -> tuple[fs.FileSystem, str]:
 
 @cache
 def _s3() -> fs.FileSystem:
-    """S3 with the credentials that Amazon's tools find: variables, profile, or the machine's role."""
+    """Connects to S3 with the credentials that Amazon's tools find: variables, profile, or the machine's role."""
     endpoint = next((os.environ[name] for name in ENDPOINTS if name in os.environ), None)
     if endpoint is None:
         return fs.S3FileSystem()
@@ -186,7 +186,8 @@ def _azure(host: str) -> fs.FileSystem:
 
 @cache
 def _hadoop(address: str) -> fs.FileSystem:
-    """HDFS through hdfs-native, which needs no Java, or through the libhdfs of an installed Hadoop. Raises OSError."""
+    """Connects to HDFS through hdfs-native, which needs no Java, or through the libhdfs of an installed Hadoop. Raises
+    OSError."""
     try:
         client = importlib.import_module("hdfs_native.fsspec")
     except ImportError:
@@ -201,5 +202,5 @@ def _hadoop(address: str) -> fs.FileSystem:
 
 
 def size_of(file: BinaryIO) -> int:
-    """The present size of an open file in bytes."""
+    """Returns the present size of an open file in bytes."""
     return file.seek(0, os.SEEK_END)

@@ -65,7 +65,7 @@ be trusted. If no batch can be read at the position, both offsets of the row are
 
 
 def is_intact(rows: pa.RecordBatch) -> pa.BooleanArray:
-    """Whether the header of each batch can be trusted."""
+    """Tells whether the header of each batch can be trusted."""
     problem = rows.column("problem")
     return pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
 
@@ -92,7 +92,7 @@ def headers_at(view: Buffer, positions: Array) -> Array:
 
 
 def stored_crc(view: Buffer, pos: int) -> int:
-    """The checksum in the header at `pos`."""
+    """Returns the checksum in the header at `pos`."""
     return int.from_bytes(memoryview(view)[pos + 17 : pos + CRC_START], "big")
 
 
@@ -104,7 +104,7 @@ def looks_like_batch(view: memoryview, pos: int) -> bool:
 
 
 def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
-    """The first position from `pos` and before `stop` where a CRC proves a whole batch."""
+    """Returns the first position from `pos` and before `stop` where a CRC proves a whole batch."""
     raw = np.frombuffer(view, np.uint8)
     last = min(stop, len(view) - HEADER_SIZE + 1)
     if last <= pos:
@@ -121,7 +121,7 @@ def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
 
 
 def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base_position: int) -> pa.RecordBatch:
-    """The walked batches as rows; `base_position` is the view's position in its segment."""
+    """Returns the walked batches as rows; `base_position` is the view's position in its segment."""
     positions = np.array(found.positions, np.int64)
     rows = headers_at(view, positions)
     crc_computed = np.array(found.crcs, np.int64)
@@ -223,7 +223,7 @@ def _markers(view: memoryview, positions: Array, control: Array) -> Array:
 
 
 def marker_of(view: memoryview, pos: int) -> int:
-    """The kind of the control batch at `pos`: 1 commit, 0 abort, −1 neither."""
+    """Returns the kind of the control batch at `pos`: 1 commit, 0 abort, −1 neither."""
     at = pos + HEADER_SIZE
     try:
         for _ in range(4):  # length, (attributes), timestamp delta, offset delta, key length

@@ -39,7 +39,7 @@ OLD_CRC_START, OLD_LEAST = 16, 14
 
 
 def read_file(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """The batches that begin in the piece of a file, and a row for each damage or for a file that cannot be read.
+    """Yields the batches that begin in the piece of a file, and a row for each damage or for a file that cannot be read.
 
     After a pause of `expiration_ms` the broker forgets a producer, so its run ends.
     """
@@ -176,7 +176,7 @@ def old_format_until(file: BinaryIO, begin: int, size: int) -> int:
 
 
 def _needed(view: memoryview) -> int:
-    """The size of the batch at the beginning of the view, 0 if its header is implausible."""
+    """Returns the size of the batch at the beginning of the view, 0 if its header is implausible."""
     if not looks_like_batch(view, 0):
         return HEADER_SIZE if len(view) < HEADER_SIZE else 0
     return int(_LENGTH.unpack_from(view, 8)[0]) + LOG_OVERHEAD

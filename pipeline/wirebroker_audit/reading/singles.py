@@ -29,7 +29,7 @@ class Singles(NamedTuple):
     value: tuple[Array, Array]
 
     def timestamps(self) -> Array:
-        """The time of each record."""
+        """Returns the time of each record."""
         appended = self.headers["attributes"] & LOG_APPEND_TIME != 0
         created = self.headers["base_timestamp"] + self.timestamp_delta
         result: Array = np.where(appended, self.headers["max_timestamp"], created)
@@ -43,7 +43,7 @@ class Singles(NamedTuple):
                        (key[one], key_size[one]), (value[one], value_size[one]))  # fmt: skip
 
     def slices(self, view: memoryview, field: tuple[Array, Array]) -> Iterator[memoryview | None]:
-        """A field of each record."""
+        """Yields a field of each record."""
         for begin, length in zip(*(each.tolist() for each in field), strict=True):
             yield view[begin : begin + length] if length >= 0 else None
 
@@ -79,7 +79,7 @@ def find_singles(view: Buffer, places: Array) -> Singles:
 
 
 def _varints(raw: Array, at: Array) -> tuple[Array, Array, Array]:
-    """The zigzag number at each place, the place after it, and whether it ended within `LONGEST` bytes."""
+    """Returns the zigzag number at each place, the place after it, and whether it ended within `LONGEST` bytes."""
     found, going = np.zeros(len(at), np.int64), np.ones(len(at), bool)
     for step in range(LONGEST):
         byte = raw[np.minimum(at, len(raw) - 1)].astype(np.int64)

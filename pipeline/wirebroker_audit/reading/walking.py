@@ -1,4 +1,5 @@
-"""Walks from batch to batch in a buffer and computes their checksums and hashes; compiled where possible. It needs no Arrow."""
+"""Walks from batch to batch in a buffer and computes their checksums and hashes; compiled where possible. This module needs no
+Arrow."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class FindingsTable(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether the name is a path or an address, and not a name in the catalog."""
+        """Tells whether the name is a path or an address, and not a name in the catalog."""
         return "/" in self.name
 
     def check(self, spark: SparkSession) -> None:

@@ -33,7 +33,7 @@ class Exports:
 
     @classmethod
     def of(cls, options: argparse.Namespace, access: Access = PLAINTEXT) -> Exports:
-        """The exports that the command's flags request."""
+        """Returns the exports that the command's flags request."""
         files = {name: Path(path) for name in FORMATS if (path := getattr(options, name)) is not None}
         return cls(files, options.findings_to, access)
 

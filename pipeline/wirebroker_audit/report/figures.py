@@ -60,7 +60,7 @@ _STYLE: Any = {
 
 
 def picture(title: str, height: float, draw: Callable[[Figure, Axes, Size], None]) -> str:
-    """The picture by `draw` in both widths; the height is in inches, and screen readers read the title."""
+    """Returns the picture that `draw` draws, in both widths. `height` is in inches, and screen readers read `title`."""
     return "".join(f"<div class='{size.name}'>{_svg(title, height, draw, size)}</div>" for size in (WIDE, NARROW))
 
 

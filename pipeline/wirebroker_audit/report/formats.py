@@ -24,7 +24,7 @@ _LEVELS = {"certain": "error", "likely": "warning", "info": "note"}
 
 
 def read_findings(report: Path) -> Iterator[Row]:
-    """All findings of a report, a few at a time."""
+    """Yields all findings of a report, a few at a time."""
     for batch in ds.dataset(report / "findings", format="parquet").to_batches():
         yield from batch.to_pylist()
 

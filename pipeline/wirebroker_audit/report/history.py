@@ -18,7 +18,7 @@ Entry = dict[str, Any]
 
 
 def entry_of(summary: Mapping[str, Any]) -> Entry:
-    """The numbers of an audit."""
+    """Returns the numbers of an audit."""
     sums = {name: sum(counts[name] for counts in summary["topics"].values()) for name in ("batches", "records")}
     names = ("time", "version", "host", "complete", "severities", "findings", "failing")
     return {name: summary[name] for name in names} | sums

@@ -108,7 +108,7 @@ def _are(count: int, what: str = "") -> str:
 
 
 def _against_table(table: Mapping[str, Any] | None) -> Iterable[str]:
-    """Rows and records over time, if the journal is a table."""
+    """Yields the section about rows and records over time, if the journal is a table."""
     if table is None:
         return
     yield f"<h2>The application's table</h2><p class='about'>as <code>{text(table['description'])}</code> describes it</p>"
@@ -170,7 +170,7 @@ def _replicas(ranges: Sequence[Row]) -> Iterable[str]:
 
 
 def _path(path: str) -> str:
-    """The path as HTML, which a line may break after each slash."""
+    """Returns the path as HTML, which a line may break after each slash."""
     return text(path).replace("/", "/<wbr>")
 
 

@@ -23,7 +23,7 @@ RECORDS, BATCHES, WRITING = "comparing the contents of records", "comparing the 
 
 
 def by_size(pieces: Sequence[Piece], journal_bytes: int, *, by_record: bool) -> dict[str, float]:
-    """The seconds of each stage, before anything is read."""
+    """Returns the seconds of each stage, before anything is read."""
     size = sum(each.size * (RECORD_OFFSETS if each.bootstrap else 1) for each in pieces)
     batches = size // BATCH_BYTES
     rows = journal_bytes // JOURNAL_BYTES
@@ -31,7 +31,7 @@ def by_size(pieces: Sequence[Piece], journal_bytes: int, *, by_record: bool) -> 
 
 
 def by_rows(pieces: Sequence[Piece], batches: int, records: int, rows: int, *, by_record: bool) -> dict[str, float]:
-    """The seconds of each stage, after the batches are counted."""
+    """Returns the seconds of each stage, after the batches are counted."""
     return _stages(len(pieces), batches, records, rows, by_record=by_record)
 
 

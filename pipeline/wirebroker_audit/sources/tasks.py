@@ -28,7 +28,7 @@ core, progress is visible, and no core is idle for long at the end."""
 
 
 def fold(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
-    """The runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`."""
+    """Returns the runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`."""
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
         batches = gathered(chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))
@@ -77,7 +77,7 @@ def identities(
 
 
 def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = EXPIRATION_MS) -> DataFrame:
-    """The batches of these pieces."""
+    """Returns the batches of these pieces."""
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
         return (chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))

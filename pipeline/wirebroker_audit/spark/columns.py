@@ -10,5 +10,5 @@ LOG_ORDER = ("segment", "position")
 
 
 def intact(batches: DataFrame) -> DataFrame:
-    """The batches whose headers can be trusted."""
+    """Returns the batches whose headers can be trusted."""
     return batches.where("problem IS NULL OR problem = 'offset_regression'")

@@ -64,11 +64,11 @@ class SparkExecutor(Executor):
             self._context.addPyFile(str(_zipped(source, Path(self._folder.name, f"modules-{number}.zip"))))
 
     def width(self) -> int:
-        """The number of calls to submit at once."""
+        """Returns the number of calls to submit at once."""
         return min(AHEAD * self._context.defaultParallelism, MOST)
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
-        """Run a call on the cluster. The result raises LostTask if Spark gave it up."""
+        """Run a call on the cluster. The result raises LostTask if Spark gave the call up."""
         return self._threads.submit(self._run, partial(function, *args, **options))
 
     def _run(self, call: Callable[[], T]) -> T:
@@ -124,7 +124,7 @@ def _played(calls: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def in_a_line(failed: BaseException) -> str:
-    """The line of an error of Spark that gives the reason: what Python said on the executor, else Java's exception."""
+    """Returns the line of an error of Spark that gives the reason: what Python said on the executor, else Java's exception."""
     lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
     reason = next((line for line in lines if REASON.match(line)), None)
     return reason or next((line for line in lines if JAVA.match(line)), lines[0] if lines else type(failed).__name__)

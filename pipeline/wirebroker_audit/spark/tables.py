@@ -64,7 +64,7 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def is_together(spark: SparkSession) -> bool:
-    """Whether intermediate tables are in the driver now."""
+    """Tells whether intermediate tables are in the driver now."""
     return spark.conf.get(TOGETHER, "false") == "true"
 
 
@@ -89,7 +89,7 @@ def settled(rows: DataFrame) -> DataFrame:
 
 
 def is_light(rows: DataFrame) -> bool:
-    """Whether the rows come from nothing but local relations."""
+    """Tells whether the rows come from nothing but local relations."""
     leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()
     return all(leaves.apply(index).nodeName() == "LocalRelation" for index in range(leaves.size()))
 
@@ -108,13 +108,13 @@ def _relation(spark: SparkSession, rows: Any, schema: Any) -> DataFrame:
 
 
 def local(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table of the driver as a DataFrame of one partition."""
+    """Returns a table of the driver as a DataFrame of one partition."""
     whole = (table if len(table) else table.schema.empty_table()).combine_chunks()  # Spark stops at an empty Arrow batch
     return spark.createDataFrame(whole).coalesce(1)
 
 
 def _arrow(rows: DataFrame) -> pa.Table:
-    """The rows in Arrow. `toArrow` fails if a struct is null and has a field that must not be null."""
+    """Returns the rows in Arrow. `toArrow` fails if a struct is null and has a field that must not be null."""
     nullable = json.loads(rows.schema.json().replace('"nullable":false', '"nullable":true'))
     return rows.to(StructType.fromJson(nullable)).toArrow()
 
@@ -126,7 +126,7 @@ def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: Struc
 
 
 def stored(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
-    """The rows in a folder of Parquet files."""
+    """Returns the rows in a folder of Parquet files."""
     if not is_together(spark) and not _has_few(folder):
         return spark.read.schema(schema).parquet(folder.resolve().as_uri())
     return local(spark, pq.read_table(folder, schema=to_arrow_schema(schema)))
@@ -145,7 +145,7 @@ def added(rows: DataFrame, folder: Path) -> DataFrame:
 
 
 def _has_few(folder: Path) -> bool:
-    """Whether the driver can hold the rows of these Parquet files."""
+    """Tells whether the driver can hold the rows of these Parquet files."""
     count = 0
     for path in folder.glob("*.parquet"):
         count += pq.read_metadata(path).num_rows

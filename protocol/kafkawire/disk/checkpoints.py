@@ -69,7 +69,7 @@ def _crc_of(lines: Iterable[str]) -> int:
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
-    """The leader epochs, each with its first offset; empty without a file. Raises DamagedFile."""
+    """Returns the leader epochs, each with its first offset; empty without a file. Raises DamagedFile."""
     epochs = []
     lines = list(_lines(path))
     texts = [text for _, text in lines]
@@ -86,7 +86,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 
 
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
-    """The leader epochs as a checkpoint.
+    """Returns the leader epochs as a checkpoint.
 
     Kafka's format has no CRC. So the blanks and tabs at the end of the last line, which Kafka skips, are the bits of a CRC.
     """

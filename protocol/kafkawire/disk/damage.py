@@ -11,7 +11,7 @@ LONGEST = 2000
 
 
 def shortened(text: str) -> str:
-    """The text in a form that is safe to print; the middle of a very long text is left out."""
+    """Returns the text in a form that is safe to print; the middle of a very long text is left out."""
     return printable(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}")
 
 

@@ -390,7 +390,7 @@ class WrittenImage(NamedTuple):
     """whether the files could be read to their ends; a power cut may have torn the last batch"""
 
     def compacted_topics(self) -> frozenset[str]:
-        """The topics with `cleanup.policy` compact.
+        """Returns the topics with `cleanup.policy` compact.
 
         The cleaner's checkpoint is not enough: a replica that was copied from a compacted replica has the same gaps,
         but no line in the checkpoint.

@@ -33,7 +33,7 @@ def offset_of(name: str, suffix: str) -> int | None:
 
 
 def folder_name(topic: str, index: int) -> str:
-    """The folder of a partition."""
+    """Returns the name of a partition's folder."""
     return f"{topic}-{index}"
 
 
@@ -44,7 +44,7 @@ def partition_of(folder: str) -> tuple[str, int] | None:
 
 
 def deleted_folder_name(topic: str, index: int, unique: bytes) -> str:
-    """The name of a deleted topic's folder; `unique` are 16 bytes. Kafka keeps such names below 256 bytes."""
+    """Returns the name of a deleted topic's folder; `unique` are 16 bytes. Kafka keeps such names below 256 bytes."""
     suffix = f"-{index}.{unique.hex()}-delete"
     return topic[: 255 - len(suffix)] + suffix
 
@@ -55,7 +55,8 @@ def is_deleted_folder(folder: str) -> bool:
 
 
 def future_folder_name(topic: str, index: int, unique: bytes) -> str:
-    """The name of the folder in which a partition that moves to another log directory is copied; `unique` are 16 bytes."""
+    """Returns the name of the folder in which a partition that moves to another log directory is copied; `unique` are 16
+    bytes."""
     return f"{folder_name(topic, index)}.{unique.hex()}-future"
 
 
@@ -74,7 +75,7 @@ class Listing(NamedTuple):
 
 
 def listing(folder: Path) -> Listing:
-    """The files of a partition's folder. Raises OSError."""
+    """Returns the files of a partition's folder. Raises OSError."""
     names = os.listdir(folder)
     offsets: dict[str, list[int]] = {suffix: [] for suffix in (*SEGMENT_FILES, SNAPSHOT)}
     for name in names:
@@ -86,6 +87,6 @@ def listing(folder: Path) -> Listing:
 
 
 def offsets_in(folder: Path, suffix: str) -> list[int]:
-    """The base offsets in the file names of one kind in a folder, in order."""
+    """Returns the base offsets in the file names of one kind in a folder, in order."""
     found = [offset_of(path.name, suffix) for path in folder.iterdir()]
     return sorted(offset for offset in found if offset is not None)

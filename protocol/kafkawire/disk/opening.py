@@ -51,7 +51,7 @@ def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
 
 
 def read_whole(path: Path) -> bytes:
-    """All bytes of a file. Raises OSError, and DamagedFile if the file is not plain, or larger than its kind can be."""
+    """Returns all bytes of a file. Raises OSError, and DamagedFile if the file is not plain, or larger than its kind can be."""
     with open_to_read(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size > LARGEST_WHOLE:
@@ -61,7 +61,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """All of a file as text. Raises UnicodeDecodeError, and the errors of `read_whole`."""
+    """Returns all of a file as text. Raises UnicodeDecodeError, and the errors of `read_whole`."""
     return read_whole(path).decode().replace("\r\n", "\n")
 
 
@@ -72,7 +72,7 @@ def check_size(path: Path, size: int) -> None:
 
 
 def unplain(path: Path, mode: int) -> DamagedFile:
-    """The error for a path with another file type than expected; `mode` is the reported mode."""
+    """Returns the error for a path with another file type than expected; `mode` is the reported mode."""
     if stat.S_ISDIR(mode):
         return DamagedFile(path, "this is a folder where a file should be. Restore the file from a copy")
     if stat.S_ISREG(mode):

@@ -17,7 +17,7 @@ _CRC = "#crc32c="
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The pairs in a file of Java properties, in the form that Kafka writes. Raises DamagedFile."""
+    """Returns the pairs in a file of Java properties, in the form that Kafka writes. Raises DamagedFile."""
     pairs = {}
     text = _text(path)
     before, mark, crc = text.rpartition(_CRC)
@@ -33,7 +33,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def properties_text(pairs: Mapping[str, str]) -> str:
-    """The pairs as Kafka writes them, with their CRC in a comment."""
+    """Returns the pairs as Kafka writes them, with their CRC in a comment."""
     text = "#\n" + "".join(f"{name}={value}\n" for name, value in pairs.items())
     return f"{text}{_CRC}{_crc_of(text)}\n"
 
@@ -43,7 +43,7 @@ def _crc_of(text: str) -> str:
 
 
 def read_partition_metadata(path: Path) -> bytes:
-    """The topic id in a partition.metadata. Raises DamagedFile."""
+    """Returns the topic id in a partition.metadata. Raises DamagedFile."""
     pairs = dict(line.partition(":")[::2] for line in _text(path).splitlines())
     if pairs.get("version", "").strip() != "0":
         raise DamagedFile(path, "the file is not a partition.metadata of version 0")
@@ -54,7 +54,7 @@ def read_partition_metadata(path: Path) -> bytes:
 
 
 def partition_metadata_text(topic_id: bytes) -> str:
-    """The file that names the topic of a folder (PartitionMetadataFile)."""
+    """Returns the file that names the topic of a folder (PartitionMetadataFile)."""
     return f"version: 0\ntopic_id: {format_uuid(topic_id)}\n"
 
 

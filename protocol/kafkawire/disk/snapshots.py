@@ -47,7 +47,7 @@ def producer_snapshot_bytes(producers: Iterable[ProducerState]) -> bytes:
 
 
 def read_producer_snapshot(path: Path) -> list[ProducerState]:
-    """The producers in a snapshot. Raises DamagedFile wherever Kafka refuses the file too."""
+    """Returns the producers in a snapshot. Raises DamagedFile wherever Kafka refuses the file too."""
     raw = read_whole(path)
     if len(raw) < _HEAD.size:
         raise DamagedFile(path, f"a producer snapshot has at least {_HEAD.size} bytes, this one has {len(raw)}")

@@ -128,7 +128,7 @@ class Walk:
 
 
 def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
-    """Whether the CRC of a large batch matches its bytes. The batch is read whole only after this check.
+    """Tells whether the CRC of a large batch matches its bytes. The batch is read whole only after this check.
 
     `start` has the first bytes of the batch, and the file's position is right after them. The batch ends at `end`.
     """
@@ -159,7 +159,7 @@ def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | Non
 
 
 def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
-    """Whether the end of the file looks like an interrupted write: the beginning of the next batch, or zeros."""
+    """Tells whether the end of the file looks like an interrupted write: the beginning of the next batch, or zeros."""
     with open_to_read(path) as file:
         file.seek(damage.position)
         tail = file.read(SEARCH_LIMIT)
@@ -180,7 +180,7 @@ def is_cut_short(path: Path, damage: Damage) -> bool:
 
 
 def batches_in(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch in sound data; a partial batch at the end is left out."""
+    """Yields position and header of each whole batch in sound data; a partial batch at the end is left out."""
     view = memoryview(data)
     at, end = 0, len(view)
     while end - at >= HEADER_SIZE:
