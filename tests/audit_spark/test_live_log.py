@@ -168,7 +168,7 @@ def test_offsets_that_never_come_are_said_unless_compaction_may_have_taken_them(
     rows = rows_of(cluster_pieces(live, kafka.bootstrap_servers))
     assert told(rows) == [(0, None), *end]
     if end:
-        assert rows[-1]["detail"].startswith("orders-0 at offset 3: 4 responds without a batch")
+        assert rows[-1]["detail"].startswith("orders-0 at offset 3: 4 responses without a batch")
 
 
 def test_a_broker_that_throttles_is_asked_again_when_it_listens(

@@ -61,6 +61,23 @@ def test_headers_are_what_the_audit_in_the_small_reads(tmp_path: Path) -> None:
     assert len(found) > 100
 
 
+@pytest.mark.parametrize(("chunk", "step"), [(3000, 700), (700, 700), (100_000, 61)])
+def test_damaged_logs_read_the_same_in_any_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, step: int
+) -> None:
+    make_directory(tmp_path, seed=6, partitions=12, faults=FAULTS)
+
+    def read() -> list[dict[str, object]]:
+        numbers: dict[object, int] = {}  # runs are numbered chunk by chunk, so they are compared by their first batches
+        return [row | {"run": numbers.setdefault(row["run"], len(numbers))} for row in rows_of(tmp_path)]
+
+    whole = read()
+    assert len({row["problem"] for row in whole}) > 4
+    monkeypatch.setattr(segments, "CHUNK", chunk)
+    monkeypatch.setattr(segments, "STEP", step)
+    assert read() == whole
+
+
 def test_splits_read_every_batch_once_with_and_without_an_index(tmp_path: Path) -> None:
     writer = log(tmp_path)
     for number in range(600):

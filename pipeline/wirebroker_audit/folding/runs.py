@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkawire.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from wirebroker_audit.reading.linker import EVENT, NO_RUN, Array, follows, is_numbered
+from wirebroker_audit.reading.linker import NO_RUN, Array, Events, follows, is_numbered
 from wirebroker_audit.reading.scan import is_intact
 
 HEADER = pa.struct(
@@ -231,7 +231,7 @@ def _stretches(ordered: pa.RecordBatch) -> tuple[Array, Array]:
 def _chained(runs: pa.RecordBatch, stretch: Array, begins: Array, expiration_ms: int) -> pa.RecordBatch:
     producer = runs.column("producer_id").to_numpy()
     order = np.lexsort((_of_batch(runs, "first"), producer, stretch))
-    seen = _events(runs)[order]
+    seen = _events(runs).at(order)
     topic = runs.column("topic")[0].as_py()
     goes_on = follows(seen, expiration_ms, is_numbered(topic), stretch[order])
     nobody = (producer[order] < 0) & np.append(False, np.diff(stretch[order]) == 0)
@@ -244,9 +244,9 @@ def _chained(runs: pa.RecordBatch, stretch: Array, begins: Array, expiration_ms:
     return made.set_column(made.schema.get_field_index("run"), "run", pa.array(numbers))
 
 
-def _events(runs: pa.RecordBatch) -> Array:
+def _events(runs: pa.RecordBatch) -> Events:
     """Converts the runs to events, the form that `follows` reads."""
-    events = np.zeros(len(runs), EVENT)
+    events = Events.zeros(len(runs))
     events["producer_id"], events["kind"] = runs.column("producer_id").to_numpy(), runs.column("kind").to_numpy()
     for name, batch, field in (
         ("first_epoch", "first", "producer_epoch"), ("first_sequence", "first", "base_sequence"),

@@ -20,14 +20,14 @@ from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS
 from wirebroker.audit.rules import Rules
 
 Array = np.ndarray[Any, Any]
-EVENT = np.dtype(
-    [(name, np.int64) for name in (
-        "producer_id", "kind", "first_epoch", "first_sequence", "first_offset", "first_timestamp",
-        "last_epoch", "last_offset", "last_timestamp", "data_epoch", "data_sequence", "is_closed", "run",
-    )]
+FIELDS = (
+    "producer_id", "kind", "first_epoch", "first_sequence", "first_offset", "first_timestamp",
+    "last_epoch", "last_offset", "last_timestamp", "data_epoch", "data_sequence", "is_closed", "run",
 )  # fmt: skip
-"""`kind`: transactional and control, as in the attributes of the first batch; or `DAMAGED` · `data_…`: epoch and last sequence
-of the last batch that is not a marker · `is_closed`: whether the last batch is a marker that ended a transaction."""
+"""The fields of an event. `kind`: transactional and control, as in the attributes of the first batch; or `DAMAGED` · `data_…`:
+epoch and last sequence of the last batch that is not a marker · `is_closed`: whether the last batch is a marker that ended a
+transaction."""
+_COLUMN = {name: column for column, name in enumerate(FIELDS)}
 DAMAGED = 1 << 16
 REMEMBERED = 200_000
 """The number of runs that a `Linker` keeps because they may continue. A run ends when the linker no longer keeps it."""
@@ -46,7 +46,40 @@ class ArrayRules(Rules):
 RULES = ArrayRules()
 
 
-def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | None = None) -> Array:
+class Events:
+    """Batches, or whole runs, by columns: `events[field]` has 64-bit integers, one for each event."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: Array) -> None:
+        self._columns = columns
+        """shape (fields, events), so that the values of a field lie side by side in memory"""
+
+    @classmethod
+    def zeros(cls, count: int) -> Events:
+        """Returns `count` events with 0 in each field."""
+        return cls(np.zeros((len(FIELDS), count), np.int64))
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, field: str) -> Array:
+        column: Array = self._columns[_COLUMN[field]]
+        return column
+
+    def __setitem__(self, field: str, values: Array | int) -> None:
+        self._columns[_COLUMN[field]] = values
+
+    def at(self, chosen: Array | slice) -> Events:
+        """Returns the events at these indexes, or those where a mask is true; a slice shares memory with this object."""
+        return Events(self._columns[:, chosen])
+
+    def followed_by(self, other: Events) -> Events:
+        """Returns these events and then the others."""
+        return Events(np.concatenate([self._columns, other._columns], axis=1))
+
+
+def follows(seen: Events, expiration_ms: int, numbered: bool, together: Array | None = None) -> Array:
     """Tells for each event whether it continues the run of the event before it. Events are ordered by producer, then by the
     log.
 
@@ -56,7 +89,7 @@ def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | N
     result = np.zeros(len(seen), bool)
     if len(seen) < 2:
         return result
-    before, each = seen[:-1], seen[1:]
+    before, each = seen.at(slice(None, -1)), seen.at(slice(1, None))
     beside = (each["producer_id"] == before["producer_id"]) & (each["first_offset"] > before["last_offset"])
     beside &= ~np.asarray(RULES.is_epoch_regression(each["first_epoch"], before["last_epoch"]))
     if together is not None:
@@ -64,8 +97,11 @@ def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | N
     is_open = (before["kind"] == TRANSACTIONAL) & (before["is_closed"] == 0)
     ends = beside & is_open & _is_control(each["kind"])
     result[1:] = ends
-    at = np.arange(len(each))
-    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # may be −1 for the first event, which is not used
+    data = before
+    markers = _is_control(before["kind"])
+    if markers.any():
+        at = np.arange(len(each))
+        data = seen.at(np.where(markers, at - 1, at))  # may be −1 for the first event, which is not used
     goes_on = np.ones(len(each), bool)
     if numbered:
         goes_on = RULES.continues(data["data_epoch"], data["data_sequence"], each["first_epoch"], each["first_sequence"])
@@ -101,7 +137,7 @@ class Linker:
         self._expiration_ms = expiration_ms
         self._numbered = is_numbered(topic)
         self._runs = 0
-        self._known = np.empty(0, EVENT)
+        self._known = Events.zeros(0)
         """the runs that may continue"""
         self._last_offset = -1
         self._reach = -1
@@ -121,7 +157,7 @@ class Linker:
         """End the run of this producer, because no batch can be read at this place. The producer comes from the remains of the
         batch's header; −1 if it is unknown."""
         self._after_damage = True
-        self._known = self._known[self._known["producer_id"] != producer_id]
+        self._known = self._known.at(self._known["producer_id"] != producer_id)
 
     def last_offsets_before(self, last: Array) -> Array:
         """Returns, for each sound batch, the last offset of the batch before it."""
@@ -150,10 +186,11 @@ class Linker:
     def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, sound: Array) -> Array:
         """Returns the run of each batch that has a producer. A damaged batch has no run, and ends its producer's run."""
         result = np.full(len(rows), self._high | NO_RUN, np.int64)
-        chosen = np.flatnonzero(rows["producer_id"] >= 0)
-        if not len(chosen):
+        numbered = np.flatnonzero(rows["producer_id"] >= 0)
+        if not len(numbered):
             return result
-        here = np.zeros(len(chosen), EVENT)
+        chosen = numbered if len(numbered) < len(rows) else slice(None)  # a slice copies nothing
+        here = Events.zeros(len(numbered))
         for name, source in (
             ("producer_id", "producer_id"), ("first_epoch", "producer_epoch"), ("last_epoch", "producer_epoch"),
             ("data_epoch", "producer_epoch"), ("first_sequence", "base_sequence"), ("first_offset", "base_offset"),
@@ -164,30 +201,34 @@ class Linker:
         here["kind"] = np.where(sound[chosen], rows["attributes"][chosen] & (TRANSACTIONAL | CONTROL), DAMAGED)
         here["run"] = -1
         mine = np.isin(self._known["producer_id"], here["producer_id"])
-        known = self._known[mine]
-        order = np.argsort(np.concatenate([known["producer_id"], here["producer_id"]]), kind="stable")
-        seen = np.concatenate([known, here])[order]
+        known = self._known.at(mine)
+        seen = known.followed_by(here)
+        order: Array | slice = slice(None)
+        if np.any(np.diff(seen["producer_id"]) < 0):
+            order = np.argsort(seen["producer_id"], kind="stable")
+            seen = seen.at(order)
         continues = follows(seen, self._expiration_ms, self._numbered)
         heads = np.flatnonzero(~continues & (seen["run"] < 0) & (seen["kind"] != DAMAGED))
         seen["run"][heads] = np.arange(self._runs, self._runs + len(heads))
         self._runs += len(heads)
         head_of = np.maximum.accumulate(np.where(seen["run"] >= 0, np.arange(len(seen)), 0))
         seen["run"] = np.where(seen["kind"] == DAMAGED, -1, seen["run"][head_of])
-        self._known = np.concatenate([self._known[~mine], _that_may_go_on(seen, continues)])[-REMEMBERED:]
+        may_go_on = _that_may_go_on(seen, continues)
+        self._known = self._known.at(~mine).followed_by(may_go_on).at(slice(-REMEMBERED, None))
         run = np.empty(len(seen), np.int64)
         run[order] = seen["run"]
         run = run[len(known) :]
-        result[chosen[run >= 0]] = self._high | run[run >= 0]
+        result[numbered[run >= 0]] = self._high | run[run >= 0]
         return result
 
 
-def _that_may_go_on(seen: Array, continues: Array) -> Array:
+def _that_may_go_on(seen: Events, continues: Array) -> Events:
     """Returns each producer's last run as one event. The last batch of the event is data, or a marker that ended a transaction
     in the run."""
     ends = np.append(np.flatnonzero(seen["producer_id"][1:] != seen["producer_id"][:-1]), len(seen) - 1)
     ends = ends[_is_data(seen["kind"][ends]) | (_is_control(seen["kind"][ends]) & continues[ends])]
     closed = _is_control(seen["kind"][ends])
-    result: Array = seen[ends]
+    result = seen.at(ends)
     for name in ("kind", "data_epoch", "data_sequence"):
         result[name] = np.where(closed, seen[name][ends - 1], result[name])
     result["is_closed"] |= closed

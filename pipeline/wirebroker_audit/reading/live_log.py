@@ -62,16 +62,16 @@ class _Reader:
                 continue
             self.empty = 0
             found = walk(fetched, 0, len(fetched))
-            if not found.positions:
+            if not len(found.positions):
                 yield self.damage(
                     "bad_batch", f"the broker responded with {len(fetched)} bytes that hold no batch", len(fetched)
                 )
                 raise BrokerError("the batches after these bytes cannot be fetched")
-            last = read_header(fetched, found.positions[-1])
+            last = read_header(fetched, int(found.positions[-1]))
             chosen = found.within(fetched, first, self.stop)
-            if chosen.positions:
+            if len(chosen.positions):
                 rows = batch_rows(fetched, chosen, self.piece, self.linker, 0)
-                places = dict(zip(rows.column("position").to_pylist(), chosen.positions, strict=True))
+                places = dict(zip(rows.column("position").to_pylist(), chosen.positions.tolist(), strict=True))
                 yield Chunk(fetched, rows, 0, places)
             self.offset = max(last.last_offset, self.offset) + 1
 
@@ -81,7 +81,7 @@ class _Reader:
         if self.empty < EMPTY_RESPONSES:
             return False
         if not self.piece.begin.compacted:
-            raise BrokerError(f"{self.empty} responds without a batch, although the log reaches offset {self.stop - 1}")
+            raise BrokerError(f"{self.empty} responses without a batch, although the log reaches offset {self.stop - 1}")
         return True
 
     def _fetch(self) -> memoryview | Chunk:

@@ -79,11 +79,10 @@ class _Sound(NamedTuple):
 
 def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
     for begin, view, walked in whole_batches(file, position, size_of(file)):
-        positions = np.array(walked.positions, np.int64)
-        rows = headers_at(view, positions)
-        chosen = np.flatnonzero(rows["crc"] == np.array(walked.crcs, np.int64))
+        rows = headers_at(view, walked.positions)
+        chosen = np.flatnonzero(rows["crc"] == walked.crcs)
         if len(chosen):
-            rows, begins = rows[chosen], positions[chosen] + begin
+            rows, begins = rows[chosen], walked.positions[chosen] + begin
             base = rows["base_offset"].astype(np.int64)
             ends = begins + rows["length"] + LOG_OVERHEAD
             yield _Sound(begins, ends, base, base + rows["last_offset_delta"] + 1)

@@ -31,8 +31,6 @@ LARGEST_BATCH = 256 * 1024 * 1024
 """A batch length above this counts as damage."""
 _LENGTH = struct.Struct(">i")
 _MARKER = struct.Struct(">hh")
-_AT_ONCE = 4096
-"""The number of headers that one step copies."""
 _HEADER = np.dtype(
     [
         ("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"),
@@ -83,12 +81,8 @@ class Chunk(NamedTuple):
 
 def headers_at(view: Buffer, positions: Array) -> Array:
     """Returns the batch headers at these positions as a structured array."""
-    raw, within = np.frombuffer(view, np.uint8), np.arange(HEADER_SIZE)
-    rows = np.empty((len(positions), HEADER_SIZE), np.uint8)
-    for begin in range(0, len(positions), _AT_ONCE):  # the index array takes eight bytes for each byte that it selects
-        some = slice(begin, begin + _AT_ONCE)
-        rows[some] = raw[positions[some, None] + within]
-    return rows.view(_HEADER)[:, 0]
+    anywhere: Array = np.ndarray(max(len(view) - HEADER_SIZE + 1, 0), np.dtype((np.void, HEADER_SIZE)), view, strides=1)
+    return anywhere[positions].view(_HEADER)  # numpy copies an item of `void` at once, and a structured item by its fields
 
 
 def stored_crc(view: Buffer, pos: int) -> int:
@@ -122,10 +116,8 @@ def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
 
 def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base_position: int) -> pa.RecordBatch:
     """Returns the walked batches as rows; `base_position` is the view's position in its segment."""
-    positions = np.array(found.positions, np.int64)
+    positions = found.positions
     rows = headers_at(view, positions)
-    crc_computed = np.array(found.crcs, np.int64)
-    contents = np.array(found.contents, np.uint64).view(np.int64)
     crc_stored = rows["crc"].astype(np.int64)
     base = rows["base_offset"].astype(np.int64)
     delta = rows["last_offset_delta"].astype(np.int64)
@@ -133,7 +125,7 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
     first_sequence = rows["base_sequence"].astype(np.int64)
     last_sequence = np.where(first_sequence >= 0, (first_sequence + delta) % SEQUENCES, -1)
     control = (rows["attributes"] & CONTROL) != 0
-    bad_crc = crc_stored != crc_computed
+    bad_crc = crc_stored != found.crcs
     wrong = bad_crc | _contradictory(rows) | _too_few(view, positions, rows, bad_crc, piece.cleaned_until)
     problem, detail = _problems(rows, wrong, bad_crc, base, last, linker)
     sound = problem == ""
@@ -147,10 +139,10 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
         pa.array(rows["producer_id"].astype(np.int64)), pa.array(rows["producer_epoch"].astype(np.int16)),
         pa.array(first_sequence.astype(np.int32)), pa.array(last_sequence.astype(np.int32)),
         pa.array(rows["records"].astype(np.int32)), pa.array(rows["attributes"].astype(np.int16)),
-        pa.array(rows["max_timestamp"].astype(np.int64)), pa.array(crc_stored), pa.array(crc_computed),
+        pa.array(rows["max_timestamp"].astype(np.int64)), pa.array(crc_stored), pa.array(found.crcs),
         pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(piece.segment, count),
         pa.array(base if piece.bootstrap else positions + base_position), pa.array(_markers(view, positions, control & intact)),
-        pa.array(contents), pa.array(runs),
+        pa.array(found.contents), pa.array(runs),
         pa.array(missing), pa.array(after_damage), _words(problem, sound), _words(detail, sound),
     ]  # fmt: skip
     made = pa.RecordBatch.from_arrays(columns, schema=BATCHES)

@@ -32,6 +32,8 @@ from wirebroker_audit.reading.walking import Walk, walk
 
 CHUNK = 8 * 1024 * 1024
 """The number of bytes that are read at a time."""
+STEP = 2 * 1024 * 1024
+"""The batches that begin in so many bytes become one `Chunk`: the processor's cache holds them until their rows are made."""
 _LENGTH = struct.Struct(">i")
 _OLD = struct.Struct(">qiIb")
 """The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all bytes after the CRC, magic."""
@@ -88,24 +90,27 @@ class _FileReader:
             return
         buffer = bytearray(min(CHUNK, max(self._size - self.position, 0)))
         wanted = CHUNK
+        view = memoryview(b"")
         while self.position < self.stop:
-            view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
+            if not view:
+                view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
             if not view:  # Kafka cut off preallocated space, or a follower truncated to its leader
                 yield self.damage("deleted", f"{self.piece.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
                 return
-            found = walk(view, 0, self.stop - self.position)
-            if found.positions and (end := self._trusted_end(file, view, found)):
+            found = walk(view, 0, min(STEP, self.stop - self.position))
+            if len(found.positions) and (end := self._trusted_end(file, view, found)):
                 rows = batch_rows(view, found.until(end), self.piece, self.linker, self.position)
                 yield Chunk(view, rows, self.position)
                 self.position += end
-                wanted = CHUNK
+                view, wanted = view[end:], CHUNK
                 continue
             needed = _needed(view)
             if needed > len(view) and self.position + needed <= self._size:
-                wanted = needed
+                view, wanted = view[:0], needed
                 continue
             row, self.position = self._skip(file, view)
+            view = view[:0]
             if row is not None:
                 yield row
 
@@ -113,7 +118,7 @@ class _FileReader:
         """Returns the end of the walk, without the last batch if its CRC does not match and no batch begins after it. In that
         case the length of the last batch is wrong, or its end was never written.
         """
-        begin, end = found.positions[-1], found.end
+        begin, end = int(found.positions[-1]), found.end
         if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
             return end
         position = self.position + end
@@ -127,9 +132,8 @@ class _FileReader:
         begin, size = self.position, self._size
         head = bytes(view[:HEADER_SIZE])
         unwritten = is_zero(_pieces(file, begin, size))
-        if _read_at(file, begin, len(head)) != head or self._has_grown(
-            file
-        ):  # the batch was being written, and is complete now
+        is_replaced = _read_at(file, begin, len(head)) != head
+        if is_replaced or self._has_grown(file):  # the batch was being written, and is complete now
             return None, begin
         if unwritten:
             if self.piece.is_active and size % PREALLOCATED == 0:
@@ -228,7 +232,7 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
     while position < size:
         view = _read_at(file, position, min(wanted, size - position))
         walked = walk(view, 0, len(view))
-        if walked.positions:
+        if len(walked.positions):
             yield position, view, walked
             position, wanted = position + walked.end, 2 * CHUNK
             continue

@@ -4,66 +4,78 @@ Arrow."""
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 from xxhash import xxh3_64_intdigest
 
 from kafkawire.batches import CRC_START, HEADER_SIZE, LENGTH_START, LOG_OVERHEAD
 
-if TYPE_CHECKING:
-    from mypy_extensions import i64  # an int that compiled code keeps in a register; this import does not happen in Python
-
+Array = np.ndarray[Any, Any]
 LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 MAGIC_AT: Final = 16
 MAGIC: Final = 2
-_LENGTH_MAGIC = struct.Struct(">i4xb")
+_LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 
 
 class Walk(NamedTuple):
     """The result of a walk over a buffer: one entry per batch, and its end."""
 
-    positions: list[int]
-    crcs: list[int]
-    contents: list[int]
-    """XXH3 of each body, 64 bits, unsigned; it identifies contents"""
+    positions: Array
+    crcs: Array
+    """CRC-32C of each batch from its attributes on, as 64-bit integers"""
+    contents: Array
+    """XXH3 of each body, as signed 64-bit integers; it identifies contents"""
     end: int
     """the first byte that was not walked"""
 
     def within(self, view: memoryview, start: int, stop: int) -> Walk:
         """Returns the batches of the walk whose base offset is in this range; their offsets must be in order."""
-        offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
-        low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
-        chosen = slice(low, high)
-        return Walk(self.positions[chosen], self.crcs[chosen], self.contents[chosen], self.end)
+        offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions.tolist()]
+        low, high = np.searchsorted(offsets, (start, stop))
+        return self._only(slice(low, high), self.end)
 
     def until(self, end: int) -> Walk:
         """Returns the walk without its last batch if that batch begins at `end`."""
-        if end == self.end:
-            return self
-        return Walk(self.positions[:-1], self.crcs[:-1], self.contents[:-1], end)
+        return self if end == self.end else self._only(slice(-1), end)
+
+    def _only(self, chosen: slice, end: int) -> Walk:
+        return Walk(self.positions[chosen], self.crcs[chosen], self.contents[chosen], end)
 
 
 def walk(view: memoryview, pos: int, stop: int) -> Walk:
     """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
-    crc_of: Any = crc32c  # `Any`, because compiled code would unpack an int, but passes an object on as it is
-    hash_of: Any = xxh3_64_intdigest
-    unpack: Any = _LENGTH_MAGIC.unpack_from
-    positions: list[int] = []
-    crcs: list[Any] = []
-    contents: list[Any] = []
-    at: i64 = pos
-    size: i64 = len(view)
-    last_header: i64 = min(stop - 1, len(view) - HEADER_SIZE)
+    limits = _limits(view, pos, min(stop - 1, len(view) - HEADER_SIZE))
+    magic = np.frombuffer(view, np.uint8)[np.array(limits[:-1], np.int64) + MAGIC_AT]
+    unlike = np.flatnonzero(magic != MAGIC)
+    if len(unlike):  # the length of that batch, and all that was found behind it, means nothing
+        del limits[int(unlike[0]) + 1 :]
+    positions, ends = np.array(limits[:-1], np.int64), limits[1:]
+    crcs = _of_each(crc32c, view, positions + CRC_START, ends)
+    contents = _of_each(xxh3_64_intdigest, view, positions + HEADER_SIZE, ends)
+    return Walk(positions, crcs.view(np.int64), contents.view(np.int64), limits[-1])
+
+
+def _limits(view: memoryview, pos: int, last_header: int) -> list[int]:
+    """Returns where batches begin and, as the last entry, where the last whole batch ends, by the lengths in the headers."""
+    unpack = _LENGTH.unpack_from
+    limits = [pos]
+    at = pos
     while at <= last_header:
-        length, magic = unpack(view, at + LENGTH_START)
-        end: i64 = at + LOG_OVERHEAD + length
-        if length < LEAST_LENGTH or end > size or magic != MAGIC:
+        (length,) = unpack(view, at + LENGTH_START)
+        if length < LEAST_LENGTH:
             break
-        positions.append(at)
-        crcs.append(crc_of(view[at + CRC_START : end]))
-        contents.append(hash_of(view[at + HEADER_SIZE : end]))
-        at = end
-    return Walk(positions, crcs, contents, at)
+        at += LOG_OVERHEAD + length
+        limits.append(at)
+    if at > len(view):
+        limits.pop()
+    return limits
+
+
+def _of_each(digest: Callable[..., int], view: memoryview, begins: Array, ends: list[int]) -> Array:
+    """Returns the digest of each stretch. `map` takes half as long as a loop, which makes the same calls."""
+    stretches = map(view.__getitem__, map(slice, begins.tolist(), ends))
+    return np.fromiter(map(digest, stretches), np.uint64, len(ends))
