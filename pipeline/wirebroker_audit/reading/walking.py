@@ -51,7 +51,7 @@ def walk(view: memoryview, pos: int, stop: int) -> Walk:
     limits = _limits(view, pos, min(stop - 1, len(view) - HEADER_SIZE))
     magic = np.frombuffer(view, np.uint8)[np.array(limits[:-1], np.int64) + MAGIC_AT]
     unlike = np.flatnonzero(magic != MAGIC)
-    if len(unlike):  # the length of that batch, and all that was found behind it, means nothing
+    if len(unlike):  # the length of such a batch means nothing, nor do the positions after it
         del limits[int(unlike[0]) + 1 :]
     positions, ends = np.array(limits[:-1], np.int64), limits[1:]
     crcs = _of_each(crc32c, view, positions + CRC_START, ends)
