@@ -1,4 +1,4 @@
-"""ProxyKafka: a proxy in front of a real cluster, inside the process that tests run in.
+"""ProxyKafka: a proxy in front of a real cluster, in the same process as the tests.
 
     with ProxyKafka(upstream="127.0.0.1:9092") as kafka:
         kafka.faults.add(faults.lose_ack(topic="orders", nth=4))
@@ -37,14 +37,14 @@ T = TypeVar("T")
 class ProxyKafka:
     """A proxy in front of the cluster that the broker at `upstream` belongs to. `trace` is the same as for MockKafka.
 
-    If `upstream` has several addresses, separated by commas, clients get the first that can be reached.
-    If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
-    `configs` are limits for clients by Kafka's names, such as `socket.request.max.bytes`.
-    `client_tls` is for connections of clients, `upstream_tls` for connections to brokers. If `upstream_tls` has a certificate,
-    let `client_tls` require certificates, too (`verify_mode`), unless the proxy listens on loopback. `command_config` is a file
-    of client properties in place of `upstream_tls`, as for `wirebroker proxy`. `capture` is a pcapng file
-    for Wireshark. `control` opens the HTTP control and the live page, at `control_url` (needs the extra control). Raises
-    ValueError for an address that cannot be read.
+    If `upstream` has several addresses, separated by commas, the proxy uses the first address that it can reach. If the cluster
+    is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set. `configs` sets limits for clients; the
+    keys are Kafka's names, such as `socket.request.max.bytes`. `client_tls` is for connections of clients, `upstream_tls` for
+    connections to brokers. If `upstream_tls` has a certificate, `client_tls` must require certificates from clients
+    (`verify_mode`), unless the proxy listens on loopback. `command_config` is a file of client properties in place of
+    `upstream_tls`, as for `wirebroker proxy`. `capture` is a pcapng file for Wireshark. `control` opens the HTTP control and
+    the live page, at `control_url` (needs the extra control). Raises ValueError for an address that is not of the form
+    host:port.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProxyKafka:
         return address
 
     def stop(self) -> None:
-        """Close all connections and listeners. Does nothing if it is not running."""
+        """Close all connections and listeners. Does nothing if the proxy is not running."""
         thread, self._thread = self._thread, None
         host, self._host = self._host, None
         if thread is not None:
@@ -142,7 +142,7 @@ class ProxyKafka:
         return self._control.url
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition()` holds; it is checked every 10 ms. Raises TimeoutError after `timeout` s."""
+        """Wait until `condition()` is true. It is called every 10 ms. Raises TimeoutError after `timeout` seconds."""
         end = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > end:
@@ -179,9 +179,7 @@ class ProxyKafka:
         return self._thread, self._host
 
     def _call(self, function: Callable[[Proxy], T]) -> T:
-        """Call a function with the proxy as its argument, in the thread of the event loop, and perform the resulting
-        effects.
-        """
+        """Call `function(proxy)` in the thread of the event loop, and perform the effects of the call."""
         thread, host = self._running()
 
         def run() -> T:
@@ -192,7 +190,7 @@ class ProxyKafka:
         return call_on(thread.loop, run)
 
     def _change(self, function: Callable[[Proxy, int], T]) -> T:
-        """Call a function with the proxy and the time as its arguments, and perform the resulting effects."""
+        """Call `function(proxy, now)` in the thread of the event loop, and perform the effects of the call."""
         clock = self._running()[1].clock
 
         def run(proxy: Proxy) -> T:
@@ -209,8 +207,8 @@ class ProxyKafka:
 def _secured(
     client_tls: ssl.SSLContext | None, upstream_tls: ssl.SSLContext | None, command_config: str | os.PathLike[str]
 ) -> tuple[tuple[ssl.SSLContext | None, ssl.SSLContext | None], bool]:
-    """Returns the SSL contexts for clients and for brokers, and whether the proxy shows brokers a certificate. Raises
-    ValueError.
+    """Returns the SSL contexts for clients and for brokers, and whether the proxy presents a client certificate to brokers.
+    Raises ValueError.
     """
     if upstream_tls is not None:
         raise ValueError("upstream_tls and command_config both say how to reach the brokers; give one")
@@ -222,8 +220,8 @@ def _secured(
 
 
 def _control_maker() -> Callable[[ProxyHost], Control]:
-    """Returns the function that makes the HTTP control. It is imported here, in the caller's thread, and only if a control is
-    wanted.
+    """Returns the function that makes the HTTP control. The control's module is imported here, in the caller's thread, and only
+    for a proxy with a control.
     """
     from wirebroker.control.server import control_of_proxy
 

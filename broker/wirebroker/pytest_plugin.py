@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wirebroker.trace.rows import Row
 
 EXPLORE = "explore"
-"""The keyword of the marker that is not a setting of MockKafka."""
+"""The only keyword of the marker that is not a setting of MockKafka."""
 LONGEST_NAME = 100
 """A picture's file name has at most this many characters of the test's name."""
 SHARED = ("module_mock_kafka", "session_mock_kafka")
@@ -42,7 +42,7 @@ _brokers = pytest.StashKey[list["MockKafka"]]()
 """Every started broker. Stopped brokers are removed from the list when the next test begins."""
 _shared = pytest.StashKey[dict[str, "MockKafka"]]()
 _explored = pytest.StashKey[Any]()
-"""The state of a test's exploration."""
+"""The state of the exploration that runs a test once for each fault."""
 _wrong = pytest.StashKey[str]()
 """Why a test cannot be explored."""
 _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
@@ -50,7 +50,7 @@ _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and register every broker that a test makes."""
+    """Register the marker, and keep a list of all brokers that tests make."""
     about = "how the mock_kafka fixture's MockKafka is set up; explore=True runs the test once for each fault"
     config.addinivalue_line("markers", f"mock_kafka(**settings): {about}")
     config.stash[_brokers] = []
@@ -82,8 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def mock_kafka_settings() -> Settings:
-    """The settings of all fixtures below. Override this fixture in a conftest.py or in a module. A marker's settings are
-    added.
+    """The settings of the brokers that the fixtures below make. Override this fixture in a conftest.py or in a module. A marker
+    adds its settings to these.
     """
     return {}
 
@@ -93,8 +93,8 @@ def _wirebroker_thread() -> Iterator[LoopThread]:
     from wirebroker.apis.loading import load_broker
     from wirebroker.net.thread import LoopThread
 
-    # Import here and not in the loop's thread: pytest rewrites imported modules, and CPython before 3.12 cannot parse in two
-    # threads at once.
+    # Import in this thread, not in the event loop's thread: pytest rewrites imported modules, and CPython before 3.12 cannot
+    # parse in two threads at the same time.
     load_broker()
     thread = LoopThread()
     yield thread
@@ -195,7 +195,7 @@ def _made(thread: LoopThread, settings: Mapping[str, Any]) -> MockKafka:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each profile and each set of faults in its marker."""
+    """Run a test once for each combination of a profile and a set of faults in its marker."""
     if "mock_kafka" not in metafunc.fixturenames:
         return
     settings: dict[str, Any] = {}
@@ -212,8 +212,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _sets(faults: Any) -> list[tuple[str, Any]]:
-    """Returns the sets of faults, given as a dict or as a list of lists, with their names. Returns an empty list if only one
-    set is given.
+    """Returns the sets of faults, each with its name. `faults` is a dict or a list of lists; for a single set of faults the
+    result is empty.
     """
     if isinstance(faults, Mapping):
         return list(faults.items())
@@ -257,7 +257,9 @@ def _check_marker(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test once for each fault if its marker or `--mock-kafka-explore` requests that."""
+    """Run the test once for each fault if the test's marker has `explore=True` or the option `--mock-kafka-explore` is
+    given.
+    """
     wanted = next((marker.kwargs[EXPLORE] for marker in item.iter_markers("mock_kafka") if EXPLORE in marker.kwargs), None)
     wanted = item.config.getoption("--mock-kafka-explore") if wanted is None else wanted
     if not wanted or "mock_kafka" not in getattr(item, "fixturenames", ()):
@@ -294,8 +296,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @contextmanager
 def _another(config: pytest.Config, kafka: MockKafka) -> Iterator[MockKafka]:
-    """Starts another broker with the same settings. Drops stopped brokers first, so a failed test's report has only the latest
-    brokers.
+    """Starts another broker with the settings of `kafka`. Drops stopped brokers from the list first, so a failed test's report
+    has only the latest brokers.
     """
     brokers = config.stash[_brokers]
     brokers[:] = [each for each in brokers if each.running]
@@ -306,7 +308,7 @@ def _another(config: pytest.Config, kafka: MockKafka) -> Iterator[MockKafka]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Reset the shared brokers that this test used softly, so that their clients continue."""
+    """Softly reset the shared brokers that this test used, so that connected clients keep working."""
     yield
     for name, kafka in item.config.stash[_shared].items():
         if kafka.running and name in getattr(item, "fixturenames", ()):
@@ -342,7 +344,9 @@ def _rows(engine: Engine) -> list[Row]:
 
 
 def _written(item: pytest.Item, drawn: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Write the pictures of each broker, and yield their paths. They replace the pictures of the test's earlier failure."""
+    """Write the pictures of each broker to files, and yield the files' paths. The new files replace those of the test's
+    previous failure.
+    """
     folder = item.config.getoption("--mock-kafka-pictures")
     cache = getattr(item.config, "cache", None)  # None with `-p no:cacheprovider`
     folder = cache.mkdir("wirebroker") if folder is None and cache is not None else folder

@@ -65,7 +65,7 @@ REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 """The number of bytes of a request up to and including its correlation id."""
 RESPONSE_START = 8
 MOST_NAMED = 8
-"""The most unanswered requests that are named when a connection closes."""
+"""When a connection closes, the log names at most this many unanswered requests."""
 BEGINNING = struct.Struct(">ihhi")
 """Size, API key, version and correlation id of a request."""
 SIZE_CORRELATION = struct.Struct(">ii")
@@ -74,11 +74,12 @@ LONGEST_START = 1 << 17
 DESCRIBE_PRODUCERS = KEYS["DescribeProducers"]
 METADATA = KEYS["Metadata"]
 BEFORE_LOGIN = frozenset((API_VERSIONS, KEYS["SaslHandshake"], KEYS["SaslAuthenticate"], -1))
-"""The APIs to which a broker responds before authentication. −1 stands for a token without a request header."""
+"""The APIs to which a broker responds before the client authenticates. −1 stands for a SASL token without a request header.
+"""
 OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
 """The client id and the correlation id of the proxy's own requests."""
 KNOCK_VERSION = 1
-"""The first version of Metadata that can request no topic."""
+"""Since this version of Metadata a request with an empty list of topics asks for no topic; before, it asked for all."""
 RESPONSE_LIMIT = 1 << 28
 """The size in bytes of the largest response that the relay decodes."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
@@ -89,14 +90,14 @@ WANTS_TLS = "does it want TLS (--upstream-tls-ca)?"
 
 
 class Awaited(NamedTuple):
-    """A response that the broker has yet to send. The response to a bare SASL token has no header (`key` −1)."""
+    """A response that the broker has not sent yet. The response to a bare SASL token has no header (`key` −1)."""
 
     correlation_id: int
     key: int
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Whether the request was the proxy's own; the client does not receive such a response."""
+    """Whether the proxy itself sent the request. The proxy does not forward the response to the client."""
 
     @property
     def looked_at(self) -> bool:
@@ -258,11 +259,11 @@ class Relay:
     # From the client
 
     def pass_requests(self, data: memoryview, pos: int = 0) -> int:
-        """The fast path for requests: check which requests after `pos` need no decoding. The last of these may still be
+        """The fast path for requests: find the requests after `pos` that need no decoding. The last request may still be
         arriving.
 
-        Returns the position after these requests. If it is the end of `data`, the caller sends all of `data` to the broker;
-        else the caller gives `data` and the position to `from_client`.
+        Returns the position after these requests. If this is the end of `data`, the caller sends all of `data` to the broker.
+        Otherwise the caller passes `data` and the position to `from_client`.
         """
         client, end = self._client, len(data)
         if client.tail or client.passing or self._tokens or self.holds_client:
@@ -285,9 +286,10 @@ class Relay:
         return pos
 
     def from_client(self, data: memoryview, now: int, passed: int = 0) -> None:
-        """Handle bytes that have arrived from the client. The buffer is not kept. `now` is in ms since the epoch.
+        """Handle bytes that have arrived from the client. The relay keeps no reference to the buffer `data`. `now` is in ms
+        since the epoch.
 
-        `pass_requests` has already checked the first `passed` bytes; they can be forwarded.
+        `pass_requests` has already checked the first `passed` bytes of `data`; the relay forwards these bytes unread.
         """
         client = self._client
         if self.holds_client:
@@ -299,15 +301,15 @@ class Relay:
                 self.proxy.faults.arriving(self.connection, part, now)
 
     def go_on(self, now: int) -> None:
-        """Continue with requests that had to wait, if they need not wait any longer."""
+        """Handle the requests that had to wait, if nothing holds them back any longer."""
         if self.flow is DRAINING and not self._owes_responses:
             self.flow = PASSING
         if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
             self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
-        """Whether the bytes of a Produce that have arrived show that acks ≠ 0. All requests of one producer begin with the same
-        bytes.
+        """Whether a Produce, of which only the beginning may have arrived, has acks ≠ 0. The result is remembered with the
+        first bytes of the request, because all requests of one producer begin with the same bytes.
         """
         known_version, start = self._acknowledged
         if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:
@@ -322,15 +324,15 @@ class Relay:
         """Decide about the request at the beginning of `data`.
 
         Returns the number of bytes that must arrive before the request can be forwarded or handled, and the reason to close the
-        connection or "". The number 0 means that no more bytes are needed: the request is forwarded as it arrives if `passing`
-        is set, else it is complete and will be handled.
+        connection or "". The number 0 means that no more bytes are needed: if `passing` is set, the request is forwarded as it
+        arrives; otherwise the request is complete and can be handled.
         """
         if len(data) < SIZE_BYTES:
             return REQUEST_START, ""
         size = frame_end(data)
         if not REQUEST_START <= size <= self.proxy.frame_limit:
             if refused := self._refused(data, size):
-                return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # a broker responds first
+                return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # earlier responses first
             return self._pass_token(data, size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
 
@@ -370,8 +372,8 @@ class Relay:
         return 0
 
     def _knock(self) -> int:
-        """Send the broker a small request of the proxy's own before the proxy buffers a client's large request. If the client
-        is not authenticated, the broker closes the connection.
+        """Send the broker a small Metadata request before the proxy buffers a client's large request. If the client is not
+        authenticated, the broker closes the connection, and the proxy never buffers the large request.
         """
         self._ask_broker(MetadataRequest(topics=[]), METADATA, KNOCK_VERSION)
         return self._drain(REQUEST_START)
@@ -384,13 +386,13 @@ class Relay:
         return 0
 
     def _drain(self, needed: int) -> int:
-        """Keep the request until the responses to earlier requests were forwarded."""
+        """Hold back the request until the responses to all earlier requests have been forwarded."""
         self.flow = DRAINING
         return needed
 
     @property
     def _owes_responses(self) -> bool:
-        """Whether a response from the broker is awaited, or is arriving."""
+        """Whether the broker has not yet sent all of its responses."""
         return bool(self._awaited) or self._broker.passing > 0
 
     def _forward(self, data: Buffer) -> None:
@@ -399,7 +401,7 @@ class Relay:
     def _receive(self, whole: memoryview, now: int) -> bool:
         """Decode a request, let faults act on it, and forward it. A request that cannot be decoded is forwarded unchanged.
 
-        Returns whether the next request may follow.
+        Returns whether the connection's next request may be handled now.
         """
         proxy = self.proxy
         moments = [proxy.moment()] if proxy.measures else None
@@ -426,7 +428,7 @@ class Relay:
         return not self.holds_client
 
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
-        """Send a request, with its size, to the broker."""
+        """Send the broker a request; `whole` includes the size field."""
         request = exchange.request
         if exchange.moments is not None:
             exchange.note_moment(1)
@@ -445,14 +447,14 @@ class Relay:
             self._ask_broker(question, DESCRIBE_PRODUCERS, 0)
 
     def _ask_broker(self, question: Message, key: int, version: int) -> None:
-        """Send the broker a request of the proxy's own."""
+        """Send the broker a request that does not come from the client."""
         self._awaited.append(Awaited(OWN_CORRELATION_ID, key, version, own=True))
         self.proxy.forward(self.connection, encode_request(OWN_CORRELATION_ID, OWN_CLIENT_ID, question, version))
 
     # From the broker
 
     def pass_responses(self, data: memoryview, pos: int = 0) -> int:
-        """The fast path for responses; see `pass_requests`."""
+        """The fast path for responses; it works like `pass_requests`."""
         broker, owed, end = self._broker, self._awaited, len(data)
         if broker.tail or broker.passing or self._client.tail or self.connection.state is not OPEN:
             return pos
@@ -476,7 +478,7 @@ class Relay:
         return pos
 
     def from_broker(self, data: memoryview, now: int, passed: int = 0) -> None:
-        """Handle bytes that have arrived from the broker. The buffer is not kept."""
+        """Handle bytes that have arrived from the broker. The relay keeps no reference to the buffer `data`."""
         self.broker_has_sent = True
         taken = self._broker.taken(data)
         if taken is not None and self.connection.state is not CLOSED:
@@ -485,7 +487,9 @@ class Relay:
             self.go_on(now)
 
     def _look_at_response(self, data: memoryview) -> tuple[int, str]:
-        """Decide about the response at the beginning of `data`. The result is like that of `_look_at_request`."""
+        """Decide about the response at the beginning of `data`. Returns the same as `_look_at_request`: the number of bytes
+        that must arrive, and the reason to close the connection.
+        """
         awaited = self._awaited[0] if self._awaited else None
         is_token = awaited is not None and awaited.key < 0
         start = SIZE_BYTES if is_token else RESPONSE_START
@@ -508,7 +512,7 @@ class Relay:
         return (size if len(data) < size else 0), ""
 
     def _take_response(self, frame: memoryview, now: int) -> bool:
-        """Handle a whole response. Returns whether the next response may follow."""
+        """Handle a whole response. Returns whether the connection's next response may be handled now."""
         self._response(self._awaited.popleft(), frame)
         return self.connection.state is not CLOSED
 
@@ -548,8 +552,8 @@ class Relay:
         exchange.answered(response, parts)
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
-        """Forward a response that cannot be decoded, unchanged. If it may contain a broker's address, close the connection
-        instead, so that the client cannot bypass the proxy.
+        """Forward a response, which cannot be decoded, unchanged. If the response may contain a broker's address, close the
+        connection instead, so that the client cannot bypass the proxy.
         """
         if awaited.own:
             return
@@ -567,7 +571,7 @@ class Relay:
     # The end
 
     def broker_closed(self) -> str:
-        """Returns the message for the log after a broker has closed its connection."""
+        """Returns the message for the log that says in which situation the broker closed the connection."""
         if bytes(self._broker.tail[:2]) in TLS_RECORDS:
             return SPEAKS_TLS
         if self._broker.tail or self._broker.passing:
@@ -584,7 +588,7 @@ class Relay:
         return "the broker closed it"
 
     def ended(self) -> None:
-        """Called when the connection has closed, so that the responses still awaited will not come."""
+        """Clear up after the connection has closed: the requests that still await a response will not get one."""
         for awaited in self._awaited:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)
@@ -598,14 +602,14 @@ class Relay:
 
 
 def _is_known(key: int, version: int) -> bool:
-    """Whether Kafka has this version of this API. A bare SASL token hardly ever begins with bytes that look like a known API
+    """Whether Kafka has this version of this API. The bytes of a SASL token without a header almost never look like a known API
     and version.
     """
     return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
 def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
-    """Returns the message about an unexpected response, with its first bytes."""
+    """Returns the message about an unexpected response that begins with the bytes `first`."""
     if first[:2] in TLS_RECORDS:
         return SPEAKS_TLS
     if awaited is None:
@@ -617,14 +621,14 @@ def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
 
 
 class _Acks(NamedTuple):
-    """The position after the acks field in the frame of a Produce, and whether acks ≠ 0."""
+    """The acks field of a Produce: the position after it in the frame, and whether acks ≠ 0."""
 
     end: int
     acknowledged: bool
 
 
 def _acks(frame: memoryview) -> _Acks | None:
-    """Finds the acks of a Produce. Returns None if too few bytes have arrived or the request cannot be read."""
+    """Finds the acks field of a Produce. Returns None if the field has not arrived yet, or if the request cannot be read."""
     try:
         header = read_request_header(frame)
         pos = header.end

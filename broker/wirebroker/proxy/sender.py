@@ -1,4 +1,4 @@
-"""What a proxy knows about the sender of a request."""
+"""The client that sent a request, as far as the proxy knows it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Sender(NamedTuple):
-    """The client of a request."""
+    """The client that sent a request."""
 
     client_id: str = ""
     client_host: str = ""

@@ -1,8 +1,9 @@
-"""The shadow verdict: the verdict that the sequence rules predict for a batch, beside the real broker's response.
+"""The shadow verdict: the verdict that the sequence rules predict for a batch, to compare with the real broker's response.
 
-For each producer on each partition the shadow keeps a validator state, which it learns from forwarded batches. It judges a
-batch with the validator of wirebroker's own broker, and advances the state by the broker's response. It judges a batch when the
-response comes. A broker handles a connection's requests in order, so the state then includes all earlier responses.
+For each producer on each partition the shadow keeps a validator state, which it learns from forwarded batches. The shadow
+predicts the verdict on a batch with the validator of wirebroker's own broker, and updates the state from the real broker's
+response. The shadow makes its prediction when the response arrives: a broker handles a connection's requests in order, so by
+then the state includes the responses to all earlier requests.
 
 If prediction and response differ, the shadow believes the response, because a client may have written directly to the broker.
 """
@@ -33,22 +34,22 @@ from wirebroker.core.profile import Rules
 
 LARGEST_OFFSET = 2**63 - 1
 MOST_STATES = 100_000
-"""The largest number of states that are remembered, one for each producer on each partition. The state unused for longest is
-forgotten first.
+"""The shadow remembers at most this many states (one for each producer on each partition). When it exceeds the limit, it
+forgets the state that was unused for the longest time.
 """
 KAFKA = Rules()
 VALIDATOR_CODES = frozenset((
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNKNOWN_PRODUCER_ID,
 ))  # fmt: skip
-"""The errors by which the validator refuses a batch. Other errors say nothing about sequences."""
+"""The errors by which the validator refuses a batch. No other error depends on the batch's sequence numbers."""
 ABORTED = frozenset((
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_ABORTABLE,
 ))  # fmt: skip
 """The errors with which a batch is refused after the coordinator has aborted its transaction."""
 STORED_NEVERTHELESS = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
-"""Errors of batches that the leader has stored."""
+"""With these errors the leader has stored the batch nevertheless."""
 
 UNSEEN = -2
 """Stands for a batch's offset if only the batch's last sequence is known."""
@@ -67,11 +68,11 @@ class Judged(NamedTuple):
     verdict: Verdict | None
     """the prediction, None if the proxy has seen too few batches for one"""
     state: bytes | None
-    """the producer's state on which the prediction is based"""
+    """the producer's state from which the verdict was predicted"""
     outcome: Outcome
     """the meaning of the broker's response, as far as the shadow can tell"""
     agrees: bool | None
-    """whether prediction and response agree; None if one of them says nothing about sequences"""
+    """whether prediction and response agree; None if there is no prediction, or if the response says nothing about sequences"""
     fenced_by: int = -1
     """the later epoch that InitProducerId has given to the producer id, else −1"""
     outlived: int = 0
@@ -79,7 +80,7 @@ class Judged(NamedTuple):
 
     @property
     def predicted(self) -> Predicted:
-        """The predicted verdict in one word."""
+        """The kind of the predicted verdict, in one word."""
         return "unknown" if self.verdict is None else _name(self.verdict)
 
     @property
@@ -136,8 +137,8 @@ class Deadlines:
         self._known: OrderedDict[int, _Deadline] = OrderedDict()
 
     def given(self, producer_id: int, timeout: int) -> None:
-        """Note the producer id and the transaction timeout of an InitProducerId. The producer id has no open transaction after
-        it.
+        """Note the producer id and the transaction timeout of an InitProducerId. After an InitProducerId the producer has no
+        open transaction.
         """
         self._known[producer_id] = _Deadline(timeout)
         self._known.move_to_end(producer_id)
@@ -150,7 +151,9 @@ class Deadlines:
             known.began = 0
 
     def wrote(self, producer_id: int, code: int, now: int) -> int:
-        """Note the response to a transactional batch. Returns the transaction timeout if it explains the error, else 0."""
+        """Note the response to a transactional batch. Returns the transaction timeout if the transaction was open for longer
+        than this timeout, so that the timeout explains the error; else 0.
+        """
         known = self._known.get(producer_id)
         if known is None:
             return 0
@@ -162,15 +165,17 @@ class Deadlines:
 
 
 class Shadow:
-    """The producers' states on the brokers, learned from forwarded batches."""
+    """The state of each producer on each partition, learned from forwarded batches."""
 
     def __init__(self, most: int = MOST_STATES) -> None:
         self._most = most
         self._states: OrderedDict[Key, _Known] = OrderedDict()
         self._new: OrderedDict[int, None] = OrderedDict()
-        """Producer ids that were issued through this proxy, so no partition can know them from before."""
+        """New producer ids that InitProducerId returned through this proxy. No partition had batches of these producers
+        before.
+        """
         self._latest: OrderedDict[int, int] = OrderedDict()
-        """The latest epoch that InitProducerId gave to a producer id."""
+        """The latest epoch that InitProducerId gave to each producer id."""
         self.deadlines = Deadlines(most)
 
     def states(self) -> Iterator[tuple[str, int, int, bytes, bool]]:
@@ -181,8 +186,10 @@ class Shadow:
             yield topic, partition, producer_id, known.state, known.whole
 
     def issued(self, producer_id: int, producer_epoch: int) -> None:
-        """Note the response to an InitProducerId. Epoch 0 shows a new producer id; a higher epoch may fence earlier epochs."""
-        if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied, and producer ids start again
+        """Note the response to an InitProducerId. Epoch 0 means that the producer id is new; a higher epoch may fence earlier
+        epochs.
+        """
+        if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied and reissues ids
             self._states = OrderedDict((key, known) for key, known in self._states.items() if key[2] != producer_id)
         self._latest[producer_id] = producer_epoch
         if len(self._latest) > self._most:
@@ -197,8 +204,8 @@ class Shadow:
         return producer_id >= 0 and producer_id not in self._new and (topic, partition, producer_id) not in self._states
 
     def described(self, topic: str, partition: int, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Note a producer in a response to DescribeProducers. It shows the last sequence of a producer that is not known
-        yet.
+        """Note a producer from a response to DescribeProducers. If the shadow does not know the producer, it learns the
+        producer's last sequence from the response.
         """
         if last_sequence >= 0 and self.lacks(topic, partition, producer_id):
             last = LAST._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=last_sequence)
@@ -210,9 +217,9 @@ class Shadow:
         self._new.pop(producer_id, None)
 
     def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int, now: int = 0) -> Judged:
-        """Predict the verdict on a batch, compare it with the broker's response, and advance the state by that response."""
+        """Predict the verdict on a batch, compare it with the broker's response, and update the state from that response."""
         outlived = 0
-        if batch.is_transactional:  # the proxy does not see markers, so it judges by sequences only
+        if batch.is_transactional:  # the proxy does not see markers, so it predicts from sequences only
             outlived = self.deadlines.wrote(batch.producer_id, code, now)
             batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)
         if batch.producer_id < 0:
@@ -250,14 +257,14 @@ class Shadow:
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
         """Returns the predicted verdict, or None if the proxy has seen too few batches for one."""
         if batch.producer_epoch < self._latest.get(batch.producer_id, -1):
-            return None  # only partitions that have a batch of the new epoch fence this batch
+            return None  # a partition fences this batch only if it has a batch of the newer epoch
         if known is None:
             return judge(None, batch, KAFKA, base_offset) if batch.producer_id in self._new else None
         verdict = judge(known.state, batch, KAFKA, base_offset)
         if not known.whole and isinstance(verdict, Reject):
             return None  # batches that the proxy has not seen may explain the rejection
         if isinstance(verdict, Duplicate) and verdict.base_offset == UNSEEN:
-            return None  # the batch with this last sequence may have begun at another sequence
+            return None  # only the stored batch's last sequence is known; its first may differ from this batch's
         return verdict
 
     def _advance(

@@ -1,9 +1,10 @@
-"""Transactions as a proxy sees them. A proxy has no coordinator, so it derives the states from requests and responses.
+"""The transactions of a real cluster, as a proxy sees them. A proxy has no coordinator, so it derives the states from requests
+and responses.
 
     Empty ──▶ Ongoing ──▶ CompleteCommit, CompleteAbort ──▶ Ongoing …
 
-A request counts only after a broker has confirmed it. A transaction counts as aborted `ABORTS_WITHIN_MS` after its timeout,
-because its coordinator has aborted it by then.
+A request changes the state only after a broker has confirmed it. A transaction counts as aborted `ABORTS_WITHIN_MS` after its
+timeout, because its coordinator has aborted it by then.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from wirebroker.proxy.sender import UNKNOWN, Sender
 
 EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "CompleteAbort"
 MOST_IDS = 10_000
-"""The largest number of transactional ids that are remembered. The id unused for longest is forgotten first."""
+"""The proxy remembers at most this many transactional ids. When it exceeds the limit, it forgets the id that was unused for the
+longest time.
+"""
 MOST_PARTITIONS = 1_000
-"""The largest number of partitions that are remembered for a transaction."""
+"""The proxy remembers at most this many partitions of a transaction."""
 ABORTS_WITHIN_MS = 10_000
 """How long a coordinator may take to notice a timeout: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 NONE = -1
 OFFSETS_TOPIC, UNKNOWN_PARTITION = "__consumer_offsets", -1
-"""The topic whose partition belongs to a transaction that commits a group's offsets. A proxy does not know the partition's
-index.
+"""The topic with the group's offsets: a transaction that commits offsets also includes a partition of this topic. The proxy
+does not know the partition's index.
 """
 ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 """The errors of an EndTxn after the coordinator has aborted the transaction, because of a timeout or a new producer."""
@@ -37,7 +40,7 @@ ENDED_BY_BROKER = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCE
 
 @dataclass(slots=True)
 class PassingTransaction:
-    """A transactional id and its transaction. Times are in ms since the epoch, −1 if there is none."""
+    """A transactional id and its latest transaction. Times are in ms since the epoch, −1 for no time."""
 
     transactional_id: str
     state: str = EMPTY
@@ -87,8 +90,9 @@ class PassingTransactions:
     def superseded(
         self, now: int, request: InitProducerIdRequest, response: InitProducerIdResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """The open transaction that is aborted now, because its transactional id has a new producer. Either this InitProducerId
-        has aborted it, or its coordinator did so before, for its timeout."""
+        """Returns the open transaction, now marked as aborted because its transactional id has a new producer. Either this
+        InitProducerId aborted the transaction, or its coordinator aborted it earlier because of the timeout.
+        """
         if request.transactional_id is None or response.error_code or response.ongoing_txn_producer_id >= 0:
             return None
         each = self._held.get(cut(request.transactional_id))
@@ -100,8 +104,8 @@ class PassingTransactions:
     def added(
         self, now: int, sender: Sender, request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """Note the partitions of an AddPartitionsToTxn. Only brokers send requests with several transactions, and not through
-        the proxy.
+        """Note the partitions of an AddPartitionsToTxn. A request with several transactions comes only from a broker, and
+        brokers do not send through the proxy.
         """
         added = [
             (topic.name, each.partition_index)
@@ -114,7 +118,7 @@ class PassingTransactions:
     def offsets_added(
         self, now: int, sender: Sender, request: AddOffsetsToTxnRequest, response: AddOffsetsToTxnResponse
     ) -> PassingTransaction | None:  # fmt: skip
-        """Note that a producer has added a group, whose offsets it will commit, to its transaction."""
+        """Note that a producer has added a group to its transaction, in order to commit the group's offsets."""
         if response.error_code:
             return None
         of = request.producer_id, request.producer_epoch
@@ -146,7 +150,7 @@ class PassingTransactions:
         each = self._known(request.transactional_id, sender)
         if response.error_code:
             if (each.producer_id, each.producer_epoch) != (request.producer_id, request.producer_epoch):
-                return None  # a fenced producer: the transaction is another producer's
+                return None  # a fenced producer: the transaction belongs to another producer
         elif response.producer_id >= 0:
             each.producer_id, each.producer_epoch = response.producer_id, response.producer_epoch
         self._end(each, COMMITTED if request.committed and not response.error_code else ABORTED, now)

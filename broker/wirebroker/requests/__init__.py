@@ -1,3 +1,3 @@
-"""What belongs to one request: the connection, the client and its rights, and the request's facts, errors and effects. A proxy
-uses most of this package, too.
+"""The objects around one request: its connection, its client and the client's rights, its facts, errors and effects. The proxy,
+too, uses most of this package.
 """

@@ -1,4 +1,4 @@
-"""Decodes assignments of classic groups. The group's leader writes them, and brokers pass them on unread."""
+"""Decodes assignments of classic groups. The group's leader writes the assignments, and brokers pass them on unread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ CONSUMER = "consumer"
 
 
 def assigned(assignment: bytes, protocol_type: str | None) -> dict[str, list[int]] | None:
-    """Returns the partitions of a member by topic, or None if the assignment is not in the format of Kafka's consumers."""
+    """Returns the partitions that are assigned to a member, by topic, or None if the assignment is not in the format of Kafka's
+    consumers.
+    """
     if protocol_type != CONSUMER or not assignment:
         return None if assignment else {}
     try:

@@ -1,4 +1,4 @@
-"""Authentication of a cluster's clients: SASL dialogues, their interceptor, and the length of a session.
+"""Authenticates the clients of a cluster: the SASL dialogues, the interceptor that runs them, and the sessions' expiry.
 
 The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
 SaslHandshake, and its tokens. SaslHandshake and SaslAuthenticate have handlers like all other APIs, so faults and the trace
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 FIRST_REQUESTS = {Stage.HANDSHAKE_OR_VERSIONS: (SASL_HANDSHAKE, API_VERSIONS), Stage.HANDSHAKE: (SASL_HANDSHAKE,)}
 AGAIN_AFTER_MS = 1000
-"""On an authenticated connection, a SaslHandshake less than this many ms after the last one is an error (KIP-368)."""
+"""On an authenticated connection, a SaslHandshake is an error if it arrives less than this many ms after the previous one
+(KIP-368).
+"""
 SALT_BYTES = NONCE_BYTES = 20
 
 Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], None]
@@ -41,7 +43,9 @@ Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], No
 failure.
 """
 LONGEST_CAUSE = 300
-"""The most characters of a cause in the log. A cause may name a user, and a client may send a name of half a megabyte."""
+"""The log shows at most this many characters of a cause, because a cause may contain a user name, and a client may send a name
+of half a megabyte.
+"""
 
 
 _credential = lru_cache(maxsize=4096)(credential_of)
@@ -54,7 +58,7 @@ class KeySource(Protocol):
         """Returns the keys at a URL."""
 
     def missing(self, url: str, key_id: str) -> None:
-        """Request that the keys at a URL are fetched again, because this key is missing."""
+        """Fetch the keys at a URL again soon, because they do not include the key `key_id`."""
 
 
 class Authenticator:
@@ -64,20 +68,20 @@ class Authenticator:
         self._cluster = cluster
         self._note = note
         self.passwords: dict[str, str] = {}
-        """The passwords of users, for PLAIN."""
+        """The passwords by user name, for SASL/PLAIN."""
         self.key_sets: KeySource
-        """The source of the keys at the URLs in `sasl.oauthbearer.jwks.endpoint.url`. It is set before a listener with such a
-        URL is opened.
+        """The source of the keys at the URLs in `sasl.oauthbearer.jwks.endpoint.url`. This attribute is set before the first
+        listener with such a URL opens.
         """
 
     # Users
 
     def add_user(self, name: str, password: str, iterations: Mapping[str, int] | None = None) -> None:
-        """Let a user log in with this password, by every mechanism that uses passwords.
+        """Let a user log in with this password, through every mechanism that uses passwords.
 
-        With `iterations`, the user gets SCRAM credentials only for the mechanisms in it, with a salt derived from the name.
-        A derived salt lets credentials be reused, so a broker that imitates a learned cluster starts fast: making a credential
-        takes milliseconds.
+        With `iterations`, the user gets SCRAM credentials only for the mechanisms in `iterations`, and the salt is derived from
+        the user's name. Making a credential takes milliseconds. With a derived salt the same credential can be reused, so a
+        broker that imitates a learned cluster starts fast.
         """
         self.passwords[name] = password
         for mechanism in BY_NAME.values():
@@ -114,7 +118,7 @@ class Authenticator:
         )  # fmt: skip
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
-        """Returns the owner of a delegation token. An expired token counts until it is removed."""
+        """Returns the owner of a delegation token. An expired token still has an owner until the token is removed."""
         key, token = self._cluster.configs.text("delegation.token.secret.key"), self._cluster.tokens.by_id.get(token_id)
         if not key or token is None:
             return None
@@ -148,7 +152,7 @@ class Authenticator:
         return self if sasl else None
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Decides whether the client may send this request or token now."""
+        """Decides what happens to a request or token that the client sends in this state of its session."""
         session = connection.session
         if session.stage is Stage.TOKEN and session.bare:
             outcome = self.evaluate(connection, bytes(frame), now)
@@ -168,7 +172,7 @@ class Authenticator:
         return Disconnect(f"the client sent {api_name(key)} before it authenticated; expected {session.stage.value}")
 
     def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
-        """Decides about a request on an authenticated connection whose session can expire."""
+        """Decides what happens to a request on an authenticated connection whose session can expire."""
         session = connection.session
         began = session.begun_again_at
         if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
@@ -198,12 +202,14 @@ class Authenticator:
     # The dialogue
 
     def versions_told(self, connection: Connection) -> None:
-        """Note that ApiVersions was answered: the client may not send it again before it is authenticated."""
+        """Note that the broker has answered ApiVersions. The client may not send ApiVersions again before it is
+        authenticated.
+        """
         if connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
             connection.session.stage = Stage.HANDSHAKE
 
     def handshake(self, connection: Connection, name: str, *, bare: bool) -> Failure | None:
-        """Begin to authenticate by the mechanism `name`. With `bare` the client sends tokens without request headers."""
+        """Begin to authenticate with the mechanism `name`. With `bare` the client's tokens have no request headers."""
         session = connection.session
         enabled = self.mechanisms(session.listener)
         if name not in enabled:
@@ -219,8 +225,8 @@ class Authenticator:
         return None
 
     def evaluate(self, connection: Connection, token: bytes, now: int) -> Challenge | Success | Failure:
-        """Evaluate a client's token. After a Success the session belongs to that user. After a Failure the caller must end the
-        session.
+        """Evaluate a client's token. After a Success the session has the principal of the user in the Success. After a Failure
+        the caller must close the connection.
         """
         session = connection.session
         assert session.sasl is not None
@@ -259,7 +265,7 @@ class Authenticator:
         self._note(connection, "succeeded", "")
 
     def expire(self, connection: Connection, now: int) -> None:
-        """End the session of an authenticated client: its next request must begin to authenticate again."""
+        """End the session of an authenticated client. The client's next request must begin a re-authentication."""
         connection.session.expires_at = now - 1
         connection.interceptor = self
         connection.produce_shape = None

@@ -19,8 +19,8 @@ ANYTHING = "hardcode"
 """The resource name with which Kafka checks whether an operation is allowed on all resources of a type."""
 
 Note = Callable[[Connection, str, str, str, str], None]
-"""The type of a function that is called for each refusal a client notices, with the connection, the operation, the resource's
-type and name, and the reason.
+"""The type of a function that is called when the authorizer refuses what a client requested. Its arguments are the connection,
+the operation, the resource's type and name, and the reason.
 """
 
 
@@ -50,8 +50,8 @@ class Authorizer:
     def may(
         self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True
     ) -> bool:  # fmt: skip
-        """Whether the client may do this operation on the resource. With `asked` the client has requested the operation, so a
-        refusal is noted.
+        """Whether the client may do this operation on the resource. `asked` means that the client has requested the operation;
+        then a refusal is noted.
         """
         if not self.on:
             return True
@@ -68,8 +68,8 @@ class Authorizer:
         return False
 
     def sees_topic(self, connection: Connection) -> Callable[[str], bool] | None:
-        """Returns a function that tells whether the client may describe a topic, or None if the client may describe all topics.
-        The function may also be called later.
+        """Returns None if the client may describe all topics; else a function that tells whether the client may describe a
+        given topic. The caller may keep the function and call it later.
         """
         if not self.on or str(connection.session.principal) in self._super_users:
             return None

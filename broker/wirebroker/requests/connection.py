@@ -1,16 +1,18 @@
-"""A client's connection to a broker, and its interceptor, which decides about each request before the engine decodes it.
+"""A client's connection to a broker, and the connection's interceptor, which decides about each request before the engine
+decodes the request.
 
 The states of a connection (`ConnectionState`):
 
     OPEN ──▶ SILENT ──▶ CLOSED
       └───────────────────▲
 
-In any state except CLOSED, a request may be `parked`: the next request is not handled before the parked request is done. The
-states for incoming bytes are described in `wirebroker.net.driver` and `wirebroker.proxy.relay`.
+In any state except CLOSED, one request may be `parked`: the broker handles no further request of the connection until the
+parked request is done. The states for incoming bytes are described in `wirebroker.net.driver` and `wirebroker.proxy.relay`.
 
-Authentication is an interceptor. A connection has an interceptor only if its listener requires SASL, or if
+Authentication is implemented as an interceptor. A connection has an interceptor only if its listener requires SASL, or if
 `Engine.new_interceptor` makes one. The interceptor may be replaced or removed at any time (`Connection.interceptor`), for
-example after a successful authentication. It is called before the ordinary path and before the fast path of Produce.
+example after a successful authentication. The interceptor sees each request first, before the ordinary path and before the fast
+path of Produce.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ OPEN, SILENT, CLOSED = ConnectionState  # Python finds a module's global faster 
 
 
 class Parked(Protocol):
-    """A request whose response will come later."""
+    """A request that holds back the connection's next requests until it is answered."""
 
     def left(self) -> None:
         """The client has gone."""
@@ -52,7 +54,9 @@ class Alarm(Protocol):
 
 
 class Muted(NamedTuple):
-    """Parks a connection whose client has exceeded its quota: no request is handled until the timer runs."""
+    """Stands in for a parked request while the client is throttled for exceeding a quota: the broker handles none of the
+    connection's requests until the timer runs.
+    """
 
     timer: Alarm
 
@@ -76,20 +80,23 @@ class Connection:
         self.session = session
         self.state = OPEN
         self.frame_limit = NO_LIMIT
-        """The largest request, in bytes, that is accepted. The limit is lower before the client is authenticated."""
+        """The size in bytes of the largest request that the broker accepts. The limit is lower before the client is
+        authenticated.
+        """
         self.software = ("", "")
         self.versions: Mapping[int, tuple[int, int]] = {}
         """The versions that the broker supports, by API key."""
         self.interceptor: Interceptor | None = None
-        """Decides about each request before the request is decoded; None if all requests are handled."""
+        """Decides about each request before the request is decoded. Without an interceptor (None) all requests are handled."""
         self.parked: Parked | None = None
-        """The parked request. No other request of this connection is handled before it is answered."""
+        """The parked request. No other request of this connection is handled before the parked request is answered."""
         self.halted = False
         """Tells the driver to check whether the next request has to wait; the driver clears this flag. A request waits while
-        another is parked, until records of earlier responses are sent, or for ever if the connection is closed.
+        another request is parked, while records of earlier responses are still unsent, and for ever after the connection has
+        closed.
         """
         self.produce_shape: ProduceShape | None = None
-        """The bytes of the last Produce before its records, for the fast path; see `wirebroker.apis.produce_shape`."""
+        """The beginning of the last Produce, up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
 
     @property
     def listener(self) -> str:
@@ -97,19 +104,19 @@ class Connection:
         return self.session.listener
 
     def silence(self) -> None:
-        """Send no further response."""
+        """Withhold all further responses of this connection."""
         if self.state is OPEN:
             self.state = SILENT
         self.produce_shape = None
 
     def close(self) -> None:
-        """Handle no further request."""
+        """Mark the connection as closed, so that no further request is handled."""
         self.state = CLOSED
         self.halted = True
 
 
 class ProduceShape:
-    """The last successful Produce of a connection, with one topic and one partition, and the layout of its response."""
+    """The last successful Produce of a connection, if it had one topic and one partition, and the layout of its response."""
 
     __slots__ = (
         "acks", "after", "at", "between", "client_id", "cluster_version", "head", "partition", "response", "size", "version",
@@ -120,7 +127,7 @@ class ProduceShape:
     ) -> None:
         self.head = head
         self.at = at
-        """The position of the records' size."""
+        """The position in the request of the field with the records' size."""
         self.partition = partition
         self.acks = acks
         self.version = version
@@ -128,9 +135,9 @@ class ProduceShape:
         self.cluster_version = cluster_version
         self.size = 0
         self.between = self.after = b""
-        """The constant parts of the response; its size, correlation id and offsets are left out."""
+        """The bytes of the response that are always the same: everything but the size, the correlation id and the offsets."""
         self.response: Callable[..., bytes]
-        """Builds a response from the constant parts, the correlation id and the offsets."""
+        """Builds a response from these bytes, the correlation id and the offsets."""
 
 
 class Refuse(NamedTuple):
@@ -138,13 +145,13 @@ class Refuse(NamedTuple):
 
     error_code: int
     ends_by: str = ""
-    """If not empty: close the connection after the response; this is the reason for the log."""
+    """If this is not empty, the connection is closed after the response; the log shows this text as the reason."""
 
 
 class Delay(NamedTuple):
-    """Handle the request, and send its response after `ms`, with `ms` as the throttle time.
+    """Handle the request, and send its response after a delay of `ms`. The response names `ms` as its throttle time.
 
-    Later requests of the connection wait.
+    The connection's later requests wait until then.
     """
 
     ms: int
@@ -157,13 +164,13 @@ class Disconnect(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send a token, preceded by its size, in response to a token that came without a request header."""
+    """Respond to a token without a request header: send a token of the broker, preceded by its size and without a header."""
 
     token: bytes
 
 
 class Unauthenticated(NamedTuple):
-    """Close the connection in the way that follows every failed authentication. `cause` is for the log."""
+    """Close the connection as after every failed authentication. `cause` is for the log."""
 
     cause: str
 
@@ -175,8 +182,8 @@ class Interceptor(Protocol):
     """Decides about the requests of one connection."""
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
-        """Decide about a request; None means that it is handled as usual. `frame` is the whole request, and is not kept. `now`
-        is in ms.
+        """Decide about a request. None means that the request is handled as usual. `frame` is the whole request; the
+        interceptor must not keep it. `now` is in ms.
 
         Raises struct.error if the frame is too short for a header.
         """

@@ -39,24 +39,26 @@ OF_REQUESTS: Mapping[str, tuple[str, ...]] = {
     "StreamsGroupHeartbeatRequest": _HEARTBEAT,
     "SaslHandshakeRequest": ("mechanism",),
 }
-"""The fields that are kept of each request. A field that the request itself lacks is taken from its first element."""
+"""For each request, the fields that the trace keeps. If the request itself lacks a field, the field comes from the first
+element of the request's list.
+"""
 OF_RESPONSES: Mapping[str, tuple[str, ...]] = {
     "JoinGroupResponse": ("member_id", "generation_id"),
     "ConsumerGroupHeartbeatResponse": ("member_id", "member_epoch"),
     "ShareGroupHeartbeatResponse": ("member_id", "member_epoch"),
     "StreamsGroupHeartbeatResponse": ("member_id", "member_epoch"),
 }
-"""The fields that are kept of each response. A response's field replaces the request's field of the same name, unless it is
-empty.
+"""For each response, the fields that the trace keeps. A field of the response replaces the request's field of the same name,
+unless the response's field is empty.
 """
 JOINED_AS = "joined_as"
-"""The member id in a JoinGroup request if the response has a different member id; "" for a new member."""
+"""The name for the member id in a JoinGroup request, kept if the response has a different member id; "" for a new member."""
 ASSIGNED = "assigned"
 """The partitions that a member was assigned, as topic-partition, separated by commas."""
 OFFSETS = "offsets"
 """The offsets that a request commits, as topic-partition:offset, separated by commas."""
 MOST = 100
-"""The largest number of partitions that `ASSIGNED` and `OFFSETS` name."""
+"""`ASSIGNED` and `OFFSETS` name at most this many partitions."""
 COORDINATOR = "coordinator"
 """The result of FindCoordinator, in words."""
 _OF_MESSAGES = {name for names in (*OF_REQUESTS.values(), *OF_RESPONSES.values()) for name in names}
@@ -120,14 +122,14 @@ def _kept(message: Any, names: tuple[str, ...]) -> Details:
 
 
 def _coordinators(response: Any) -> Iterator[str]:
-    """Yields the coordinator of each key that has one."""
+    """Yields the address of each coordinator in a response to FindCoordinator."""
     for each in response.coordinators or [response]:
         if not each.error_code:
             yield f"{f'{each.key}: ' if response.coordinators[1:] else ''}node {each.node_id} at {each.host}:{each.port}"
 
 
 def producer_of(request: Message) -> tuple[int, int]:
-    """Returns the producer id and epoch that a request names, for a Produce those of its first batch; −1 if there are none."""
+    """Returns the producer id and epoch that a request names, or −1 for both. For a Produce they come from the first batch."""
     if isinstance(request, ProduceRequest):
         for topic in request.topic_data:
             for each in topic.partition_data:
@@ -138,14 +140,14 @@ def producer_of(request: Message) -> tuple[int, int]:
 
 
 def producer_with(producer: tuple[int, int], response: Message) -> tuple[int, int]:
-    """Returns the producer of a request, or the producer in the response to InitProducerId."""
+    """Returns `producer`, which the request named, unless `response` is to an InitProducerId and so names the new producer."""
     if isinstance(response, InitProducerIdResponse) and not response.error_code:
         return response.producer_id, response.producer_epoch
     return producer
 
 
 def longest_wait(request: Any) -> int:
-    """Returns the ms for which a request tells the broker to wait for records or for other members."""
+    """Returns how many ms the broker may wait, for records or for other members, before it responds to this request."""
     name = type(request).__name__
     if name in ("FetchRequest", "ShareFetchRequest"):
         return int(request.max_wait_ms)
@@ -153,7 +155,7 @@ def longest_wait(request: Any) -> int:
 
 
 def error_messages(struct: Any) -> Iterator[str]:
-    """Every message of an error in a response, at any depth."""
+    """Yields all error messages in a response, at any depth."""
     if message := getattr(struct, "error_message", None):
         yield message
     for part in parts(struct):

@@ -17,8 +17,8 @@ class Respond(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the connection after the earlier responses are sent. With `reset` close it immediately, with a RST if the operating
-    system can.
+    """Close the connection after the earlier responses have been sent. With `reset`, close it immediately, and with a TCP RST
+    if the operating system supports that.
 
     `reason` is for the log.
     """
@@ -32,11 +32,11 @@ class Shape(NamedTuple):
     """How the network changes a response. Byte positions count from the first byte of the response's size field."""
 
     cut: int | None = None
-    """The number of bytes that arrive; None: all."""
+    """The number of the response's bytes that arrive at the client. None means all bytes."""
     piece: int | None = None
     """The size of the pieces in which the response is sent."""
     pause: float = 0.0
-    """Seconds between two pieces, by the machine's time."""
+    """The seconds between two pieces, in real time."""
     flipped: tuple[int, ...] = ()
     """The positions of bytes that arrive with all bits inverted."""
 
@@ -50,7 +50,7 @@ class Shaped(NamedTuple):
 
 
 class AdvanceClock(NamedTuple):
-    """Move the broker's clock forward, once the effects are performed."""
+    """Move the broker's clock forward after all other effects have been performed."""
 
     connection: Connection
     """The connection whose request moves the clock."""
@@ -61,7 +61,7 @@ Effect = Respond | Close | Shaped | AdvanceClock
 
 
 class Outcome(Enum):
-    """What a handler returns if it has no response yet, or none at all."""
+    """What a handler returns instead of a response: the response comes later, or there is none."""
 
     PARKED = "the response will come later, through Exchange.respond"
     SILENT = "the request is done and gets no response, like a Produce with acks=0"

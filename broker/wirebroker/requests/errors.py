@@ -1,4 +1,4 @@
-"""Error responses: a response with an error for everything that the request names, or for some of its partitions.
+"""Makes error responses. The error is put at everything that the request names, or only at some of its partitions.
 
 A request that only reads is handled, and then the error overwrites its response. A request that changes something is not
 handled; its error response is built from the request: the same topics, partitions and names, each with the error. If only some
@@ -33,7 +33,9 @@ READING = frozenset(
         "DescribeShareGroupOffsets",
     }
 )  # fmt: skip
-"""APIs that change nothing: handling their requests before the response is overwritten does no harm."""
+"""APIs that only read. A request of such an API can be handled before its response is overwritten, because it changes
+nothing.
+"""
 TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})
 """APIs whose responses have an error code for each topic."""
 SESSION_ERRORS = frozenset(
@@ -41,27 +43,27 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )  # fmt: skip
-"""Errors that stand at the top level of a Fetch response; all other errors stand at its partitions."""
+"""A Fetch response has these errors at its top level, and all other errors at its partitions."""
 OFFSET_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )  # fmt: skip
-"""Errors that stand at single partitions in an OffsetFetch response. Since version 2 all other errors stand at the group."""
+"""An OffsetFetch response has these errors at single partitions. Since version 2 it has all other errors at the group."""
 REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
-"""Entities that a response repeats from the request; the fields may have different names."""
+"""A response repeats these entities from the request, even if the two fields have different names."""
 REPEATED_FIELDS = (
     "member_id", "group_instance_id", "resource_type", "resource_name", "producer_id", "entity_type", "entity_name",
 )  # fmt: skip
-"""Fields that a response repeats from the request under the same name."""
+"""A response repeats these fields from the request if the two fields have the same name."""
 BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
      "producer_epoch", "generation_id", "committed_offset", "low_watermark", "node_id", "port"}
 )  # fmt: skip
 """Numeric fields that are set to −1 in a part that has an error."""
 ERRORS_AT_BOTH = (MetadataResponse, AlterPartitionReassignmentsResponse, ElectLeadersResponse)
-"""Responses that have a top-level error in addition to the errors in their parts."""
+"""Responses in which both the top level and the parts get the error."""
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
@@ -72,15 +74,16 @@ PARTS = {
     "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
     "transaction_states": ("transactional_ids",), "entity": ("entity",),
 }  # fmt: skip
-"""For each list in a response, the lists of the request that it may correspond to."""
+"""For each list in a response, the lists of the request that may correspond to it."""
 
 
 def overwrite(response: Any, code: int, only: Where | None, received: Received, about: Iterable[tuple[str, int]] = ()) -> None:
-    """Put the error into the response where Kafka puts it. With `only`, put it only at these partitions or topics.
+    """Put the error `code` where Kafka puts it in a response. If `only` is given, put the error only at the partitions or
+    topics in `only`.
 
-    Without `only` each partition gets the error, or the whole response if it has no partitions. Errors of the session in Fetch
-    and of the group in OffsetFetch are put where they belong instead. `about` are all partitions of a Fetch, because its
-    response leaves out unchanged partitions.
+    Without `only` each partition gets the error, or the whole response if it has no partitions. Exceptions are the session
+    errors of Fetch and the group errors of OffsetFetch: they go to the top level or to the group. `about` lists all partitions
+    of a Fetch, because the response may leave out unchanged partitions.
     """
     if isinstance(response, FetchResponse):
         _overwrite_fetch(response, code, only, received, about)
@@ -111,15 +114,17 @@ def _overwrite_fetch(
 
 
 def _empty_fetch(name: str, index: int, received: Received) -> FetchableTopicResponse:
-    """Makes a partition that an incremental Fetch response leaves out because nothing in it has changed since the session's
-    last response.
+    """Returns a partition without records, to add to an incremental Fetch response. The response left the partition out because
+    nothing had changed in it since the previous response of the session.
     """
     data = PartitionData(partition_index=index, error_code=0, high_watermark=-1, records=b"")
     return FetchableTopicResponse(topic=name, topic_id=received.directory.topic_id(name), partitions=[data])
 
 
 def _overwrite(response: Any, code: int, only: Where | None, received: Received, topic: str = "") -> bool:
-    """Put the error into this part of a response and into its inner parts. Returns whether there was a field for the error."""
+    """Put the error into this part of a response and into its inner parts. Returns whether the part had a field for the
+    error.
+    """
     own_topic = topic_name(response, received.directory)
     topic = own_topic or topic
     index = partition_index(response)
@@ -137,7 +142,9 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 
 def _parts_have_codes(response: Any) -> bool:
-    """Whether inner parts, at any depth, have error codes; then the error belongs to them and not to this part."""
+    """Whether inner parts of this part, at any depth, have error codes. If they do, they get the error, and this part does
+    not.
+    """
     return any(map(_has_code, parts(response)))
 
 
@@ -146,7 +153,7 @@ def _has_code(part: Any) -> bool:
 
 
 def _blank(part: Any) -> None:
-    """Replace the results in a part that has an error with empty values."""
+    """Replace the results in a part with empty values, because the part gets an error."""
     for attribute in BLANK & set(type(part).__slots__):
         setattr(part, attribute, -1)
     if hasattr(part, "records"):
@@ -163,19 +170,19 @@ def refuse(request: Message, code: int, received: Received) -> Message:
 def refuse_in_slices(
     request: Message, code: int, received: Received, pause: Callable[[], bool]
 ) -> Generator[None, None, Message]:
-    """Makes the same response as `refuse`, for a request with many parts. Yields at each part for which `pause()` is
-    true.
+    """Returns the same response as `refuse`, but can be interrupted, for requests with many parts: it yields whenever `pause()`
+    is true.
     """
     made: Message = yield from _like(response_class(received.api_key), request, code, pause)
     return made
 
 
 def error_responses(request: Message, received: Received) -> Iterator[Message]:
-    """Yields responses with UNKNOWN_SERVER_ERROR to replace a response that cannot be encoded, like
-    `AbstractRequest.getErrorResponse`.
+    """Yields two responses with UNKNOWN_SERVER_ERROR, like `AbstractRequest.getErrorResponse`. They replace a response that
+    cannot be encoded.
 
-    The first response names everything that the request names. Send the second, which names nothing, if the first cannot be
-    encoded either.
+    The first response names everything that the request names. The second response names nothing, and is for the case that the
+    first cannot be encoded either.
     """
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     full = refuse(request, code, received)
@@ -226,7 +233,7 @@ def _sources(source: Any, name: str) -> list[Any]:
     if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users; its response has each user once
         users = {each.name: each for each in (*source.deletions, *source.upsertions)}
         return [users[name] for name in sorted(users)]
-    if hasattr(source, "dirs"):  # the response to AlterReplicaLogDirs is ordered by topic
+    if hasattr(source, "dirs"):  # AlterReplicaLogDirs: the request is ordered by directory, the response by topic
         return [topic for each in found for topic in each.topics]
     return found
 
@@ -246,7 +253,9 @@ def _repeated(source: Any, field: Field) -> Any:
 
 
 def join(handled: Any, refused: Any) -> Any:
-    """Joins two halves of a response. Refused partitions are added to the handled partitions of the same topic."""
+    """Joins the response to the handled half of a request and the response to the refused half. Partitions of the same topic
+    are put together.
+    """
     for attribute in type(handled).__slots__:
         more = getattr(refused, attribute)
         if isinstance(more, list) and more:

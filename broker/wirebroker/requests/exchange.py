@@ -1,4 +1,4 @@
-"""A request and its response: what a broker's exchange and a proxy's exchange have in common."""
+"""A request with its response. This is the common base of a broker's exchange and a proxy's exchange."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from wirebroker.requests.connection import CLOSED, OPEN, Connection
 
 
 class AnyExchange:
-    """A request that was received. The subclasses set the fields themselves, which saves a call on the hot path."""
+    """A received request. The subclasses set the fields themselves; this saves the call of a base constructor on the hot
+    path.
+    """
 
     __slots__ = ("api_key", "client_id", "connection", "correlation_id", "frame", "now", "version")
 
@@ -27,7 +29,7 @@ class AnyExchange:
 
     @property
     def alive(self) -> bool:
-        """Whether the client still waits for the response."""
+        """Whether the client's connection is still open, so that the client may be waiting for the response."""
         return self.connection.state is not CLOSED
 
     @property
@@ -36,7 +38,7 @@ class AnyExchange:
         return self.connection.state is OPEN
 
     def park(self) -> None:
-        """Hold back the next requests of the connection until this request is answered."""
+        """Park this request: the connection's next requests are not handled before this request is answered."""
         self.connection.parked = self
         self.connection.halted = True
 

@@ -25,7 +25,9 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch in a Produce. Its numbers are −1 if it has no producer id, or if its header cannot be read."""
+    """A batch in a Produce. The producer id, epoch and sequences are −1 if the batch has no producer id, or if its header
+    cannot be read.
+    """
 
     topic: str
     partition: int
@@ -38,9 +40,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One request. `batches` and `acks` belong to Produce.
+    """The facts of one request. Only a Produce has `batches` and `acks`.
 
-    `topics` and `partitions` are those that the request or its fetch session names, or all if the request asks for all.
+    `topics` and `partitions` are those that the request or its fetch session names. If the request asks for all topics or
+    partitions, they hold all.
     """
 
     api: str
@@ -60,7 +63,9 @@ class Facts:
 
 
 def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, int | None]] | None = None) -> Facts:
-    """Returns the facts of a request. This function can be called in any thread if `implied` has the result of `implied_by`."""
+    """Returns the facts of a request. The caller may pass the result of `implied_by` as `implied`; then this function can run
+    in any thread.
+    """
     about = [*named(request, received.directory), *(implied_by(request, received) if implied is None else implied)]
     produce = request if isinstance(request, ProduceRequest) else None
     return Facts(
@@ -86,7 +91,7 @@ def groups_of(request: Message) -> Iterator[str]:
 
 
 def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:
-    """Returns the facts that the header alone contains."""
+    """Returns the facts that can be read from a request's header alone."""
     return Facts(api_name(header.api_key), header.api_version, header.client_id, node, connection)
 
 

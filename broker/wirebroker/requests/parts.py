@@ -18,8 +18,8 @@ Where = frozenset[tuple[str, int | None]]
 """Partitions, as topic and index. The index is None if the request names the topic without partitions."""
 Wanted = Callable[[str, "int | None"], bool]
 NOT_ABOUT = ("forgotten_topics_data", "subscribed_topic_names", "assignments")
-"""Lists that name topics or partitions on which the request does not act: those that a fetch session forgets or a member
-subscribes to, and the replica assignment of a new topic.
+"""Lists in requests whose topics or partitions the request does not act on: the partitions that a fetch session forgets, the
+topics that a member subscribes to, and the replica assignment of a new topic.
 """
 
 
@@ -54,7 +54,9 @@ def partition_index(part: Any) -> int | None:
 
 
 def named(struct: Any, directory: Directory) -> Iterator[tuple[str, int | None]]:
-    """Yields every topic that is named at any depth, as (topic, None), and every named partition, as (topic, index)."""
+    """Yields the topics and partitions that the struct names at any depth: a topic as (topic, None), a partition as (topic,
+    index).
+    """
     for attribute in lists(type(struct)):
         if attribute in NOT_ABOUT:
             continue
@@ -118,7 +120,9 @@ def part_of(request: T, wanted: Wanted, directory: Directory) -> T:
 
 
 def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> Any:
-    """Returns the wanted part of a list element, None if no part is wanted. With `plain` the element itself is a topic name."""
+    """Returns a list element reduced to its wanted parts, or None if no part is wanted. With `plain` the element itself is a
+    topic name.
+    """
     if not isinstance(part, Struct):
         return part if not plain or wanted(part, None) else None
     topic = topic_name(part, directory)
@@ -135,7 +139,9 @@ def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> An
 
 
 def own_records(request: Message) -> None:
-    """Copy the records of a request that is kept, because other connections will receive into the buffer that holds them."""
+    """Copy the records of a request that is kept for later. The records still lie in the receive buffer, which other
+    connections will overwrite.
+    """
     if isinstance(request, ProduceRequest):
         for data in request.topic_data:
             for each in data.partition_data:

@@ -10,8 +10,8 @@ from wirebroker.requests.connection import Connection
 
 
 class Directory(Protocol):
-    """Finds topic names by id, and the partitions of fetch sessions and groups. A broker knows them; a proxy learns them from
-    responses.
+    """Finds topic names by id, and the partitions of fetch sessions and groups. A broker knows these facts; a proxy learns them
+    from responses.
     """
 
     def topic_name(self, topic_id: bytes) -> str | None:
@@ -24,7 +24,9 @@ class Directory(Protocol):
         """The names of all topics."""
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions that an incremental Fetch reads although only its session, and not the request, names them."""
+        """The partitions that an incremental Fetch reads because its session contains them; the request itself does not name
+        them.
+        """
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
         """The partitions for which the group has committed offsets."""
@@ -44,4 +46,4 @@ class Received(Protocol):
 
     @property
     def directory(self) -> Directory:
-        """The names that the cluster knows."""
+        """The topic names, sessions and groups of the cluster that received the request."""

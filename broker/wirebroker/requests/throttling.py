@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
 MANY = 10_000
-"""The number of meters from which on unused meters are searched for and dropped."""
+"""If there are at least this many meters, unused meters are dropped before a new one is made."""
 UNLIMITED = 2**31 - 1
 
 
@@ -46,11 +46,13 @@ class Exceeded(NamedTuple):
 
 
 Note = Callable[[Connection, "str | None", str, int, str, str, float], None]
-"""Called for each wait, with the connection, the client id, the API, and the fields of `Exceeded`."""
+"""The type of a function that is called whenever a client is throttled. Its arguments are the connection, the client id, the
+API, and the fields of `Exceeded`.
+"""
 
 
 class ThrottledExchange(Protocol):
-    """The part of a request that quotas need."""
+    """The attributes of a request's exchange that the quotas need."""
 
     connection: Connection
     client_id: str | None
@@ -65,13 +67,13 @@ def words_of(entity: QuotaEntity) -> str:
 
 
 class Throttle:
-    """Measures what clients use, and calls `note` for each wait."""
+    """Measures what clients use of their quotas, and calls `note` whenever a client is throttled."""
 
     def __init__(self, cluster: Cluster, note: Note) -> None:
         self._cluster = cluster
         self.note = note
         self.stopwatch: Callable[[], int] = lambda: 0
-        """The machine's time in ns; it measures how long requests take."""
+        """Returns the machine's time in ns. It serves to measure how long the handling of requests takes."""
         self.request_ms: float | None = None
         """The duration in ms that each request is assumed to take; None if durations are measured."""
         self._rates: dict[tuple[int, str, Measured], Rate] = {}
@@ -106,7 +108,9 @@ class Throttle:
     # Rates
 
     def use(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> Exceeded | None:
-        """Count what a client uses of a quota. Returns the quota if the client has exceeded it, else None."""
+        """Add `value` to what the client has used of the quota `key`. Returns the quota if the client has exceeded it, else
+        None.
+        """
         quotas = self._quotas(key)
         if not quotas:
             return None
@@ -136,12 +140,14 @@ class Throttle:
         self._rates = {key: rate for key, rate in self._rates.items() if rate.measure(window, now)}
 
     def unuse(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> None:
-        """Take back what `use` counted, because the response was not sent."""
+        """Subtract what `use` has added, because the response was not sent."""
         if quotas := self._quotas(key):
             self._meter(exchange, key, quotas, now)[1].record(self._window, -value, now)
 
     def handled(self, exchange: ThrottledExchange, now: int) -> Exceeded | None:
-        """Count the time that a handled request took. Returns the request quota if the client has exceeded it, else None."""
+        """Add the time that the handling of a request took to the client's use of the request quota. Returns the request quota
+        if the client has exceeded it, else None.
+        """
         if not self._quotas(REQUEST):
             return None
         current, began = self._current
@@ -149,8 +155,8 @@ class Throttle:
         return self.use(exchange, REQUEST, ns * (100.0 / 1e9), now)
 
     def room(self, exchange: ThrottledExchange) -> int:
-        """Returns the largest size of a Fetch response in bytes, which is the number of bytes that the quota allows in a whole
-        window.
+        """Returns the largest allowed size of a Fetch response in bytes: the number of bytes that the fetch quota allows in a
+        whole window.
         """
         quotas = self._quotas(FETCH)
         limit = (
@@ -164,8 +170,9 @@ class Throttle:
     # Changes of topics
 
     def mutations(self, exchange: ThrottledExchange, strict_since: int, *, validates: bool = False) -> Mutations:
-        """Returns the client's quota for topic changes. Since version `strict_since` of the API, requests that exceed the quota
-        are refused. With `validates` the request changes nothing.
+        """Returns an object that counts the request's topic changes against the client's quota. Since version `strict_since` of
+        the API, a request that exceeds the quota is refused. `validates` says that the request only validates and changes
+        nothing.
         """
         behaviour = self._cluster.configs.release.behaviour
         if not behaviour.limits_mutations or (validates and not behaviour.strict_quotas):
@@ -202,14 +209,14 @@ class Throttle:
 
 
 class Mutations:
-    """Counts the topic changes of one request; no quota limits them."""
+    """The topic changes of a request that no quota limits."""
 
     def take(self, count: int, now: int) -> bool:
         """Tells whether the client may create or delete this many partitions."""
         return True
 
     def exceeded(self, now: int) -> Exceeded | None:
-        """The quota that was used up, with the time that is still to wait."""
+        """Returns the exceeded quota with the remaining wait, or None."""
         return None
 
 
@@ -233,6 +240,6 @@ class Bucket(Mutations):
         return not (self._strict and ms)
 
     def exceeded(self, now: int) -> Exceeded | None:
-        """The quota that was used up, with the time that is still to wait."""
+        """Returns the exceeded quota with the remaining wait, or None."""
         ms = max(0, java_int(self._ms - (now - self._at))) if self._ms else 0
         return Exceeded(ms, MUTATION, self._whose, self._limit) if ms else None

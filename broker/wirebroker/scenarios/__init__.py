@@ -4,7 +4,7 @@ files/      one TOML file for each scenario: the broker, its faults, the workloa
 scenario    what a file describes
 reading     the files' form and their errors
 setup       the broker of a scenario
-workload    the application, which does the steps; raw sends the requests of others
+workload    the application, which does the steps; `raw` sends the requests of other applications
 play        one run: broker, faults, workload, result
 journal     the records that were sent, and their outcomes
 outcome     the outcome of a run, counted from the log and the journal

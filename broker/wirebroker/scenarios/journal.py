@@ -1,4 +1,4 @@
-"""The records that the application sent, and the outcome that its client reported for each."""
+"""The records that the application sent, each with the outcome that the client reported."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ class Sent(NamedTuple):
     topic: str
     partition: int
     by: str
-    """the name of the producer, because an application may have several"""
+    """the name of the producer that sent the record; an application may have several producers"""
 
 
 class Told(NamedTuple):
-    """A record's outcome as reported by the client. `error` is "" if the record is acknowledged; `offset` is −1 if
-    unknown."""
+    """A record's outcome as the client reported it. `error` is "" if the record is acknowledged. `offset` is −1 if it is
+    unknown.
+    """
 
     value: str
     offset: int
@@ -30,7 +31,7 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """A call to the client that was not the sending of a record, and the call's error."""
+    """A call to the client other than a send, and the error of this call."""
 
     what: str
     error: str = ""
@@ -46,7 +47,7 @@ class Journal:
         self.told: list[Told] = []
         self.notes: list[Note] = []
         self.deleted: set[str] = set()
-        """Values that were stored and then deleted on purpose."""
+        """The values of records that were stored and then deleted by a step of the scenario."""
         self._changed = threading.Condition()
 
     def tell(self, value: str, offset: int, error: str) -> None:
@@ -70,7 +71,9 @@ class Journal:
         return list({each.value: each for each in self.sent if each.value not in known}.values())
 
     def intended(self) -> list[Intended]:
-        """Returns each record once in the form that the audit reads, with its outcome if the client reported one."""
+        """Returns the sent records in the form that the audit reads, each record once, with its outcome if the client reported
+        one.
+        """
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}
         return [

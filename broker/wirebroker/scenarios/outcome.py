@@ -19,7 +19,7 @@ class Counts:
 
     sent: int = 0
     stored: int = 0
-    """records that a read_committed consumer sees, including extra copies"""
+    """records that a read_committed consumer sees; a record with extra copies counts several times"""
     doubled: int = 0
     """extra copies"""
     lost: int = 0
@@ -27,15 +27,15 @@ class Counts:
     failed: int = 0
     """reported as failed, and not acknowledged by another attempt"""
     failed_stored: int = 0
-    """reported as failed but stored, which no client can rule out"""
+    """reported as failed but stored; no client can prevent this in every case"""
     untold: int = 0
     """records whose outcome the client never reported"""
     displaced: int = 0
     """stored after a record that the same producer sent later to the same partition"""
     torn: int = 0
-    """missing from a transaction of which other records are visible"""
+    """missing records of a transaction whose other records are visible"""
     open: int = 0
-    """in transactions that are still open"""
+    """records in transactions that are still open"""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def count(journal: Journal, log: Sequence[StoredRecord], transactions: Sequence[Sequence[str]] = ()) -> Counts:
-    """Count the records by outcome. `log` holds all stored records of the topic; `transactions` holds the values of each
+    """Count the records of each outcome. `log` holds all stored records of the topic; `transactions` holds the values of each
     transaction.
     """
     seen: list[StoredRecord] = []

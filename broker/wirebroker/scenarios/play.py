@@ -1,6 +1,6 @@
 """Plays one run of a scenario: starts a broker, loads the faults, runs the workload, and returns the result.
 
-The workload runs in a thread and has `LIMIT` seconds. If a client needs longer, its outcome is "hangs", and the run ends
+The workload runs in a thread and may take `LIMIT` seconds. If the client needs longer, the outcome is "hangs", and the run ends
 without waiting for the client.
 """
 
@@ -48,7 +48,7 @@ class Result:
 
     @property
     def differences(self) -> list[str]:
-        """The differences from a good client's outcome."""
+        """The differences between this outcome and the outcome of a good client."""
         return self.outcome.differences
 
     @property
@@ -58,12 +58,12 @@ class Result:
 
     @property
     def rows(self) -> list[ProduceRow]:
-        """The verdicts, oldest first."""
+        """The trace rows with the verdicts on the run's batches, oldest first."""
         return [event.row for event in self.events if event.row is not None]
 
 
 def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = LIMIT) -> Result:
-    """Play a part with a client. Raises NotInstalled. The client's own exceptions become part of the result."""
+    """Play a part with a client. Raises NotInstalled. Exceptions that the client raises become part of the result."""
     clients = driver(client)
     started = time.monotonic()
     with broker(part) as kafka:
@@ -90,7 +90,7 @@ def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = L
 
 
 def _wait_until_disconnected(kafka: MockKafka, end: float) -> None:
-    """Wait until no client is connected, because a client with acks=0 ends before the broker has read all requests."""
+    """Wait until no client is connected. A client with acks=0 may end before the broker has read all of its requests."""
     while kafka._call(lambda engine: bool(engine.connections)) and time.monotonic() < end:
         time.sleep(0.01)
 

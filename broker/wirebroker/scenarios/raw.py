@@ -1,4 +1,4 @@
-"""Requests of other applications and administrators in a scenario, sent with the wire client."""
+"""Sends, with the wire client, what other applications and administrators request in a scenario."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = "other"
 TIMEOUT = 60_000
 """The time in ms after which the coordinator aborts the other application's open transaction."""
 PATIENCE = 3.0
-"""The number of seconds to wait for a response."""
+"""The most seconds to wait for a response."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:

@@ -29,7 +29,7 @@ _SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[
 
 @dataclass(frozen=True, kw_only=True)
 class _Common:
-    """The tables and lists at the top of a file, or in one part."""
+    """The tables and lists that both the top level of a file and a part may have."""
 
     broker: dict[str, Any] = field(default_factory=dict)
     producer: dict[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _File(_Common):
 
 @cache
 def names() -> tuple[str, ...]:
-    """Returns the names of the scenarios that come with wirebroker. The flows B1, B2 … come first."""
+    """Returns the names of the scenarios that wirebroker includes. The scenarios B1, B2 … come first."""
     found = [each.name.removesuffix(".toml") for each in files(__package__).joinpath("files").iterdir()]
     flows = sorted(filter(_is_flow, found), key=lambda name: int(name[1:]))
     return (*flows, *sorted(name for name in found if not _is_flow(name)))
@@ -118,7 +118,7 @@ def _part(file: _File, own: _Part, where: str) -> Part:
 
 
 def _expect(said: dict[str, Any], where: str) -> Expect:
-    """Returns the expectation in an `expect` table, whose inner tables apply to single clients."""
+    """Returns the expectation in an `expect` table. An inner table such as `expect.aiokafka` applies only to that client."""
     common = {word: value for word, value in said.items() if word not in CLIENTS}
     own: dict[str, Expect] = {name: _table(Expect, said[name], f"{where}.{name}") for name in CLIENTS if name in said}
     return replace(_table(Expect, common, where), clients=own)
@@ -135,7 +135,7 @@ def _check_step(step: Any, where: str) -> None:
 
 
 def _table(kind: type[T], said: Any, where: str) -> T:
-    """Returns a table as an instance of this dataclass. Raises ScenarioError."""
+    """Returns a table of the file as an instance of the dataclass `kind`. Raises ScenarioError."""
     if not isinstance(said, dict):
         raise ScenarioError(f"{where}: expected a table, got {said!r}")
     hints = get_type_hints(kind)
@@ -149,7 +149,7 @@ def _table(kind: type[T], said: Any, where: str) -> T:
 
 
 def _reason(text: str, hints: Mapping[str, Any]) -> str:
-    """Returns msgspec's reason reworded: the place, the error, and the nearest valid word."""
+    """Rewords an error message of msgspec: it names the place, the error, and the nearest valid word."""
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", text):
         return f"{missing[1]!r} is missing"
     reason, _, place = text.partition(" - at ")
@@ -160,7 +160,7 @@ def _reason(text: str, hints: Mapping[str, Any]) -> str:
 
 
 def _choices(hint: Any) -> list[str]:
-    """Returns the words of a Literal, at any depth of a type."""
+    """Returns the allowed words of each Literal that the type contains, at any depth."""
     return [word for each in get_args(hint) for word in ([each] if isinstance(each, str) else _choices(each))]
 
 

@@ -1,4 +1,4 @@
-"""A scenario: its parts, their brokers, faults and steps, and the expected outcome."""
+"""A scenario. It has parts; each part has a broker, faults, steps and an expected outcome."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 
 
 class ScenarioError(ValueError):
-    """Raised if a scenario does not exist or cannot be played. The message names the place and the correction."""
+    """Raised if a scenario does not exist or cannot be played. The message names the place of the error and how to correct
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The setup of the broker: options of MockKafka, and the state in which the broker begins."""
+    """The setup of the broker: options of MockKafka, and the broker's state at the beginning."""
 
     brokers: int = 1
     partitions: int = 1
@@ -35,7 +37,7 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """The expected outcome of a run. A count is a number of records, or None if the file expects no particular number."""
+    """The expected outcome of a run. Each count is a number of records, or None if any number is accepted."""
 
     outcome: list[OutcomeName] = field(default_factory=lambda: ["recovers"])
     stored: int | None = None
@@ -53,7 +55,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One run of a scenario."""
+    """One part of a scenario: what one run plays."""
 
     name: str
     broker: BrokerSettings
@@ -64,7 +66,7 @@ class Part:
     where: str
 
     def rules(self) -> list[Rule]:
-        """Returns the faults as new rules."""
+        """Returns new fault rules made from the tables in `faults`."""
         return rules_of(self.faults, self.where)
 
 
@@ -80,12 +82,12 @@ class Scenario:
     behaviours: list[str]
     clients: list[ClientName]
     others: str
-    """Why the other clients cannot play the part."""
+    """Why clients that are not in `clients` cannot play the scenario."""
     parts: list[Part]
 
 
 def rules_of(faults: list[dict[str, Any]], where: str) -> list[Rule]:
-    """Returns the rules from tables that are written as in a fault file. Raises ScenarioError."""
+    """Returns the fault rules in these tables, which have the form of a fault file. Raises ScenarioError."""
     try:
         return parse({"fault": faults}, where).rules
     except FaultFileError as wrong:

@@ -41,7 +41,9 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """Returns a rule that answers the first InitProducerId with this epoch. The producer itself raises the epoch from there."""
+    """Returns a fault rule that answers the first InitProducerId with this epoch. Later the producer itself raises its
+    epoch.
+    """
 
     def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

@@ -1,4 +1,4 @@
-"""Shows a run in words: the requests and their verdicts, the client's reports, and the log."""
+"""Prints a run as text: the requests and their verdicts, the client's reports, and the log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
 """The number of columns if there is no terminal."""
 LINES = 40
-"""The largest number of lines shown of one run; a last line counts the lines left out."""
+"""The output for one run has at most this many lines; a last line says how many more there were."""
 AUDITED = 6
-"""The largest number of audit findings shown of one run."""
+"""The output for one run shows at most this many audit findings."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
          "loses": "bold red", "hangs": "bold red"}  # fmt: skip
 COUNTED = {"sent": "sent", "stored": "stored", "lost": "lost", "doubled": "doubled", "displaced": "out of order",
@@ -47,7 +47,7 @@ class Screen:
     # Scenarios
 
     def catalogue(self, scenarios: Iterable[Scenario]) -> None:
-        """A table of scenarios."""
+        """Print a table of the scenarios."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         for heading in ("name", "what happens", "clients"):
             table.add_column(heading, no_wrap=heading == "name", style="cyan" if heading == "name" else "")
@@ -56,7 +56,7 @@ class Screen:
         self.console.print(table)
 
     def describe(self, scenario: Scenario) -> None:
-        """The whole content of a scenario's file."""
+        """Print everything that a scenario's file contains."""
         self.console.print(Text(scenario.name, "bold cyan").append(f"  {scenario.title}", "bold"))
         self._field("broker", scenario.broker_does)
         self._field("good client", scenario.good_client)
@@ -175,7 +175,7 @@ class Screen:
 
 
 def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
-    """Yields events, each with the number of times that it occurs in a row."""
+    """Yields one event for each group of equal consecutive events, with the size of the group."""
 
     def same(event: Event) -> object:
         if event.row is not None:
@@ -189,8 +189,8 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
 
 
 def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
-    """Returns a list of values as text, with their offsets if known. The records of one batch (A0, A1 …) are shown as the
-    batch's letter.
+    """Returns a list of record values as text, each with its offset if that is known. The records of one batch (A0, A1 …)
+    appear as the batch's letter.
     """
     runs: list[list[tuple[str, int]]] = []
     for word in words:
@@ -215,7 +215,7 @@ def _follows(before: str, value: str) -> bool:
 
 
 def _letters(value: str) -> str:
-    """Returns the letters of a record in a batch of many records."""
+    """Returns the letters in the value of a record that is one of several in its batch, such as "A" for A0; else ""."""
     found = re.fullmatch(r"([A-Z]+)\d+", value)
     return found[1] if found else ""
 
@@ -244,7 +244,7 @@ def _with_version(client: str, version: str) -> str:
 
 
 def summary(counts: Counts) -> str:
-    """Returns the counts as text."""
+    """Returns the counts as one line of text."""
     shown = [f"{getattr(counts, field)} {name}" for field, name in COUNTED.items() if getattr(counts, field)]
     if counts.failed_stored:
         shown.append(f"{counts.failed_stored} of the failed stored all the same")
@@ -283,7 +283,9 @@ def response_text(row: ProduceRow, unanswered: bool = False) -> str:
 
 
 def reason(row: ProduceRow) -> str:
-    """Returns the row's sentence without the parts that are already in its line: the producer, the sequences, the verdict."""
+    """Returns the explanation in the row, without what the printed line shows already: the producer, the sequences, the
+    verdict.
+    """
     who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
     text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
@@ -294,7 +296,7 @@ def reason(row: ProduceRow) -> str:
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Returns a run for scripts."""
+    """Returns a run as JSON values, for scripts."""
     counts = result.outcome.counts
     return {
         "scenario": result.scenario.name, "part": result.part.name, "client": result.client, "version": result.version,

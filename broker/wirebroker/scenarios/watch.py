@@ -1,7 +1,7 @@
 """The requests of a run in the order in which the broker handled them, with the names of their records.
 
-The trace has verdicts and faults but no records. So a fault rule that affects no request notes each request's records. This
-module joins the trace with these records by connection and correlation id.
+The trace has verdicts and faults but no records. So a fault rule, which changes no request, notes the records of each request.
+This module joins the trace with these records by connection and correlation id.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from wirebroker.requests.facts import Facts
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
-"""The requests that are shown besides Produce."""
+"""The APIs, besides Produce, whose requests are shown."""
 RING = 10_000
-"""The largest number of rows to read; the trace keeps no more."""
+"""The largest number of trace rows to read; the trace keeps no more rows than this."""
 
 
 @dataclass(slots=True)
 class Event:
-    """A batch with its verdict (`row`), a fault that fired (`fault`), a request, or a change of the broker (`mark`)."""
+    """One event of a run: a batch with its verdict (`row`), a fault that fired (`fault`), a request, or a change of the broker
+    (`mark`).
+    """
 
     what: str
-    """the records of the batch, or of the request that the fault concerns; else the request's API"""
+    """the names of the records in the batch, or in the request that the fault affected; else the request's API"""
     row: ProduceRow | None = None
     fault: FaultRow | None = None
     unanswered: bool = False
@@ -98,7 +100,7 @@ def named(values: list[str]) -> str:
 
 
 class _Join:
-    """Joins trace rows with the records and the responses of their requests, by connection and correlation id."""
+    """Finds for each trace row the records of its request and the response, by connection and correlation id."""
 
     def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
         self._watching = watching
@@ -106,10 +108,10 @@ class _Join:
         self._known: dict[tuple[int, int], _Seen] = {}
         self._responses = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
         self._judged: set[tuple[int, int]] = set()
-        """The requests that have a verdict, or a fault that prevented one."""
+        """The requests that got a verdict, or a fault instead of a verdict."""
 
     def events(self, rows: Iterable[Row]) -> Iterable[Event]:
-        """Yields the next rows as events."""
+        """Yields the events in the rows."""
         for row in rows:
             if isinstance(row, ProduceRow):
                 yield self._batch(row)
@@ -129,7 +131,7 @@ class _Join:
     def _request(self, row: FaultRow) -> Iterable[Event]:
         request = (row.connection, row.correlation_id)
         if request in self._known:
-            return  # a Produce has a row for each of its batches
+            return  # the rule has a row for each batch of a Produce
         self._known[request] = look = next(self._looks)
         if row.api in SHOWN:
             response = self._responses.get(request)

@@ -1,4 +1,4 @@
-"""The application of a scenario. It does the steps in order, with any of the clients."""
+"""The application of a scenario. It does the scenario's steps in order, with any of the clients."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from wirebroker.scenarios.watch import Watch, named
 
 T = TypeVar("T")
 Offsets = Literal["after", "in transaction", "with output"]
-"""The way in which a pipeline stores its offset: after the output, in the output's transaction, or in the output's
-records."""
+"""How a pipeline stores the input offset: after it has produced the results, in the transaction of the results, or in the
+results themselves.
+"""
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0
-"""The number of seconds to wait for records inside a transaction. Their outcome is known when the transaction ends."""
+"""The most seconds that a flush inside a transaction may take. The outcome of the records is known only when the transaction
+ends.
+"""
 FIRST = "first"
-"""The name of the producer for steps that name no producer."""
+"""The name of the producer that a step uses if it does not name one."""
 CHUNK = 2
-"""The number of records that a pipeline reads at a time."""
+"""The number of records that a pipeline reads and processes together."""
 
 
 class _ReaderFailed(Exception):
@@ -93,11 +96,11 @@ class Workload:
         return ""
 
     def _reader(self, topic: str, group: str, isolation: str = "read_committed") -> Any:
-        """Returns a consumer of the client. The consumer's exceptions end the workload."""
+        """Returns a consumer of the client. An exception of the consumer ends the workload."""
         return self._asked("a consumer", lambda: self._clients.Reader(self._address, topic, group, isolation))
 
     def _asked(self, what: str, function: Callable[[], T]) -> T:
-        """Returns the result of a consumer's call. Raises _ReaderFailed."""
+        """Call the consumer, and return the result. Raises _ReaderFailed."""
         self.doing = what
         try:
             return function()
@@ -105,7 +108,7 @@ class Workload:
             raise _ReaderFailed(f"{what}: {sentence(failed)}") from failed
 
     def _held(self, by: str) -> _Held:
-        """Returns the producer of this name. The first call for a name makes the producer."""
+        """Returns the application's producer with this name; makes the producer at the first call."""
         held = self._producers.get(by)
         if held is None:
             held = _Held(self._part.producer.transactional_id is not None, self.journal)
@@ -117,7 +120,9 @@ class Workload:
     # Records
 
     def _values(self, count: int, size: int = 0) -> list[str]:
-        """Returns the next values. All records of a batch have the same letter."""
+        """Returns the values of the next records: A, B … The values of the records in one batch begin with the same letter: A0,
+        A1 …
+        """
         found: list[str] = []
         sizes = self._part.producer.batches if self._clients.__name__.endswith(".wire") else []
         while len(found) < count:
@@ -275,7 +280,7 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """Returns the input offset up to which records were processed, read from the results."""
+        """Returns the input offset after the last processed record, which the results contain."""
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")
@@ -317,7 +322,7 @@ class Workload:
         self._kafka.restart(value)
 
     def _do_kill(self, value: Literal["leader", "transaction coordinator"]) -> None:
-        """End a broker as with kill −9."""
+        """Kill a broker, as `kill -9` does."""
         self._watch.mark(f"the {value} is killed")
         if value == "leader":
             self._kafka.kill_broker(self._kafka.partition(TOPIC).leader)
@@ -327,7 +332,7 @@ class Workload:
         self._kafka.kill_broker(node or 1)
 
     def _do_freeze(self, value: bool) -> None:
-        """Let the followers of partition 0 stop fetching."""
+        """Make the followers of partition 0 stop fetching."""
         self._watch.mark("the followers stop fetching")
         state = self._kafka.partition(TOPIC)
         for node in state.replicas:
@@ -335,7 +340,7 @@ class Workload:
                 self._kafka.freeze_replica(TOPIC, 0, node)
 
     def _do_move_leader(self, value: bool) -> None:
-        """Let a follower of partition 0 become its leader."""
+        """Make a follower of partition 0 the new leader."""
         self._watch.mark("another broker leads")
         state = self._kafka.partition(TOPIC)
         self._kafka.move_leader(TOPIC, to=next(node for node in state.in_sync if node != state.leader))
@@ -382,7 +387,7 @@ class _Held:
         self.failed = ""
         """the reason why the producer's transaction could not begin"""
         self.errors: dict[str, str] = {}
-        """errors of single records in the transaction, by the record's value"""
+        """the errors that the client reported for records in the transaction, by the record's value"""
         self._journal = journal
         self._offsets: dict[str, int] = {}
         self._open: list[str] = []
@@ -409,7 +414,7 @@ class _Held:
         self._open = []
 
     def end(self, error: str) -> list[str]:
-        """Note the end of a transaction, which acknowledges all its records or none. Returns the records' values."""
+        """Note the end of a transaction: all of its records are acknowledged, or none. Returns the records' values."""
         for value in self._open:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:
@@ -422,8 +427,8 @@ class _Held:
 
 @cache
 def step_forms() -> dict[str, type[Any]]:
-    """Returns the options of each step by its verb. They are the parameters of the workload's method; the first is the verb's
-    own value.
+    """Returns the form of each step as a dataclass, by the step's verb. The fields are the parameters of the workload's method
+    for this verb; the first field is the verb's own value.
     """
     forms: dict[str, type[Any]] = {}
     for name, method in vars(Workload).items():

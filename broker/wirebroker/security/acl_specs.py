@@ -1,6 +1,6 @@
 """Parses the ACLs with which a broker starts (`acls=` of MockKafka). Each ACL is one string.
 
-Examples: `allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A name that ends with `*`
+Examples: `allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A NAME that ends with `*`
 means all names with this prefix; `*` alone means every name.
 """
 

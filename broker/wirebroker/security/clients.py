@@ -11,7 +11,7 @@ from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import BY_NAME
 
 Tokens = Generator[bytes, bytes, None]
-"""Yields each token to send, and receives the broker's response to that token."""
+"""A generator that yields each token to send; the caller sends it the broker's response to that token."""
 
 
 def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:

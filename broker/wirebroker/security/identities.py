@@ -1,4 +1,4 @@
-"""Reads the user names in SASL clients' tokens. No part of a password or other secret leaves this module."""
+"""Reads the user names in SASL clients' tokens. This module never returns any part of a password or other secret."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import CLIENT_FIRST
 
 SUBJECT = "sub"
-"""The claim of a token that has the user's name, unless `sasl.oauthbearer.sub.claim.name` names another claim."""
+"""The claim that holds the user's name in a token, unless `sasl.oauthbearer.sub.claim.name` names another claim."""
 
 
 def user_of(mechanism: str, token: bytes) -> str:
-    """Returns the user's name in a client's token, or "" if this token has no name or cannot be read."""
+    """Returns the user's name in a client's token, or "" if the token contains no user name or cannot be read."""
     try:
         text = bytes(token).decode()
         if mechanism == PLAIN:
@@ -27,7 +27,7 @@ def user_of(mechanism: str, token: bytes) -> str:
 
 
 def _subject(text: str) -> str:
-    """Returns the subject in the JSON Web Token of a client's first message (RFC 7628)."""
+    """Returns the subject of the JSON Web Token in a client's first message (RFC 7628)."""
     bearer = next(part for part in [*text.split("\x01"), ""] if part.lower().startswith("auth=bearer ") or not part)
     claims = bearer[len("auth=bearer ") :].strip().split(".")[1]
     told = json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))

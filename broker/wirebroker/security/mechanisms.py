@@ -1,6 +1,4 @@
-"""The interface of a SASL mechanism: it takes the client's tokens, and returns a challenge, a success or a failure for each
-token.
-"""
+"""The interface of a SASL mechanism: for each token of the client it returns a challenge, a success or a failure."""
 
 from __future__ import annotations
 
@@ -26,17 +24,17 @@ class Success(NamedTuple):
     token: bytes
     user: str
     expires_at: int | None = None
-    """The time at which the credential expires, in ms since the epoch; None: never."""
+    """The time at which the credential expires, in ms since the epoch; None if it never expires."""
     by_token: bool = False
     """Whether the credential is a delegation token."""
 
 
 class Failure(NamedTuple):
-    """The client has not proved who it is. `cause` is for the log and holds no secret."""
+    """The client has failed to prove who it is. `cause` is for the log and holds no secret."""
 
     cause: str
     message: str | None = None
-    """The error message in the response; None for a message that says only that the credentials are invalid."""
+    """The error message in the response. None means the standard message, which says only that the credentials are invalid."""
     responds: bool = True
     """Whether the client gets a response. For some tokens Kafka just closes the connection."""
 

@@ -8,7 +8,7 @@ from wirebroker.security.mechanisms import Challenge, Failure, Outcome, Success
 from wirebroker.security.web_tokens import Check, Disbelieved
 
 HEARD = b"\1"
-"""The client's response to an error."""
+"""The message with which the client confirms that it has received an error."""
 _KEY, _VALUE = r"[A-Za-z]+", r"[\x21-\x7e \t\r\n]+"
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 CLIENT_FIRST = re.compile(rf"n,(?:a=({_NAME}))?,\x01((?:{_KEY}={_VALUE}\x01)*)\x01")
@@ -23,8 +23,8 @@ class OAuthBearer:
         self._disbelieved: Disbelieved | None = None
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """Evaluate the client's first message. After an error the client may send another token, or confirm the error and so
-        end the dialogue.
+        """Evaluate the client's message: a token, or the confirmation of an error. After an error the client may send another
+        token, or confirm the error, which ends the dialogue.
         """
         refused, self._disbelieved = self._disbelieved, None
         if token == HEARD and refused is not None:

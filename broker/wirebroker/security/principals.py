@@ -35,7 +35,9 @@ _SPLIT = re.compile(r"\s*(DEFAULT|RULE:(?:\\.|[^\\/])*/(?:\\.|[^\\/])*/[LU]?)\s*
 
 
 def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """Returns a certificate's subject in the form of Java's X500Principal.getName (RFC 2253), which has the last part first."""
+    """Returns a certificate's subject in the form of Java's X500Principal.getName (RFC 2253), in which the last part of the
+    name comes first.
+    """
     return ",".join("+".join(_attribute(*each) for each in part) for part in reversed(list(subject)))
 
 

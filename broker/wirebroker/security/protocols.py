@@ -25,7 +25,7 @@ class SecurityProtocol(Enum):
 
 
 def protocol_named(text: str) -> SecurityProtocol:
-    """Returns the protocol with this name; upper and lower case are the same. Raises ValueError."""
+    """Returns the protocol with this name, in upper or lower case. Raises ValueError."""
     try:
         return SecurityProtocol[text.strip().upper()]
     except KeyError:

@@ -29,7 +29,7 @@ SHA_512 = ScramMechanism(SCRAM_SHA_512, 2, "sha512")
 BY_NUMBER = {each.number: each for each in (SHA_256, SHA_512)}
 BY_NAME = {each.name: each for each in (SHA_256, SHA_512)}
 
-# The patterns of a name, a value and a nonce are possessive, so a long text is not searched repeatedly by backtracking.
+# The patterns of a name, a value and a nonce have possessive quantifiers, which prevent slow backtracking on a long text.
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]++"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]++"
@@ -42,7 +42,7 @@ CLIENT_FINAL = re.compile(rf"c=({_BASE64}),r=({_NONCE}){_MORE},p=({_BASE64})")
 def credential_of(
     mechanism: ScramMechanism, password: str | bytes, salt: bytes, iterations: int = LEAST_ITERATIONS
 ) -> ScramCredential:
-    """A broker stores this credential in place of a password."""
+    """A broker stores such a credential instead of the password."""
     raw = password.encode() if isinstance(password, str) else password
     return credential_of_salted(mechanism, hashlib.pbkdf2_hmac(mechanism.digest, raw, salt, iterations), salt, iterations)
 
@@ -62,7 +62,7 @@ class TokenOwner(NamedTuple):
 
 
 class Scram:
-    """The broker's side of SCRAM. The broker never learns the password, and proves to the client that it knows the
+    """The broker's side of SCRAM. The broker never learns the password. The broker also proves to the client that it knows the
     credential.
     """
 
@@ -70,8 +70,8 @@ class Scram:
         self, mechanism: ScramMechanism, nonce: str, credential: Callable[[str], ScramCredential | None],
         token_owner: Callable[[str], TokenOwner | None], *, checks_nonce: bool = True,
     ) -> None:  # fmt: skip
-        """`nonce` is the broker's part of the nonce. `credential` returns a user's credential, and `token_owner` a delegation
-        token's owner.
+        """`nonce` is the broker's part of the nonce. `credential` returns the credential of a user, and `token_owner` returns
+        the owner of a delegation token.
         """
         self._mechanism = mechanism
         self._nonce = nonce
@@ -79,12 +79,12 @@ class Scram:
         self._token_owner = token_owner
         self._checks_nonce = checks_nonce
         self._first: tuple[str, str] | None = None
-        """The first messages of the client and of the broker, after they were exchanged."""
+        """The client's first message and the broker's first message; None before they are exchanged."""
         self._credential: ScramCredential
         self._success: Success
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
-        """Evaluate the client's first message, or after that its final message."""
+        """Evaluate the client's message: at the first call its first message, at the second call its final message."""
         message = token.decode("utf-8", "replace")
         return self._begin(message) if self._first is None else self._end(message)
 

@@ -1,4 +1,6 @@
-"""A client's session: its listener, its principal, and the time by which the client must have authenticated again."""
+"""The session of a client's connection: the listener, the principal, and the time by which the client must authenticate
+again.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,9 @@ class Session:
         self.listener = listener
         self.protocol = protocol
         self.principal = principal
-        """The client's principal. During a re-authentication it is still the previous principal."""
+        """The client's principal. During a re-authentication this is still the principal of the previous authentication."""
         self.by_token = False
-        """Whether the client authenticated by a delegation token. A client that did so may not create or renew delegation
-        tokens.
-        """
+        """Whether the client authenticated with a delegation token. Such a client may not create or renew delegation tokens."""
         self.stage = Stage.HANDSHAKE_OR_VERSIONS if protocol.sasl else Stage.DONE
         self.mechanism = ""
         """The mechanism by which the client is authenticated; "" before the first success."""
@@ -51,9 +51,11 @@ class Session:
         self.sasl: Mechanism | None = None
         """The SASL dialogue of the authentication in progress."""
         self.bare = False
-        """Whether tokens come without request headers, which is so after SaslHandshake version 0."""
+        """Whether the client's tokens have no request headers; after SaslHandshake version 0 they have none."""
         self.expires_at: int | None = None
-        """The time by which the client must have authenticated again, in ms since the epoch (KIP-368); None if it need not."""
+        """The time by which the client must authenticate again, in ms since the epoch (KIP-368); None if the session never
+        expires.
+        """
         self.begun_again_at: int | None = None
         """The time at which the last re-authentication began."""
 

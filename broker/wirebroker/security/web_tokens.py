@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 LATEST = (2**63 - 1) // 1_000_000
-"""The longest time in ms until a token's expiry. Kafka counts it in nanoseconds, and closes the connection if a token lasts
-longer.
+"""The longest time until a token's expiry that Kafka can handle, in ms. Kafka counts this time in nanoseconds in a long, and
+closes the connection if the token expires later.
 """
 FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
-"""The key types, by the first two letters of the algorithm's name."""
+"""The type of key that an algorithm needs, by the first two letters of the algorithm's name."""
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _OPTION = "unsecuredValidator"
@@ -36,7 +36,9 @@ class Believed(NamedTuple):
 
 
 class Disbelieved(NamedTuple):
-    """Why a token was rejected, and what the response contains. `cause` is for the log and contains no part of the token."""
+    """A rejected token: the cause, and the content of the response. `cause` is for the log and contains no part of the
+    token.
+    """
 
     cause: str
     scope: str | None = None
@@ -46,13 +48,13 @@ class Disbelieved(NamedTuple):
 
     @property
     def response(self) -> str:
-        """Returns the error in the form of RFC 7628."""
+        """Returns the error response in the format of RFC 7628."""
         status = "invalid_token" if self.scope is None else "insufficient_scope"
         return f'{{"status":"{status}"' + ("" if self.scope is None else f', "scope":"{self.scope}"') + "}"
 
 
 Check = Callable[[str, int], Believed | Disbelieved]
-"""Checks a token at a time, in ms since the epoch."""
+"""A function that checks a token at the given time (ms since the epoch)."""
 
 
 class _Wrong(ValueError):
@@ -74,8 +76,8 @@ _DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Returns the fields of the JSON object with which the bytes begin. Like Jackson, it ignores what follows. Empty if there
-    is no object.
+    """Returns the fields of the JSON object with which the bytes begin. Like Jackson, it ignores what follows the object.
+    Returns an empty dict if the bytes do not begin with an object.
     """
     try:
         text = raw.decode(json.detect_encoding(raw)).lstrip(" \t\r\n")
@@ -125,7 +127,7 @@ class UnsecuredTokens(NamedTuple):
 
     @classmethod
     def configured(cls, login: str) -> UnsecuredTokens:
-        """Returns the validator that the login module's options in this `sasl.jaas.config` describe. Raises ValueError."""
+        """Returns a validator with the options of the login module in this `sasl.jaas.config`. Raises ValueError."""
         options = next((each.options for each in login_modules(login) if each.name.endswith(".OAuthBearerLoginModule")), {})
         principal, scope, required, skew = (
             options.get(_OPTION + name, "").strip() or default
@@ -169,10 +171,10 @@ class UnsecuredTokens(NamedTuple):
     def _principal(self, claims: Mapping[str, Any]) -> str:
         value = claims.get(self.principal_claim, "")
         if isinstance(value, list) or (isinstance(value, int | float) and not isinstance(value, bool)):
-            raise _Wrong(f"its claim {self.principal_claim} is not a text")
+            raise _Wrong(f"its claim {self.principal_claim} is not a string")
         name = _as_text(value)
         if not name.strip():
-            raise _Wrong(f"its claim {self.principal_claim} names nobody")
+            raise _Wrong(f"its claim {self.principal_claim} is empty")
         return name
 
     def _expiry(self, claims: Mapping[str, Any], now: int) -> int:
@@ -180,11 +182,11 @@ class UnsecuredTokens(NamedTuple):
         if expires is None:
             raise _Wrong("it has no exp")
         if issued is not None and 1000 * issued > now + self.skew_ms:
-            raise _Wrong("it was issued later than now, by the broker's clock")
+            raise _Wrong("its iat is later than the broker's clock")
         if now - self.skew_ms >= 1000 * expires:
             raise _Wrong("it has expired, by the broker's clock")
         if issued is not None and expires <= issued:
-            raise _Wrong("it expired before it was issued")
+            raise _Wrong("its exp is earlier than its iat")
         return min(round(min(expires * 1000, 2.0**62)), LATEST + now)
 
     def _scopes(self, claims: Mapping[str, Any]) -> Collection[str]:
@@ -204,7 +206,7 @@ def unsecured_token(claims: Mapping[str, Any]) -> str:
 
 
 class KeySet:
-    """The public keys of the issuer of tokens (RFC 7517). Raises ValueError for a text that is not a key set."""
+    """The public keys of the issuer of tokens (RFC 7517). Raises ValueError if the text is not a key set."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -219,8 +221,8 @@ class KeySet:
         ]
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
-        """Returns the key that a token names. If the token names none, returns the first key that fits its algorithm (jose4j's
-        VerificationJwkSelector).
+        """Returns the key that a token names by its id. If the token names no key, returns the first key that fits the token's
+        algorithm (jose4j's VerificationJwkSelector).
         """
         from jwt import PyJWK, PyJWKError
 
@@ -244,7 +246,7 @@ class SignedTokens(NamedTuple):
 
     keys: Callable[[], KeySet]
     missing: Callable[[str], None]
-    """Called with the id of an unknown key."""
+    """A function that is called with the id of a key that the key set lacks."""
     audiences: Collection[str] = ()
     issuer: str = ""
     skew_s: int = 30
@@ -271,7 +273,7 @@ class SignedTokens(NamedTuple):
             header = jwt.get_unverified_header(token)
             key_id, algorithm = header.get("kid"), header.get("alg")
             if not isinstance(algorithm, str):
-                raise _Wrong("the alg in its header is missing, or is not a text")
+                raise _Wrong("the alg in its header is missing, or is not a string")
             key = self.keys().find(key_id, algorithm)
             if key is None:
                 if key_id is not None:
@@ -294,7 +296,7 @@ class SignedTokens(NamedTuple):
     def _check_names(self, claims: Mapping[str, Any]) -> None:
         for name in ("iss", "sub", "jti"):
             if not isinstance(claims.get(name, ""), str | None):
-                raise _Wrong(f"its claim {name} is not a text")
+                raise _Wrong(f"its claim {name} is not a string")
         if self.issuer and claims.get("iss") != self.issuer:
             raise _Wrong("its iss is not sasl.oauthbearer.expected.issuer")
         audience = claims.get("aud")
@@ -308,13 +310,13 @@ class SignedTokens(NamedTuple):
         value = claims.get(self.scope_claim)
         scopes = value if isinstance(value, list) else [value] if isinstance(value, str) else []
         if any(not isinstance(each, str | None) for each in scopes):
-            raise _NoResponse(f"its claim {self.scope_claim} has something that is not a text")
+            raise _NoResponse(f"its claim {self.scope_claim} has an element that is not a string")
         trimmed = [(each or "").strip() for each in scopes]
         if "" in trimmed or len(set(trimmed)) < len(trimmed):
-            raise _Wrong(f"its claim {self.scope_claim} has an empty scope, or one twice")
+            raise _Wrong(f"its claim {self.scope_claim} has an empty scope or a repeated scope")
         subject = claims.get(self.subject_claim)
         if not isinstance(subject, str) or not subject.strip():
-            raise _Wrong(f"its claim {self.subject_claim} names nobody")
+            raise _Wrong(f"its claim {self.subject_claim} is missing or empty")
         return subject.strip()
 
 

@@ -18,21 +18,25 @@ class Changes:
     def __init__(
         self, cluster: Cluster, directories: LogDirectories, unused: Mapping[tuple[int, str], Mapping[str, str]]
     ) -> None:
-        """`unused` are the settings in the metadata, by resource, that the cluster cannot use. They stay in the metadata."""
+        """`unused` are the settings in the metadata that the cluster cannot use, by resource. These settings stay in the
+        metadata.
+        """
         self._cluster = cluster
         self._directories = directories
         self._metadata = directories.metadata
         self._unused = unused
         self._versions: tuple[int, int, int] | None = None
-        """The cluster's version counters at the last write; None if the next write must compare the whole cluster."""
+        """The cluster's version counters at the last write. None means that the next write must compare the whole cluster with
+        the metadata.
+        """
 
     def write_all(self) -> None:
-        """Let the next write compare the whole cluster."""
+        """Make the next write compare the whole cluster with the metadata."""
         self._versions = None
 
     def write(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes since the last write. If the caller passes `only`, no other partitions have changed. Raises
-        OSError.
+        """Write the changes since the last write. A caller that passes `only` states that no other partitions have changed.
+        Raises OSError.
         """
         known, self._versions = self._versions, None
         added = None if known is None else self._only_added(known)
@@ -50,7 +54,7 @@ class Changes:
         for partition in changed:
             topic_id, index = self._cluster.topics[partition.topic].topic_id, partition.index
             known = written.topics[topic_id].partitions.get(index)
-            if known is not None:  # otherwise the topic is being created and will be written later
+            if known is not None:  # None: the topic is being created and will be written later
                 before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
                 image = self._partition_image(partition)
                 after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = image
@@ -63,7 +67,7 @@ class Changes:
         written.next_producer_id = after.next_producer_id
 
     def write_end(self, now: int) -> None:
-        """Write the whole state that the cluster will have after the brokers have stopped."""
+        """Write the whole state of the cluster as it will be after the brokers have stopped."""
         image = self._image()
         image.topics = {topic_id: _handed_over(topic) for topic_id, topic in image.topics.items()}
         self._write_image(image, now)
@@ -92,7 +96,7 @@ class Changes:
         return image
 
     def _enter(self, topic: Topic, image: Image) -> None:
-        """Add the current state of a topic to an image."""
+        """Add the current state of a topic, and the topic's settings, to an image."""
         written, resource = self._metadata.image, (TOPIC, topic.name)
         known = written.topics.get(topic.topic_id)
         now = TopicImage(topic.name, {each.index: self._partition_image(each) for each in topic.partitions})

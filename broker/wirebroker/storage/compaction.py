@@ -1,6 +1,6 @@
 """Compacts a log on disk: writes the remaining records to new files, which then replace the old files.
 
-`storage.compaction` decides which records remain.
+`core.logs.cleaning` decides which records remain.
 """
 
 from __future__ import annotations

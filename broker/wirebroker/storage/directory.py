@@ -63,22 +63,22 @@ def _unwritable(root: Path, refused: OSError) -> DataError:
 
 
 def check_entries(root: Path) -> None:
-    """Raises DamagedFile if the directory, or a partition's folder, contains anything but folders and plain files.
+    """Raises DamagedFile unless the directory and the partitions' folders contain only folders and plain files.
 
-    The directory may come from a stranger. A link in it could make the broker write elsewhere, and reading a pipe would block
-    the broker.
+    The directory may come from an untrusted person. A link in it could make the broker write to another place, and a pipe would
+    block the broker when it reads.
     """
     with os.scandir(root) as entries:
         for entry in entries:
-            if _is_folder(entry) and "-" in entry.name:  # a folder of a partition, which may be deleted or moving
+            if _is_folder(entry) and "-" in entry.name:  # a partition's folder, even if deleted or moving
                 with os.scandir(entry.path) as held:
                     for each in held:
                         _is_folder(each)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is a folder; False if it is a plain file. Raises DamagedFile for any other entry, and for a hard-linked
-    file.
+    """Returns True if the entry is a folder, False if it is a plain file. Raises DamagedFile for any other entry, and for a
+    hard-linked file.
     """
     found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # no st_nlink in DirEntry
     if stat.S_ISREG(found.st_mode):
@@ -96,13 +96,15 @@ class LogDirectory:
     """A log directory of the broker `node_id`. A new directory gets the cluster id `cluster_id`."""
 
     def __init__(self, root: Path, node_id: int, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
-        """Open and lock the directory. Raises DataError, also if the directory contains files that are not a broker's."""
+        """Open and lock the directory. Raises DataError, for example if the directory contains files that do not belong to a
+        broker.
+        """
         self.root = root
         self.path = str(root.resolve())
-        """The directory's path in responses to clients."""
+        """The directory's path as responses to clients show it."""
         self.node_id = node_id
         self.latest_epochs: dict[tuple[str, int], int] = {}
-        """The leader epochs of partitions in the metadata, which are needed only during the start."""
+        """The leader epoch of each partition, from the metadata; needed only during the start."""
         make_root(root)
         self._lock = _locked(root)
         try:
@@ -135,7 +137,7 @@ class LogDirectory:
             "node.id": str(self.node_id),
             "directory.id": format_uuid(self.id),
             "cluster.id": cluster_id,
-            "version": "1",  # written as the last line, so that a truncated file has no version
+            "version": "1",  # the last line, so that a truncated file has no version
         }
         files.replace(path, properties_text(made).encode())
         files.sync(self.root)
@@ -167,7 +169,9 @@ class LogDirectory:
             self._miss(self.root / LOG_STARTS)
 
     def _miss(self, path: Path) -> None:
-        """Report that the checkpoint of log start offsets is empty. Raises DamagedFile if a power cut cannot be the reason."""
+        """Handle an empty checkpoint of log start offsets: log a note if a power cut may have emptied the file, else raise
+        DamagedFile.
+        """
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,
@@ -177,7 +181,7 @@ class LogDirectory:
         note(f"{path}: it is empty, probably because of a power cut; deleted records may be served again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
-        """Returns what the checkpoints say about a partition."""
+        """Returns the facts about a partition that the checkpoints contain."""
         return Known(
             self.clean,
             self._recovery_points.get(where),
@@ -189,14 +193,14 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether wirebroker wrote the checkpoints; then the folders of all partitions must exist. In a copy of Kafka's
-        directory some may be missing.
+        """Whether wirebroker wrote the checkpoints. If it did, the folders of all partitions must exist. In a copy of a real
+        Kafka's directory, folders may be missing.
         """
         return self._is_signed
 
     @property
     def metadata_end(self) -> int:
-        """The offset up to which the metadata is synced, or 0 if the checkpoint lacks it."""
+        """The offset up to which the metadata log is synced, or 0 if the checkpoint does not contain that offset."""
         return self._recovery_points.get(METADATA, 0)
 
     def forget(self, where: tuple[str, int]) -> None:
@@ -236,12 +240,12 @@ class LogDirectory:
         files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
 
     def opened(self) -> None:
-        """Mark the directory as in use. If it is not closed cleanly later, the next start recovers its logs."""
+        """Mark the directory as in use: unless the broker later stops cleanly, the next start recovers the directory's logs."""
         (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         self.clean = False
 
     def closed(self) -> None:
-        """Mark the clean stop, after everything was written."""
+        """Mark the directory as cleanly closed. Call this after everything has been written."""
         files.replace(self.root / CLEAN_SHUTDOWN, clean_shutdown_text().encode())
         files.sync(self.root)
 
@@ -263,7 +267,7 @@ class LogDirectory:
                 yield where, path
 
     def futures(self) -> list[tuple[tuple[str, int], Path]]:
-        """Returns the folders of partitions that were moving here when the broker stopped."""
+        """Returns the folders of partitions that were moving to this directory when the broker stopped."""
         found = [(future_of(path.name), path) for path in sorted(self.root.iterdir()) if path.is_dir()]
         return [(where, path) for where, path in found if where is not None]
 
@@ -278,8 +282,9 @@ class LogDirectories:
     """The log directories of all brokers of a cluster, and the cluster's metadata, which is in the first directory."""
 
     def __init__(self, roots: Sequence[Path], nodes: Sequence[int], random_bytes: Callable[[int], bytes]) -> None:
-        """Open and lock the directories. Each broker has a log directory in each of these `roots`. Raises DataError,
-        OSError."""
+        """Open and lock the directories. Each broker has one log directory in each of the `roots`. Raises DataError,
+        OSError.
+        """
         self.roots = roots
         self.cluster_id = CLUSTER_ID
         self.of: dict[int, list[LogDirectory]] = {}
@@ -298,7 +303,8 @@ class LogDirectories:
             if brokers > 1 and (each / META_PROPERTIES).exists():
                 raise DataError(f"{each} is the data of one broker; start it with --brokers 1")
         for number, node_id in enumerate(nodes, 1):
-            # If directories are missing but no topic exists yet, the first start was killed before it made them all.
+            # If a broker's directory is missing but no topic exists yet, the first start was killed before it had made all
+            # directories.
             if found > brokers or (0 < found < number and self.metadata.image.topics):
                 raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
             held = self.of[node_id] = []

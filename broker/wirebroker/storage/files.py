@@ -1,7 +1,7 @@
 """Reads, writes and replaces files in a way that works on all operating systems and survives a crash.
 
-This module or `kafkawire.disk.opening` opens every file of a log directory. It writes only to plain files without further hard
-links, and creates a file only if none of that name exists.
+Only this module and `kafkawire.disk.opening` open files of a log directory. This module writes only to plain files without
+further hard links, and creates a file only if the name is free.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def is_folder(path: Path) -> bool:
 
 
 def open_to_append_at(path: Path, size: int) -> int:
-    """Open a file to read anywhere and to append after `size` bytes. Removes further bytes, which a failed write left.
+    """Open a file for reading, and for appending at position `size`. Removes any bytes after `size`, which a failed write has
+    left.
 
-    Raises OSError; this is FileNotFoundError if the file is missing or shorter than `size`.
+    Raises FileNotFoundError if the file is missing or shorter than `size`, and OSError for other errors.
     """
     fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
     try:
@@ -95,7 +96,9 @@ def read_at(fd: int, size: int, position: int) -> bytes:
 
 
 def append(fd: int, parts: Sequence[Buffer], size: int) -> None:
-    """Append these parts, which have `size` bytes in total. If this raises OSError, the file may contain some of the bytes."""
+    """Append these parts to the file; together they have `size` bytes. If this raises OSError, the file may contain some of the
+    bytes.
+    """
     written = _write_parts(fd, parts)
     if written < size:
         left = memoryview(b"".join(parts))[written:]
@@ -111,12 +114,12 @@ _write_parts: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _on
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace a file's content atomically: at any moment it has all of the old or all of the new content
+    """Replace a file's content atomically: at any moment the file has either the whole old content or the whole new content
     (Utils.atomicMoveWithFallback).
     """
     beside = path.with_name(path.name + ".tmp")
     try:
-        beside.unlink(missing_ok=True)  # left by a process that was killed
+        beside.unlink(missing_ok=True)  # a killed process may have left it
         _fill(create(beside), content, durable=durable)
         os.replace(beside, path)
     except OSError:
@@ -131,7 +134,7 @@ def write(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def cut(path: Path, size: int) -> None:
-    """Remove the end of a file. Raises OSError."""
+    """Shorten a file to `size` bytes. Raises OSError."""
     fd = open_to_write(path)
     try:
         os.ftruncate(fd, size)
@@ -165,7 +168,7 @@ COPIED_AT_ONCE = 1 << 20
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Sync many files, several at a time, because the operating system merges concurrent syncs."""
+    """Sync many files, several at the same time. This is faster, because the operating system merges concurrent syncs."""
     if len(paths) <= SYNCED_AT_ONCE:
         for path in paths:
             sync(path)

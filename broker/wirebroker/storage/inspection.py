@@ -1,7 +1,7 @@
 """Compares the files of a partition: checks that its indexes and the checkpoints match its log.
 
-A broker that stopped cleanly has checked every batch. So in a large directory a start reads only the ends of the files, and
-later reads check the rest. It reads small directories completely.
+A broker that stopped cleanly has checked every batch. So the next start reads a large directory only in part, the ends of the
+files, and the later reads of clients check the rest. A start reads a small directory completely.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wirebroker.storage.segment import Segment
 BYTES_AT_START = 16 * 1024 * 1024
 """A start reads at most this many bytes of cleanly closed segments in all partitions together."""
 LEAST = 16 * 1024
-"""A smaller segment counts as this many bytes."""
+"""A segment that is smaller counts as this many bytes towards the limit."""
 
 
 class Inspection:
@@ -47,7 +47,9 @@ class Inspection:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Whether to read this file. If so, its size is subtracted from the bytes that a start may read."""
+        """Whether the start should read this file completely. If so, the file's size is subtracted from the bytes that the
+        start may still read.
+        """
         if self._left < LEAST:
             return False
         cost = max(path.stat().st_size, LEAST)
@@ -64,7 +66,7 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
     logs = present.offsets[LOG]
     for suffix in SEGMENT_FILES[1:]:
         orphans = sorted(set(present.offsets[suffix]) - set(logs))
-        # If a full disk prevented a new segment, only its empty indexes exist, because the log file is made last.
+        # If the disk was full when a segment was created, only its empty indexes exist, because the log file is made last.
         orphans = [offset for offset in orphans if (folder / file_name(offset, suffix)).stat().st_size]
         if orphans:
             name = file_name(orphans[0], suffix)
@@ -84,8 +86,9 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
 def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
     """Returns the indexes of a closed segment that contradict its batches. The caller must rebuild these indexes.
 
-    `segment` was read before, and `aborted` are the transactions that its markers abort. With `complete`, nothing is missing in
-    the log, so `aborted` has them all. Raises DamagedFile if the index may be right and the log may be another partition's.
+    `segment` was read before, and `aborted` are the transactions that its markers abort. With `complete`, the log has lost no
+    batches, so `aborted` has all aborted transactions. Raises DamagedFile if the index may be right and the log file may belong
+    to another partition.
     """
     fits = {
         OFFSET_INDEX: _offsets_fit(segment),
@@ -94,7 +97,7 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
     }
     unfit = [segment.path(suffix) for suffix, fit in fits.items() if not fit]
     for path in unfit:
-        note(f"{path}: it does not fit the log, and is made again")
+        note(f"{path}: this index does not match the log, and is rebuilt")
     return unfit
 
 
@@ -127,7 +130,8 @@ def _offsets_fit(segment: Segment) -> bool:
 def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
     """Raises DamagedFile if two entries of the offset index are wrong, because then the index belongs to another log.
 
-    An entry of Kafka before version 4 has the position of an append's first batch and the offset of the append's last batch.
+    In an entry that a Kafka before version 4 wrote, the position is that of the first batch of an append, and the offset is
+    that of the append's last batch.
     """
     base, path = segment.base_offset, segment.path(OFFSET_INDEX)
     wrong = []
@@ -137,7 +141,7 @@ def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
             wrong.append((number, base + relative, position))
     if len(wrong) > 1:
         number, offset, position = wrong[0]
-        why = f"it says that the batch of offset {offset} begins at position {position}"
+        why = f"it says that the batch with offset {offset} begins at position {position}"
         raise _contradicts(path, why, number * OFFSET_ENTRY.size)
 
 
@@ -152,7 +156,7 @@ def _times_fit(segment: Segment) -> bool:
     for number, (timestamp, relative) in enumerate(entries):
         header = segment.header_of(base + relative)
         if header is None or header.max_timestamp != timestamp or timestamp <= last:
-            why = f"it says that the batch of offset {base + relative} has the timestamp {timestamp}"
+            why = f"it says that the batch with offset {base + relative} has the timestamp {timestamp}"
             raise _contradicts(path, why, number * TIME_ENTRY.size)
         last = timestamp
     return last == segment.max_timestamp
@@ -172,7 +176,7 @@ def _transactions_fit(segment: Segment, aborted: Sequence[AbortedTransaction], *
     for each in aborted:
         found = by_end.get(each.last_offset)
         if found is None or found.producer_id != each.producer_id or found.first_offset > each.first_offset:
-            raise _contradicts(path, f"it does not have the transaction that was aborted at offset {each.last_offset}", 0)
+            raise _contradicts(path, f"it lacks the transaction that was aborted at offset {each.last_offset}", 0)
     for number, each in enumerate(written):
         header = segment.header_of(each.last_offset)
         if header is None or not header.is_control or header.producer_id != each.producer_id:
@@ -184,5 +188,5 @@ def _transactions_fit(segment: Segment, aborted: Sequence[AbortedTransaction], *
 def _contradicts(path: Path, why: str, position: int) -> DamagedFile:
     log = path.with_suffix(LOG).name
     return DamagedFile(
-        path, f"{why}, and {log} says otherwise. If the log is the right one, remove this file, and it is made again", position
+        path, f"{why}, but {log} contradicts it. If the log is right, remove this file; the next start rebuilds it", position
     )

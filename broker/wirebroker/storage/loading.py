@@ -33,16 +33,18 @@ Settings = dict[tuple[int, str], dict[str, str]]
 
 
 class Loading:
-    """Reads the data directory when the broker starts. If it raises DataError, it has changed nothing except torn tails."""
+    """Reads the data directory when the broker starts. If a method raises DataError, no file has changed, except that torn
+    tails may have been cut off.
+    """
 
     def __init__(self, directories: LogDirectories, random_bytes: Callable[[int], bytes]) -> None:
         self.unused: Settings = {}
-        """Settings in the metadata that this broker cannot use. They stay in the metadata."""
+        """Settings in the metadata that this broker cannot use. These settings stay in the metadata."""
         self._directories = directories
         self._metadata = directories.metadata
         self._random_bytes = random_bytes
         self._ids: dict[Path, bytes] = {}
-        """The topic ids that were read from the partitions' folders."""
+        """The topic ids that were read from the partitions' folders, by folder."""
 
     def image(self) -> Image:
         """Returns the image in the metadata, or, if the directory has no metadata, an image made from the partitions'
@@ -64,7 +66,9 @@ class Loading:
             directory.latest_epochs.clear()
 
     def check_metadata(self) -> None:
-        """Raises DamagedFile if the metadata is lost, because its topics must not vanish silently."""
+        """Raises DamagedFile if the metadata is lost. Without this check the topics in the lost metadata would vanish
+        silently.
+        """
         metadata = self._metadata
         if not metadata.is_lost:
             return
@@ -85,11 +89,11 @@ class Loading:
         if count - folders > FOLDERS_MADE:
             raise DamagedFile(
                 self._metadata.path,
-                f"it names {count} partitions, and {folders} have a folder; a start makes at most {FOLDERS_MADE} folders",
+                f"it names {count} partitions, but only {folders} have a folder; a start makes at most {FOLDERS_MADE} folders",
             )
 
     def _note_unknown(self, cluster: Cluster) -> None:
-        """Log which folders belong to partitions that the metadata does not name."""
+        """Log the folders of partitions that the metadata does not name."""
         unknown = []
         for _, (name, index), path in self._directories.partitions():
             topic = cluster.topics.get(name)
@@ -145,8 +149,8 @@ class Loading:
     def directory_of(self, topic: str, index: int, topic_id: bytes, dirs: Mapping[int, str]) -> LogDirectory:
         """Returns the log directory that has a partition's folder, or the directory of the first replica.
 
-        A folder stays where it was made even if the partition's replicas move to other brokers. Raises DataError if two
-        directories have the folder.
+        A partition's folder stays in the directory where it was made, even if the partition's replicas move to other brokers.
+        Raises DataError if two directories have the folder.
         """
         wanted = [self._directories.at(node_id, path) for node_id, path in dirs.items()]
         others = [each for node_id in dirs for each in self._directories.of[node_id]]
@@ -165,7 +169,7 @@ class Loading:
     def _check_folder(
         self, directory: LogDirectory, name: str, index: int, topic_id: bytes, partition: PartitionImage
     ) -> None:  # fmt: skip
-        """Raises DamagedFile if a partition's folder is missing, or belongs to another topic id."""
+        """Raises DamagedFile if a partition's folder is missing, or belongs to a topic with another id."""
         folder = directory.root / folder_name(name, index)
         if not folder.is_dir():
             if directory.is_whole and not any(directory.root.glob(f"{glob_escape(folder.name)}.*-delete")):
@@ -196,8 +200,8 @@ class Loading:
         return next((each.node_id for each in self._directories if each.stored_node_id == stored), stored)
 
     def _dirs(self, partition: PartitionImage) -> dict[int, str]:
-        """Returns the log directories of a partition's replicas from the metadata. A replica for which the metadata names no
-        directory is in its broker's first directory.
+        """Returns the log directories of a partition's replicas from the metadata. If the metadata names no directory for a
+        replica, the replica is in its broker's first directory.
         """
         by_node = self._directories.of
         ids = dict(zip(map(self._node, partition.replicas), partition.directories or partition.replicas, strict=False))
@@ -236,7 +240,7 @@ def topic_id_in(folder: Path) -> bytes | None:
 
 
 def _node_id(name: str) -> int:
-    """Parses the broker id in the name of a broker's settings. Raises ConfigError."""
+    """Returns the broker id in the resource name of a broker's settings. Raises ConfigError."""
     if not re.fullmatch("[0-9]{1,10}", name):
         raise ConfigError("this is not the id of a broker")
     return int(name)

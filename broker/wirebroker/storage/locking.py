@@ -1,9 +1,10 @@
-"""Locks a data directory, because only one process may use it. The locked file is Kafka's `.lock` (FileLock), so a running
-Kafka is excluded, too.
+"""Locks a data directory, because only one process may use it. The locked file is `.lock`, which Kafka locks, too (FileLock);
+so a wirebroker and a Kafka cannot use the same directory.
 
 Kafka's lock is a POSIX lock. A process loses such a lock when it closes any descriptor of the file, for example after copying
-the folder. Linux also has locks that belong to the open file (OFD). An OFD lock and a POSIX lock of different processes exclude
-each other. On other systems this module also locks a second file, with a kind of lock that a process cannot lose in this way.
+the folder. On Linux this module uses a lock that belongs to the open file instead (OFD); it and a POSIX lock of another process
+exclude each other. On other systems this module also locks a second file, with a kind of lock that a process cannot lose in
+this way.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ SECOND_LOCK = ".lock.flock"
 HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 """The errors with which the system reports that another process holds the lock."""
 _held: set[Path] = set()
-"""The directories that this process has locked. They are noted because some kinds of lock do not exclude a second use in the
-same process.
+"""The directories that this process has locked. This set is needed because some kinds of lock do not prevent a second use in
+the same process.
 """
 
 
@@ -58,7 +59,7 @@ class DirectoryLock:
         self._taken.append((fd, lock))
 
     def release(self) -> None:
-        """Release the lock. A second call does nothing. A forked process does not keep the lock."""
+        """Release the lock. A second call does nothing. After this call a forked process does not hold the lock either."""
         for fd, lock in self._taken:
             try:
                 lock(fd, False)
@@ -99,7 +100,7 @@ def _open_file(fd: int, hold: bool) -> None:
     except OSError as refused:
         if refused.errno != errno.EINVAL:
             raise
-        _process(fd, hold)  # this system claims to be Linux but has no OFD locks
+        _process(fd, hold)  # this system reports that it is Linux but has no OFD locks
 
 
 def _process(fd: int, hold: bool) -> None:

@@ -1,4 +1,4 @@
-"""A partition's folder as its log (UnifiedLog and LocalLog)."""
+"""The log of a partition on disk, in the partition's folder (UnifiedLog and LocalLog)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FolderLog:
         self.where = where
         self.folder = folder
         self._moves = 0
-        """A counter that rises when a move of the files begins and when it ends."""
+        """A counter that rises by one when a move of the files begins, and again when the move ends."""
         self._store = store
         self._configs = configs
         told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
@@ -67,7 +67,7 @@ class FolderLog:
             raise
 
     def _recover(self, now: int) -> Recovered:
-        # The coordinators read their internal topics completely anyway.
+        # The logs of internal topics are inspected completely, because the coordinators read them completely anyway.
         inspection = Inspection(ANYWHERE) if self.where[0] in INTERNAL_TOPICS else self._store.inspection
         return recover(self.folder, self._settings, self.directory.known_of(self.where), inspection, now)
 
@@ -79,16 +79,16 @@ class FolderLog:
         self._kept: Kept | None = found.kept
         self._written_epochs = found.written_epochs
 
-    # What a log on disk does in addition
+    # What only a log on disk does
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Set the partition that owns the log. Returns the partition's state that was read from the files."""
+        """Set the partition that owns the log. Returns the state of the partition that was read from the files."""
         self._owner = owner
         kept, self._kept = self._kept, None
         return kept
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Close the files and open them again. In the mode "clean", state that exists only in memory is written first."""
+        """Close the files and open them again. In the mode "clean", the state that exists only in memory is written first."""
         if mode == "clean":
             files.sync_all(self.close())
         for segment in self.segments:
@@ -98,8 +98,9 @@ class FolderLog:
         return self.belongs_to(self._owner)
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Replace the leader epochs and their start offsets. If an epoch in the checkpoint is no longer valid, the checkpoint
-        is written immediately. New epochs are written later, because a start also finds them in the batches.
+        """Replace the leader epochs and their start offsets. If an epoch in the checkpoint file is no longer valid, the file is
+        written immediately. If epochs were only added, the file is written later, because a start also finds the new epochs in
+        the batches.
         """
         self._epochs = list(starts)
         if self._epochs[: len(self._written_epochs)] != self._written_epochs:
@@ -109,7 +110,9 @@ class FolderLog:
                 self._store.failed(failure)
 
     def write_epochs(self) -> None:
-        """Write to the checkpoint the leader epochs that have batches, unless it already has exactly these. Raises OSError."""
+        """Write the leader epochs that have batches to the checkpoint file, unless the file already has exactly these epochs.
+        Raises OSError.
+        """
         begun = [each for each in self._epochs if each[1] < self.end_offset]
         if begun != self._written_epochs:
             files.replace(self.folder / LEADER_EPOCHS, epochs_text(begun).encode(), durable=False)
@@ -119,8 +122,7 @@ class FolderLog:
         """Write all state that exists only in memory, and return the written files. After these files are synced, the next
         start has nothing to recover.
 
-        As in UnifiedLog.flush, the file of an empty log is not returned, because its loss would lose nothing.
-        Raises OSError.
+        As in UnifiedLog.flush, the file of an empty segment is not returned, because no record is lost with it. Raises OSError.
         """
         self.write_epochs()
         self._close_active()
@@ -151,16 +153,16 @@ class FolderLog:
             files.replace(path, snapshot_bytes(owner.producers), durable=False)
 
     def unsynced(self, end: int) -> list[Segment]:
-        """Returns the segments that begin below `end` and were written to since they were last synced."""
+        """Returns the segments that begin before `end` and have changed since they were last synced."""
         return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
 
     def synced_up_to(self, offset: int) -> None:
-        """Note that everything before `offset` is synced, so a recovery can begin at `offset`."""
+        """Note that all batches before `offset` are synced, so that a recovery can begin at `offset`."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync(self, segments: Iterable[Segment]) -> None:
-        """Sync these segments; any thread may call this. If the files are moved during the sync, they are synced again. Raises
-        OSError.
+        """Sync these segments. Any thread may call this method. If the files are moved during the sync, they are synced again.
+        Raises OSError.
         """
         written = list(segments)
         while written:
@@ -172,9 +174,7 @@ class FolderLog:
                 return
 
     def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
-        """Continue in another log directory, after `put` has moved the folder there. If this raises OSError, nothing has
-        changed.
-        """
+        """Move the log to another log directory: `put` moves the folder. If this raises OSError, nothing has changed."""
         folder = directory.root / self.folder.name
         self.release()
         self._moves += 1
@@ -187,7 +187,7 @@ class FolderLog:
             self._moves += 1
 
     def delete(self) -> None:
-        """Delete the log: rename its folder, and remove it in a job."""
+        """Delete the log: rename its folder now, and remove the folder in a background job."""
         self.release()
         self.segments = [self.active]
         self._store.forget(self)
@@ -195,7 +195,7 @@ class FolderLog:
         try:
             gone = self.folder.rename(self.folder.with_name(deleted_folder_name(*self.where, self._store.unique())))
         except OSError as failure:
-            note(f"{self.folder} is of a partition that was deleted, and cannot be removed: {failure.strerror}")
+            note(f"{self.folder} belongs to a deleted partition, but cannot be removed: {failure.strerror}")
             return
         self._store.remove_later(gone)
 
@@ -207,15 +207,15 @@ class FolderLog:
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Append a batch that takes up `records` offsets. Returns its base offset. Raises OSError."""
+        """Append a batch with `records` offsets. Returns its base offset. Raises OSError."""
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end. If the active segment is empty, only set its creation time. If this raises OSError,
-        nothing has changed.
+        """Begin a new active segment. If the active segment is empty, keep it and only set its creation time. If this raises
+        OSError, nothing has changed.
         """
         if not self.active.size:
             self.active.created = now
@@ -235,8 +235,8 @@ class FolderLog:
     # Reading
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Returns at most `max_bytes` bytes, which begin with the first batch that ends at or after `offset`. The last batch
-        may be cut off.
+        """Returns at most `max_bytes` bytes of batches, from the first batch that ends at or after `offset`. The last batch may
+        be incomplete.
         """
         if offset >= min(limit, self.end_offset):
             return EMPTY
@@ -266,10 +266,10 @@ class FolderLog:
             position = segment.find(offset)
             if position < segment.size or segment is self.active:
                 return segment, position
-            at += 1  # compaction removed the last offsets of the segment
+            at += 1  # compaction has removed the last offsets of this segment, so look in the next
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset that is at least `size` bytes after `offset`. It is taken from the next index entry."""
+        """Returns an offset at least `size` bytes after `offset`: the offset in the first index entry from there on."""
         if offset >= self.end_offset:
             return self.end_offset
         segment, position = self._find(offset)
@@ -309,7 +309,9 @@ class FolderLog:
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
     def compact(self, task: Task[Segment]) -> Cleaned:
-        """Write the compacted segments beside the old segments. Any thread may call this. Raises OSError, DamagedFile."""
+        """Write the compacted segments to new files beside the old segments. Any thread may call this method. Raises OSError,
+        DamagedFile.
+        """
         return compact(task, self._settings.segments)
 
     @property
@@ -318,7 +320,9 @@ class FolderLog:
         return self.directory.cleaned.get(self.where, 0)
 
     def take_compacted(self, cleaned: Cleaned) -> None:
-        """Replace the old segments with the compacted segments, except where an old segment was deleted meanwhile."""
+        """Replace the old segments with the compacted segments. Drop a compacted segment if one of its old segments was deleted
+        in the meantime.
+        """
         taken = [made for made in cleaned.made if self.holds(made.replaces)]
         for made in cleaned.made:
             if made not in taken:
@@ -326,7 +330,7 @@ class FolderLog:
                     path.unlink()
         if not taken:
             return
-        # Write the checkpoint first, because a start treats offsets that are missing after the checkpoint as damage.
+        # Write the checkpoint first: a start treats missing offsets after the offset in the checkpoint as damage.
         following = self.segments[self.segments.index(taken[-1].replaces[-1]) + 1]
         self.directory.set_cleaned(self.where, min(cleaned.end, following.base_offset))
         assert self._owner is not None
@@ -340,8 +344,8 @@ class FolderLog:
         return all(segment in self.segments for segment in segments)
 
     def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
-        """Replace the files of old segments by those of the new segment. A restart at any moment finds either the old segments
-        or the new one; its indexes may be missing.
+        """Replace the files of old segments with the files of the new segment. After a crash at any moment, a start finds
+        either the old segments or the new segment. The indexes of the new segment may be missing.
         """
         made.path(LOG, CLEANED).replace(made.path(LOG, SWAP))
         for segment in replaces:
@@ -365,7 +369,7 @@ class FolderLog:
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             try:
                 self._discard(self.segments[0])
-            except OSError as failure:  # this segment and the later ones stay until the next attempt
+            except OSError as failure:  # this segment and the later ones stay in the log until the next attempt
                 self._store.failed(failure)
                 return
             del self.segments[0]

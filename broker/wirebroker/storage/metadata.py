@@ -1,4 +1,6 @@
-"""The cluster's metadata log, `__cluster_metadata-0`. It has Kafka's own records, and is read from snapshots and segments."""
+"""The cluster's metadata log, `__cluster_metadata-0`. The metadata log has Kafka's own records, and is read from snapshots and
+segments.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,17 @@ SHOWN = 60
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest epoch and producer id that a start accepts in the metadata. They leave the broker a million numbers to count on.
+"""The largest leader epoch and producer id that a start accepts in the metadata, so that the broker can still count up by a
+million.
 """
 FOLDERS_MADE = 100_000
-"""The largest number of missing partition folders that a start creates."""
+"""A start creates at most this many missing partition folders."""
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 
 def check_image(image: Image, path: Path) -> None:
-    """Raises DamagedFile if Kafka could not have written such topics. This protects the start, which creates folders named
-    after topics, and loops over partition counts.
+    """Raises DamagedFile if the image has topics that no Kafka could have written. This check protects the start, which creates
+    folders named after topics and loops over the partitions.
     """
     names = set()
     for topic in image.topics.values():
@@ -56,13 +59,13 @@ def check_image(image: Image, path: Path) -> None:
         if any(not 0 <= each.leader_epoch <= LAST_EPOCH for each in indexes.values()):
             raise DamagedFile(path, f"topic {topic.name} has a leader epoch that is not a number from 0 to {LAST_EPOCH}")
     if not 0 <= image.next_producer_id <= LAST_PRODUCER_ID:
-        raise DamagedFile(path, f"the next producer id is {image.next_producer_id}, and the last one is {LAST_PRODUCER_ID}")
+        raise DamagedFile(path, f"the next producer id is {image.next_producer_id}; it must be from 0 to {LAST_PRODUCER_ID}")
 
 
 def _name_error(name: str) -> str:
-    """Returns why no topic can have this name, or "" if one can."""
+    """Returns the reason why no topic can have this name, or "" if the name is valid."""
     if name == METADATA_TOPIC:
-        return "The metadata has its folder"
+        return "The metadata log uses the folder of that name"
     if os.name == "nt" and _RESERVED.match(name):
         return "Windows has a device of that name"
     return "" if topic_name_error(name) is None else "Names have 1 to 249 ASCII letters, digits, '.', '_' and '-'"
@@ -76,8 +79,8 @@ class MetadataLog:
     """Reads the metadata log into an image of the cluster, and appends records that change the image."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read the log. `reached` is the log's end offset in the checkpoint. With `clean` the broker stopped cleanly at that
-        offset.
+        """Read the log. `reached` is the log's end offset in the checkpoint. `clean` says that the broker stopped cleanly at
+        this offset.
 
         Raises DamagedFile.
         """
@@ -95,11 +98,11 @@ class MetadataLog:
         if self.folder.is_dir():
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
-        """Whether the directory had metadata, even if it is lost."""
+        """Whether the directory has metadata or once had it."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the metadata is missing. An empty metadata folder means that the user accepts the loss."""
+        """Whether metadata is missing. An empty metadata folder does not count, because with it the user accepts the loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False
@@ -140,9 +143,9 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self, now: int) -> bool:
-        """Write the first record if the log is empty. Returns True at the first start, that is, if the log was empty.
+        """Write the first record if the log is empty. Returns True at the directory's first start.
 
-        After this write the log is never empty, so an empty log means lost records.
+        After the first start the log is never empty; so a later start that finds it empty knows that records are lost.
         """
         if not self.end_offset:
             self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
@@ -164,7 +167,7 @@ class MetadataLog:
         except OSError:
             self._size, self.end_offset = before
             self.release()
-            with suppress(OSError):  # the failed step is tried again with the next record
+            with suppress(OSError):  # the next append tries this again
                 self._open()
             raise
 

@@ -1,9 +1,9 @@
 """Moves of partitions' folders between the log directories of a broker (Kafka's ReplicaAlterLogDirsThread).
 
-A folder in the new directory whose name ends in `-future` marks a move in progress. If a start finds such a folder, it moves
-the partition. Within a volume, a move renames the partition's folder. To another volume, a move copies the files while the
-partition is served. `partition.metadata` is copied last; its presence shows a start that the copy is complete. A kill at any
-moment loses no acknowledged record.
+A folder in the new directory whose name ends in `-future` marks a move in progress. A start that finds such a folder finishes
+the move or begins it again. A move within a volume renames the partition's folder. A move to another volume copies the files
+while clients read and write the partition. `partition.metadata` is copied last, so a folder that has this file is a complete
+copy. If the broker is killed at any moment of a move, no acknowledged record is lost.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
-"""The files are copied in rounds until a round copies FEW_BYTES or less, in at most ROUNDS rounds. Then the rest is copied
-while the partition takes no writes.
+"""The files are copied in at most ROUNDS rounds, until a round copies FEW_BYTES or less. Then the rest is copied while the
+partition accepts no writes.
 """
 
 
 class Copy:
-    """Copies a partition's folder to another volume. Further rounds copy what changed meanwhile."""
+    """Copies a partition's folder to another volume, in rounds. Each further round copies the files that have changed since the
+    last round.
+    """
 
     def __init__(self, source: Path, target: Path) -> None:
         self._source = source
@@ -42,7 +44,9 @@ class Copy:
         self._copied: dict[str, tuple[int, int]] = {}
 
     def catch_up(self) -> None:
-        """Copy the files, and copy changed files again until few bytes remain. Any thread may call this. Raises OSError."""
+        """Copy the files, and copy changed files again until a round copies only few bytes. Any thread may call this method.
+        Raises OSError.
+        """
         for _ in range(ROUNDS):
             if self.refresh() <= FEW_BYTES:
                 return
@@ -59,7 +63,7 @@ class Copy:
         size = 0
         for name, now in there.items():
             if self._copied.get(name) != (now.st_size, now.st_mtime_ns):
-                with suppress(FileNotFoundError):  # it was deleted meanwhile
+                with suppress(FileNotFoundError):  # the file was deleted in the meantime
                     files.copy(self._source / name, self._target / name)
                     files.sync(self._target / name)
                     self._copied[name] = now.st_size, now.st_mtime_ns
@@ -93,11 +97,11 @@ class Moves:
         return log in self._wanted
 
     def move(self, partition: Partition, node_id: int, path: str) -> None:
-        """Begin to move this broker's replica to the directory `path`. If the replica is there already, cancel its move. Raises
-        OSError.
+        """Begin to move this broker's replica to the directory `path`. If the replica is in that directory already, cancel any
+        move of the replica. Raises OSError.
         """
         log, dirs = _log_of(partition), self._dirs
-        if log.directory.node_id != node_id:  # the log's files belong to another broker's replica
+        if log.directory.node_id != node_id:  # another broker's replica owns the log's files
             if dirs.of(partition, node_id) != path:
                 dirs.moved(partition, node_id, path)
                 self._changed()
@@ -118,11 +122,11 @@ class Moves:
         self._queue(partition, future, None)
 
     def _queue(self, partition: Partition, future: Path, copy: Copy | None) -> None:
-        """Queue the move after a running compaction, because only one job may be `apart`."""
+        """Queue the move as a job `apart`. It runs after a running compaction, because only one such job runs at a time."""
 
         def work() -> None:
             if copy is not None:
-                with suppress(FileNotFoundError):  # the partition was deleted meanwhile
+                with suppress(FileNotFoundError):  # the partition was deleted in the meantime
                     copy.catch_up()
 
         def failed() -> None:
@@ -192,8 +196,8 @@ class Moves:
     # A start
 
     def finish(self) -> None:
-        """Finish moves whose copy is complete and whose original folder is removed: rename the copy. Note the other unfinished
-        moves.
+        """Finish each interrupted move whose copy is complete and whose original folder is gone, by renaming the copy. Remember
+        the other interrupted moves for `resume`.
         """
         for directory in self._directories:
             for where, future in directory.futures():
@@ -208,7 +212,7 @@ class Moves:
                     self._unfinished.append((where, directory))
 
     def resume(self) -> None:
-        """Begin again the unfinished moves that `finish` has noted. Raises OSError."""
+        """Begin again the interrupted moves that `finish` has remembered. Raises OSError."""
         for (topic, index), directory in self._unfinished:
             partition = self._cluster.partition(topic, index)
             if partition is not None:
@@ -217,7 +221,7 @@ class Moves:
         self._unfinished.clear()
 
     def _changed(self) -> None:
-        """Note that the metadata has changed. The host writes the change to the metadata log after the current job or
+        """Note that the cluster's metadata has changed. The host writes the change to the metadata log after the current job or
         request.
         """
         self._cluster.version += 1

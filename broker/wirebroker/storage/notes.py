@@ -10,5 +10,5 @@ logger = logging.getLogger("wirebroker")
 
 
 def note(sentence: str) -> None:
-    """Log a finding and its repair immediately, so that the user sees it even if the next step fails."""
+    """Log a finding and its repair immediately, so that the user sees the message even if the next step fails."""
     logger.warning("%s", shortened(sentence))

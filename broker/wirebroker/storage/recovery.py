@@ -1,12 +1,13 @@
-"""Opening a partition's folder when the broker starts (LogLoader, ProducerStateManager).
+"""Opens a partition's folder when the broker starts, and recovers the log (LogLoader, ProducerStateManager).
 
-After a clean shutdown the last snapshot has the producers' state, and the checkpoint has the end of the log. After a crash, the
-start reads the segments from the recovery point on, checks their batches, rebuilds their indexes and removes a torn tail. It
-takes the producers' state from the newest snapshot, which has the last batch of each producer, and from the later batches. The
-start also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of the other segments' files.
+After a clean shutdown the last producer snapshot has the producers' state, and the checkpoint has the end of the log. After a
+crash, the start reads the segments from the recovery point on, checks their batches, rebuilds their indexes and removes a torn
+tail. The start takes the producers' state from the newest snapshot, which has the last batch of each producer, and from the
+later batches. The start also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of the
+other segments' files.
 
-The start reads all files before it changes any file. Damage before the tail is an error: Kafka would cut the log there and
-lose the sound batches after the damage.
+The start reads all files before it changes any file. Damage before the tail is an error. (Kafka would cut the log there, and
+would lose the undamaged batches after it.)
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from wirebroker.storage.segment import Expected, Index, Segment, SegmentSettings
 from wirebroker.storage.snapshots import read_snapshot, snapshot_bytes
 
 UNFINISHED = (DELETED, CLEANED, ".tmp")
-"""A start removes files whose names have these endings."""
+"""A start removes files whose names end with one of these."""
 
 
 class LogSettings(NamedTuple):
@@ -59,14 +60,14 @@ class LogSettings(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the checkpoints and the metadata say about a partition."""
+    """What is known about a partition from the checkpoints and the metadata."""
 
     clean: bool
     recovery_point: int | None
-    """None if the checkpoint of recovery points does not name the partition."""
+    """The offset in the checkpoint of recovery points; None if that checkpoint does not name the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Whether the log began at `log_start_offset` when the broker stopped cleanly; then earlier segments may be missing."""
+    """Whether a clean stop has recorded `log_start_offset`. If so, a log that begins later has lost segments."""
     gaps_below: int = ANYWHERE
     """Compaction may have removed offsets before this offset."""
     latest_epoch: int | None = None
@@ -81,7 +82,7 @@ class Recovered(NamedTuple):
     recovery_point: int
     kept: Kept
     written_epochs: list[tuple[int, int]]
-    """The leader epochs that the checkpoint has."""
+    """The leader epochs in the checkpoint file."""
 
 
 class RecoveredState:
@@ -93,13 +94,13 @@ class RecoveredState:
         self._rules = rules
 
     def load(self, producers: Mapping[Key, bytes]) -> None:
-        """Replace the state by the producers of a snapshot."""
+        """Replace the state with the producers in a snapshot."""
         self.producers = dict(producers)
         open_ones = {int(key): open_since(state) for key, state in producers.items() if open_since(state) >= 0}
         self.transactions.restart(open_ones)
 
     def follow(self, header: BatchHeader, batch: Buffer) -> None:
-        """Apply a batch of the log without refusing any, as ProducerAppendInfo does for a replica."""
+        """Apply a batch of the log to the state. Like ProducerAppendInfo for a replica, this method never refuses a batch."""
         key = header.producer_id
         if key < 0:
             return
@@ -140,7 +141,7 @@ def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspe
 def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
     """Remove incomplete files and files that were being deleted, and finish swaps of segments (LogLoader.load).
 
-    The start rebuilds the indexes of a segment whose swap it finishes.
+    The indexes of a segment whose swap is finished here are rebuilt later in the start.
     """
     names = [name for name in found if (folder / name).is_file()]
     for name in names:
@@ -152,7 +153,7 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
         made = Walk(folder / (file_name(base, LOG) + SWAP), base)
         for _ in made:
             pass
-        # The new segment has the records of the old segments, and replaces them even if some old segments are already removed.
+        # The new segment has all records of the old segments, so it replaces them even if some of them are already removed.
         for name in names:
             offset = offset_of(name, name[name.rfind(".") :])
             if offset is not None and base <= offset < max(made.next_offset, base + 1) and not name.endswith(SNAPSHOT):
@@ -161,7 +162,7 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
 
 
 class Walked(NamedTuple):
-    """A segment whose batches were checked, the state after its last batch, and its end offset."""
+    """A segment whose batches were checked, the partition's state after the last batch, and the segment's end offset."""
 
     segment: Segment
     state: RecoveredState
@@ -171,7 +172,8 @@ class Walked(NamedTuple):
 class Closed(NamedTuple):
     """A closed segment that recovery has read, and the aborted transactions in its batches.
 
-    With `complete`, the log has every batch from its first offset, so the list has all aborted transactions.
+    With `complete`, no batch of the log up to this segment is missing, so `aborted` has all of the segment's aborted
+    transactions.
     """
 
     segment: Segment
@@ -204,7 +206,7 @@ class Recovery:
         self._crashed: list[Walked] = []
         """The segments that may have changed since the last sync. Their indexes are rebuilt."""
         self._closed: list[Closed] = []
-        """The closed segments that recovery read."""
+        """The closed segments that the recovery has read completely."""
         self._unfit: list[tuple[Closed, list[Path]]] = []
         """The closed segments whose indexes contradict the batches."""
         self._starts: list[tuple[int, int]] = []
@@ -212,7 +214,7 @@ class Recovery:
         """Whether the snapshot at the end of the log is usable."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Whether the segments checked so far have every batch that was ever written."""
+        """Whether the log, as far as it was checked, still has every batch that was ever written."""
 
     # Looking
 
@@ -222,7 +224,7 @@ class Recovery:
             if i and self.end != base and (self.end > base or self.end >= self._known.gaps_below):
                 raise DamagedFile(
                     self.folder / file_name(base, LOG),
-                    f"it begins at offset {base}, and the segment before it ends at {self.end}. Restore what is missing from "
+                    f"it begins at offset {base}, but the segment before it ends at {self.end}. Restore what is missing from "
                     "a copy; to go on without it, remove the segments before this one",
                 )
             self._look_at(i, base)
@@ -275,7 +277,7 @@ class Recovery:
             path = segment.path(TRANSACTION_INDEX)
             for each in read_transaction_index(path):
                 if not segment.base_offset <= each.last_offset < self.end:
-                    raise DamagedFile(path, f"{each} is of another segment")
+                    raise DamagedFile(path, f"{each} belongs to another segment")
                 self._expected.aborted.add((each.producer_id, each.last_offset))
 
     def _state_before(self, base: int) -> RecoveredState:
@@ -340,7 +342,7 @@ class Recovery:
         return Recovered(self.segments, self.end, recovery_point, kept, self._epochs.written)
 
     def _write_crashed(self) -> None:
-        """Write the indexes of the segments that a crash may have cut. The segments are marked as not synced, because their
+        """Write the indexes of the segments that a crash may have cut off, and mark the segments as not synced, because their
         batches may be only in the page cache.
         """
         for segment, state, end in self._crashed:
@@ -364,8 +366,8 @@ class Recovery:
     # Producers
 
     def _check_snapshot(self) -> None:
-        """Check the producer snapshot at the end of the log, which every clean stop writes. Raises DamagedFile if the producers
-        are lost.
+        """Check the producer snapshot at the end of the log, which every clean stop writes. Raises DamagedFile if the
+        producers' state is lost and the batches cannot restore it.
         """
         path = self.folder / file_name(self.end, SNAPSHOT)
         if self.end <= self._log_start:
@@ -381,11 +383,12 @@ class Recovery:
                 f"{why}, and batches that it knows of have been deleted. Restore it from a copy; to have only those producers "
                 f"known that the log still has batches of, remove {self.folder.parent / CLEAN_SHUTDOWN}",
             )
-        note(f"{path}: {why}; the producers are taken from the batches")
+        note(f"{path}: {why}; the producers' state is taken from the batches")
 
     def _damage_of_snapshot(self, path: Path) -> str:
-        """Returns why the last snapshot cannot be used, or "". Raises DamagedFile if the snapshot may belong
-        to another log."""
+        """Returns the reason why the last snapshot cannot be used, or "". Raises DamagedFile if the snapshot may belong to
+        another log.
+        """
         try:
             producers = read_snapshot(path)
         except FileNotFoundError:
@@ -395,25 +398,27 @@ class Recovery:
         for key, packed in producers.items():
             if (written := last_offset(packed)) >= 0 and (why := self._damage_of_producer(key, written)):
                 if self._known.clean:
-                    raise DamagedFile(path, f"{why}. If the log is the right one, remove this file")
+                    raise DamagedFile(path, f"{why}. If the log is right, remove this file")
                 return why
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """Returns a warning if the producer's last batch in the log does not end at offset `written`, else ""."""
+        """Returns the contradiction if the log shows that the producer's last batch does not end at offset `written`, else
+        "".
+        """
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""
         header = segment.header_of(written)
         if header is None or header.producer_id != key:
-            return f"it says that producer {key} wrote last at offset {written}; the log has no such batch"
+            return f"it says that the last batch of producer {key} ends at offset {written}; the log has no such batch"
         known = self._last.state.producers.get(key, b"") if self._last else b""
         if known and last_offset(known) > written:
             return f"it says that producer {key} wrote last at offset {written}; in the log that is offset {last_offset(known)}"
         return ""
 
     def _producers(self) -> dict[Key, bytes]:
-        """Returns the producers at the end of the log. Removes snapshots that lie outside the log."""
+        """Returns the producers' states at the end of the log. Removes snapshots with offsets outside the log."""
         state = self._state_at(self.end, self.segments)
         self._remove_snapshots({each for each in self._snapshots if each > self.end or each <= self._log_start})
         return state.producers
@@ -461,8 +466,8 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
-    """Returns the log message about a torn tail, which the caller cuts off. Raises DamagedFile if a crash cannot explain the
-    damage.
+    """Returns the message for the log about a torn tail, which the caller then cuts off. Raises DamagedFile if a crash cannot
+    explain the damage.
 
     After a `clean` stop any damage raises DamagedFile.
     """

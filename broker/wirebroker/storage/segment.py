@@ -1,8 +1,8 @@
 """One segment of a partition's log: its .log file, and the indexes of its offsets and times.
 
-Every batch is written to the file immediately and read from the file; as in Kafka, the page cache makes this fast. The active
-segment's indexes exist only in memory, because a start after a crash rebuilds them from the batches. They are written to files
-when the segment is closed, and the next search in the closed segment reads these files.
+Every batch is written to the .log file immediately, and reads come from the file; as in Kafka, the page cache makes this fast.
+The active segment's indexes exist only in memory, because a start after a crash rebuilds them from the batches. When the
+segment is closed, the indexes are written to files, and the next search in the closed segment reads these files.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ from wirebroker.storage import files
 
 _START = struct.Struct(">qii")
 _PLACE = struct.Struct(">qi11xi")
-"""base offset, length, and last offset delta"""
+"""The base offset, the length, and the last offset delta of a batch."""
 _delta_of = struct.Struct(">i").unpack_from
 _START_SIZE = _START.size
 _DELTA_AT = 23
 _LOOK = 8 * 1024
 """The number of bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""The creation time that is set for a full segment. It is so early that the next batch rolls the log."""
+"""A full segment gets this creation time, which is so early that the next batch rolls the log."""
 MOST_OPEN = 128
 """The largest number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
 """The largest number of closed segments, in all partitions together, whose indexes stay in memory."""
 _LARGEST_SPAN = 1 << 30
-"""The number of offsets after which a segment is full. Its indexes have room for twice as many offsets."""
+"""A segment is full after this many offsets. The relative offsets in its indexes could go up to twice as many."""
 
 
 class Recent:
-    """Calls `release` with the least recently used segment if there are more than `most` segments."""
+    """Remembers the `most` segments that were used last. When a further segment is used, calls `release` with the least
+    recently used one.
+    """
 
     def __init__(self, most: int, release: Callable[[Segment], None]) -> None:
         self._most, self._release = most, release
@@ -72,15 +74,15 @@ class Recent:
             self._release(oldest)
 
     def forget(self, segment: Segment) -> None:
-        """Note that the segment needs no release any more."""
+        """Forget the segment, because it no longer needs to be released."""
         self._held.pop(segment, None)
 
 
 class SegmentSettings(NamedTuple):
-    """Settings of the indexes, and objects that all segments of a store share.
+    """The settings of the indexes, and callbacks and objects that the segments of a store share.
 
     `interval` is index.interval.bytes; the largest numbers of index entries follow from segment.index.bytes. A segment calls
-    `written` after a write that must be synced.
+    `written` after it has been written to, so that it will be synced.
     """
 
     interval: int
@@ -90,11 +92,11 @@ class SegmentSettings(NamedTuple):
     files: Recent
     """The segments whose files are open for writing."""
     failed: Callable[[OSError], None] = lambda failure: None
-    """Called with the error when a write fails."""
+    """A function that is called with the error when a write fails."""
 
 
 class Index:
-    """Some of a segment's batches: their last offsets, their positions, and the largest timestamp up to each position."""
+    """The index of a segment: for some of the batches, the last offset, the position, and the largest timestamp so far."""
 
     __slots__ = ("newest", "offsets", "positions", "stamps")
 
@@ -106,7 +108,7 @@ class Index:
         self.positions = array("i", positions)
         self.stamps = array("q", stamps)
         self.newest = array("q", newest)
-        """The last offsets of the batches with the timestamps in `stamps`."""
+        """For each timestamp in `stamps`, the last offset of its batch."""
 
     def note_time(self, timestamp: int, offset: int) -> None:
         """Add a timestamp and the last offset of its batch, if the timestamp is larger than all earlier ones."""
@@ -123,7 +125,7 @@ class Index:
 
 
 class Expected(NamedTuple):
-    """What the other files of the partition say about a segment's batches."""
+    """The facts from the partition's other files with which a segment's batches must agree."""
 
     gaps_below: int
     """Compaction may have removed offsets below this offset."""
@@ -141,7 +143,7 @@ class Segment:
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
-        """Reads no file yet. If `index` is None, the segment is closed and its index is in files."""
+        """Make the object without reading a file. If `index` is None, the segment is closed and its index is in files."""
         self.folder = folder
         self.base_offset = base_offset
         self.created = created
@@ -151,7 +153,9 @@ class Segment:
         self.dirty = False
         """Whether the segment has changed since its last sync."""
         self.unchecked: Expected | None = None
-        """What each batch is compared with when it is read. None if this process has already checked or written every batch."""
+        """The facts with which each batch is compared when it is read. None if this process has already checked or written
+        every batch.
+        """
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -162,7 +166,9 @@ class Segment:
         self._fd = -1
 
     def path(self, suffix: str = LOG, ending: str = "") -> Path:
-        """Returns the path of one of the segment's files. With an `ending`, the path of an incomplete file."""
+        """Returns the path of the segment's file with this suffix. `ending` is appended to the name of a file that is not
+        finished.
+        """
         return self.folder / (file_name(self.base_offset, suffix) + ending)
 
     def paths(self, ending: str = "") -> list[Path]:
@@ -173,7 +179,7 @@ class Segment:
 
     def create(self) -> None:
         """Create the empty .log file and empty indexes, as Kafka does. If this raises OSError, the segment does not exist."""
-        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the log file is made last: with it the segment exists
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the log file is made last: without it the segment does not exist
             files.write(self.path(suffix), b"")
         self.touched()
 
@@ -199,7 +205,7 @@ class Segment:
         self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
 
     def _cut_back(self) -> None:
-        """Remove the bytes of a failed write. If that fails, too, close the file, and the bytes are removed when it is opened
+        """Remove the bytes of a failed write. If this fails, too, close the file; the bytes are removed when the file is opened
         again.
         """
         try:
@@ -249,11 +255,13 @@ class Segment:
             self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
 
     def note_end(self) -> None:
-        """Add the last entry of the time index, which is written when the segment is closed."""
+        """Add the last entry to the time index, before the index is written to its file."""
         self.index.note_time(self.max_timestamp, self._newest)
 
     def let_go(self) -> None:
-        """Close the file, and drop the index from memory. The next use opens and reads them again."""
+        """Close the file, and drop the index from memory. The next use of the segment opens the file and reads the index
+        again.
+        """
         self.release()
         self._index = None
 
@@ -269,8 +277,8 @@ class Segment:
         self._settings.files.use(self)
 
     def reopened(self) -> Segment:
-        """Returns a new, active segment for the files of this closed segment. It is a new object so that a reader of the closed
-        segment notices the change.
+        """Returns a new object, an active segment with the files of this closed segment. A reader of the closed segment notices
+        the change because the object is new.
         """
         made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
         made.size, made.dirty = self.size, self.dirty
@@ -296,8 +304,8 @@ class Segment:
 
     @property
     def index(self) -> Index:
-        """The index. That of a closed segment is read from its files. If they are damaged, the index is empty, and a search
-        reads the batches.
+        """The index. The index of a closed segment is read from its files. If these files are damaged, the index is empty, and
+        a search reads the batches instead.
         """
         if self._index is None:
             try:
@@ -310,7 +318,7 @@ class Segment:
         return self._index
 
     def believe(self, expected: Expected) -> int:
-        """Take over a closed segment after reading only the ends of its files. Returns the offset after the last batch.
+        """Accept the files of a closed segment after reading only their ends. Returns the offset after the last batch.
 
         Raises DamagedFile or FileNotFoundError if the files contradict each other; the caller must then read the segment's
         batches.
@@ -318,13 +326,13 @@ class Segment:
         found = last_entry(self.path(OFFSET_INDEX), OFFSET_ENTRY)
         relative, position = found or (-1, 0)
         if found and (relative < 0 or position <= 0):
-            raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not an entry")
+            raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not a valid index entry")
         tail = self._tail(position)
         end = self._end_of(tail, position, self.base_offset + relative)
         newest = last_entry(self.path(TIME_INDEX), TIME_ENTRY)
         timestamp, relative = newest or (-1, 0)
         if newest and not 0 <= relative < end - self.base_offset:
-            raise DamagedFile(self.path(TIME_INDEX), "the last entry is of an offset that the segment does not have")
+            raise DamagedFile(self.path(TIME_INDEX), "the last entry has an offset that the segment does not have")
         self.max_timestamp, self._newest = timestamp, self.base_offset + relative
         if any(header.max_timestamp > timestamp for _, header in batches_in(tail)) or (tail and not newest):
             raise DamagedFile(self.path(TIME_INDEX), "the last entry is older than the last batches")
@@ -332,7 +340,7 @@ class Segment:
         return end
 
     def _tail(self, position: int) -> memoryview:
-        """Returns the bytes of the log file from this position, which is that of the last index entry."""
+        """Returns the bytes of the log file from `position` on, which is the position in the last index entry."""
         fd = files.open_to_read(self.path())
         try:
             self.size = os.fstat(fd).st_size
@@ -347,8 +355,8 @@ class Segment:
             os.close(fd)
 
     def _end_of(self, tail: memoryview, position: int, indexed: int) -> int:
-        """Returns the offset after the batches in `tail`. If the index has an entry, the first batch must contain the offset
-        `indexed`.
+        """Returns the offset after the batches in `tail`. If the index has an entry (`position` > 0), the first batch must
+        contain the offset `indexed`.
         """
         end, at = self.base_offset, 0
         while at < len(tail):
@@ -356,12 +364,12 @@ class Segment:
                 raise DamagedFile(self.path(), why, position + at)
             header = BatchHeader._make(HEADER.unpack_from(tail, at))
             if not at and position and not header.base_offset <= indexed <= header.last_offset:
-                raise DamagedFile(self.path(OFFSET_INDEX), "the last entry names another offset than the log")
+                raise DamagedFile(self.path(OFFSET_INDEX), "the last entry has another offset than the batch at its position")
             end, at = header.last_offset + 1, at + header.size
         return end
 
     def _recount(self) -> None:
-        """Find the largest timestamp again, from the index and the batches after the last index entry."""
+        """Set the largest timestamp from the index and from the batches after the last index entry."""
         index = self.index
         self.max_timestamp, self._newest = -1, self.base_offset
         if index.stamps:
@@ -403,8 +411,8 @@ class Segment:
         return self.size
 
     def _indexed(self, offset: int) -> int:
-        """Returns a position from the index, at or before the batch with `offset`. An index that was not checked is compared
-        with the log.
+        """Returns a position from the index, at or before the batch with `offset`. If the index was not checked before, the
+        entry is compared with the log.
         """
         index = self.index
         entry = bisect_right(index.offsets, offset) - 1
@@ -412,7 +420,7 @@ class Segment:
             return 0
         position = index.positions[entry]
         if self.unchecked and not self.holds(index.offsets[entry], position):
-            self._index = Index()  # wrong index: a search without it finds the same batch, only slower
+            self._index = Index()  # the index is wrong; a search without it finds the same batch, only slower
             return 0
         return position
 
@@ -432,8 +440,8 @@ class Segment:
         return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
-        """Check the complete batches in `data`, which was read at `position`, unless this process has checked them before.
-        Raises DamagedFile.
+        """Check the complete batches in `data`, which was read at `position`, unless this process has already checked the
+        segment. Raises DamagedFile.
         """
         if self.unchecked is not None:
             self._check(data, position, self.unchecked)
@@ -457,8 +465,8 @@ class Segment:
     def _check_transaction(
         self, header: BatchHeader, batch: memoryview, begun: set[int], aborted: set[tuple[int, int]]
     ) -> None:
-        """Raises DamagedFile if the batch aborts a transaction of a producer in `begun`, and this transaction is not in the
-        index of aborted transactions.
+        """Raises DamagedFile if the batch is an abort marker for a producer in `begun`, but the index of aborted transactions
+        lacks the aborted transaction.
         """
         if not header.is_transactional:
             return
@@ -487,7 +495,7 @@ class Segment:
         return index.offsets[entry] if entry < len(index.offsets) else None
 
     def position_before(self, timestamp: int) -> int:
-        """Returns a position before which all batches have timestamps smaller than `timestamp`."""
+        """Returns a position to search from: all batches before it have smaller timestamps than `timestamp`."""
         index = self.index
         entry = bisect_left(index.stamps, timestamp) - 1
         return self.find(index.newest[entry]) if entry >= 0 else 0

@@ -10,8 +10,8 @@ from wirebroker.core.producers import BatchMetadata, Key, ProducerEntry, pack, u
 
 
 def snapshot_bytes(producers: Mapping[Key, bytes]) -> bytes:
-    """Returns the packed states as the bytes of a snapshot. Kafka's format has only producer ids, so producers that are known
-    by name are left out.
+    """Returns the packed states as the bytes of a snapshot. Kafka's format has only producer ids, so producers that are
+    identified by a name are left out.
     """
     return producer_snapshot_bytes(_states(producers))
 
@@ -28,7 +28,7 @@ def _states(producers: Mapping[Key, bytes]) -> Iterator[ProducerState]:
 
 
 def read_snapshot(path: Path) -> dict[Key, bytes]:
-    """Yields producer ids and their packed states. Raises DamagedFile."""
+    """Returns the packed states by producer id. Raises DamagedFile."""
     producers: dict[Key, bytes] = {}
     for key, epoch, sequence, offset, delta, timestamp, coordinator, opened in read_producer_snapshot(path):
         batches = (BatchMetadata(sequence, offset, delta, timestamp),) if offset >= 0 else ()

@@ -1,7 +1,9 @@
-"""The data directory as a whole. A start restores the cluster from it, and the broker writes changes of the cluster to it.
+"""The data directory as a whole. A start restores the cluster from the directory, and the broker writes changes of the cluster
+to the directory.
 
-The broker writes batches when they arrive, and writes changes of metadata before it sends the response. So acknowledged data
-survives in the page cache if the process dies, and, with `--sync always`, on the disk if the machine fails.
+The broker writes a batch when it arrives, and a change of metadata before it sends the response. So acknowledged data survives
+the death of the process, in the page cache. With `--sync always`, acknowledged data also survives a failure of the machine, on
+the disk.
 """
 
 from __future__ import annotations
@@ -52,10 +54,10 @@ class FolderStore(Upkeep):
         self, root: Path, random_bytes: Callable[[int], bytes], *, more: Sequence[Path] = (), brokers: int = 1,
         sync: str = NEVER, nodes: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """Open and lock the directories, and read the metadata in `root`. `nodes` are the brokers' ids; without them
-        there are `brokers` brokers, numbered from 1.
+        """Open and lock the directories, and read the metadata in `root`. `nodes` are the brokers' ids. Without `nodes` the ids
+        are 1 to `brokers`.
 
-        With `more`, each broker has a log directory in each of these places, too. Raises DataError, OSError.
+        Each broker has a further log directory in each of the directories `more`. Raises DataError, OSError.
         """
         with _usable(root):
             self._directories = LogDirectories((root, *more), nodes or range(1, 1 + brokers), random_bytes)
@@ -66,7 +68,7 @@ class FolderStore(Upkeep):
         self._changes: Changes
         self._moves: Moves
         self._loading: Loading | None = None
-        """Reads the directory during the start; None after all logs are open."""
+        """The object that reads the directory during the start; None after all logs are open."""
         self.cluster_id = self._directories.cluster_id
         self.has_features = False
         """Whether the metadata in the directory has feature levels."""
@@ -84,7 +86,9 @@ class FolderStore(Upkeep):
         return self._cluster
 
     def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        """Restore the cluster from the directory. If this raises DataError, nothing was changed except torn tails."""
+        """Restore the cluster from the directory. If this raises DataError, no file has changed, except that torn tails may
+        have been cut off.
+        """
         with _usable(self.root):
             self._load(cluster, groups, transactions, now)
 
@@ -117,7 +121,7 @@ class FolderStore(Upkeep):
         self._moves.resume()
 
     def _decide(self, now: int) -> None:
-        """From now on, write the cluster's decisions to the metadata log immediately. Raises OSError."""
+        """Write the cluster's decisions to the metadata log, now and from now on at once when they are made. Raises OSError."""
         decisions = self._served.decisions
         self._changes.write_all()
         decisions.write_with(self.settle)
@@ -125,8 +129,9 @@ class FolderStore(Upkeep):
             raise failure
 
     def settle(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes of the cluster to the metadata log. If the caller passes `only`, no other partitions have changed.
-        Raises OSError."""
+        """Write the changes of the cluster to the metadata log. A caller that passes `only` states that no other partitions
+        have changed. Raises OSError.
+        """
         try:
             self._changes.write(now, only)
         except OSError as failure:
@@ -147,7 +152,7 @@ class FolderStore(Upkeep):
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
             folder.rename(stray)
             is_there, topic_id = False, None
-            note(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
+            note(f"{folder} belongs to another topic of that name; it is renamed to {stray.name}")
         is_new = topic_id is None and not (is_there and any(os.scandir(folder)))
         try:
             if is_new:
@@ -165,7 +170,9 @@ class FolderStore(Upkeep):
             raise
 
     def _directory_of(self, topic: Topic, index: int, dirs: Mapping[int, str]) -> LogDirectory:
-        """Returns the log directory of the first replica, or, during a start, the directory that has the partition's folder."""
+        """Returns the log directory for a partition: during a start the directory that has the partition's folder, later the
+        directory of the first replica.
+        """
         if self._loading is not None:
             return self._loading.directory_of(topic.name, index, topic.topic_id, dirs)
         return self._directories.at(*next(iter(dirs.items())))
@@ -223,9 +230,9 @@ class FolderStore(Upkeep):
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
-            elif log.holds(task.segments):  # segments were deleted in the meantime; the next round deletes the rest
+            elif log.holds(task.segments):  # else segments were deleted in the meantime
                 if isinstance(result, OSError) and not isinstance(result, DataError):
-                    raise result  # a full disk, perhaps: compaction is tried again in log.cleaner.backoff.ms
+                    raise result  # the disk may be full; the next attempt follows in log.cleaner.backoff.ms
                 self._uncleanable.add(log)
                 raise DataError(f"{log.folder} is not compacted any more: {result}") from result
             self.compact(now)  # another log may be dirty enough
@@ -234,7 +241,7 @@ class FolderStore(Upkeep):
         self.jobs.append(Job(work, done, apart=True))
 
     def checkpoint(self, _: int = 0) -> None:
-        """Write the checkpoints of recovery points and log start offsets, and retry writes that failed."""
+        """Write the checkpoints. If a write had failed before and this one succeeds, the directory counts as writable again."""
         try:
             self._checkpoint()
         except OSError as failure:
@@ -301,7 +308,7 @@ class FolderStore(Upkeep):
         self._directories.release()
 
     def restart(self, mode: str, now: int) -> None:
-        """Stop the brokers, and read the checkpoints again before the partitions open their logs again."""
+        """Stop the brokers and read the checkpoints again. After this call the partitions open their logs again."""
         self.run_jobs()
         if mode == "clean":
             self._close_logs()

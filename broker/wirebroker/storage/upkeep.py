@@ -1,4 +1,4 @@
-"""The work that all logs of a data directory share: syncing, deleting files, and reporting a failing disk.
+"""The tasks that concern all logs of a data directory: syncing, deleting files, and reporting a failing disk.
 
 The engine's driver calls a job's `work` in a thread, and its `done` in the engine's thread.
 """
@@ -25,33 +25,33 @@ ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
 
 
 class Job(NamedTuple):
-    """A long task: any thread may call `work`; the engine's thread then calls `done`."""
+    """A long task. `work` may run in any thread; afterwards the engine's thread calls `done`."""
 
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
     """Whether the job runs in its own thread because it takes very long. At most one such job runs at a time."""
     failed: Callable[[], None] = lambda: None
-    """Called instead of `done` if `work` raises OSError."""
+    """A function that is called instead of `done` if `work` raises OSError."""
 
 
 class Syncable(Protocol):
-    """A log that needs syncs."""
+    """A log that has to be synced from time to time."""
 
     end_offset: int
 
     def unsynced(self, end: int) -> list[Segment]:
-        """Returns the segments that begin below `end` and were written to since they were last synced."""
+        """Returns the segments that begin before `end` and have changed since they were last synced."""
 
     def sync(self, segments: Iterable[Segment]) -> None:
         """Sync these segments. Any thread may call this. Raises OSError."""
 
     def synced_up_to(self, offset: int) -> None:
-        """Note that everything before `offset` is synced."""
+        """Note that all batches before `offset` are synced."""
 
 
 class Upkeep:
-    """The part of a data directory that its logs and moves use."""
+    """The part of a data directory's store that logs and moves use: jobs, syncs and deletions."""
 
     def __init__(self, root: Path, sync: str, metadata: MetadataLog, random_bytes: Callable[[int], bytes]) -> None:
         self.root = root
@@ -59,7 +59,7 @@ class Upkeep:
         self.metadata = metadata
         self.jobs: deque[Job] = deque()
         self.recent = Recent(INDEXES_KEPT, Segment.let_go)
-        """The closed segments that have their indexes in memory."""
+        """The closed segments whose indexes are in memory."""
         self.inspection = Inspection()
         """Decides which cleanly closed segments the start reads completely."""
         self.compacting: Syncable | None = None
@@ -71,14 +71,14 @@ class Upkeep:
         self._made: list[Path] = []
         """Other files and folders that were created or changed since their last sync."""
         self._trouble = False
-        """Whether a write has failed and not all writes have succeeded since then."""
+        """Whether writes fail at present: True after a failed write, until a checkpoint succeeds."""
 
     def unique(self) -> bytes:
         """Returns 16 random bytes for a folder name that no other folder has."""
         return self._random_bytes(16)
 
     def failed(self, failure: OSError) -> None:
-        """Log a failed write. Further failures are not logged until all writes succeed again."""
+        """Log a failed write. Further failed writes are not logged until `succeeded` is called."""
         if not self._trouble:
             self._trouble = True
             note(
@@ -87,7 +87,7 @@ class Upkeep:
             )
 
     def succeeded(self) -> None:
-        """Note that all writes succeed. If one had failed before, log that the directory can be written to again."""
+        """Note that writes succeed. If a write had failed before, log that the directory can be written to again."""
         if self._trouble:
             self._trouble = False
             note(f"{self.root} can be written to again")
@@ -95,7 +95,7 @@ class Upkeep:
     # Deleting
 
     def discard(self, paths: Iterable[Path]) -> None:
-        """Delete these files: rename them immediately, and remove them in a job. Raises OSError."""
+        """Delete these files: rename them immediately, and remove them in a background job. Raises OSError."""
         renamed: list[Path] = []
 
         def remove() -> None:
@@ -108,7 +108,7 @@ class Upkeep:
             renamed.append(path.rename(path.with_name(path.name + DELETED)))
 
     def remove_later(self, folder: Path) -> None:
-        """Remove this folder in a job."""
+        """Remove this folder in a background job."""
         self.jobs.append(Job(lambda: shutil.rmtree(folder, ignore_errors=True), nothing))
 
     # Syncing
@@ -118,14 +118,14 @@ class Upkeep:
         self._dirty[log] = None
 
     def forget(self, log: Syncable) -> None:
-        """Forget this log, which needs no more syncs."""
+        """Forget this log, which does not have to be synced any more."""
         self._dirty.pop(log, None)
 
     def rolled(self, log: Syncable, end: int) -> None:
-        """Sync the segments before `end`. Like Kafka, do so with every `--sync` setting, so that a recovery begins after the
-        closed segment.
+        """Sync the segments before `end`. Like Kafka, do this with every `--sync` setting, so that a recovery can begin after
+        the closed segment.
 
-        With `--sync always` the next responses wait for a sync anyway, which includes the closed segment.
+        With `--sync always` no extra sync is needed: the next responses wait for a sync that includes the closed segment.
         """
         if not self.holds_responses:
             self.jobs.append(self._sync_job({log: end}, []))
