@@ -464,7 +464,7 @@ def test_texts_that_mean_no_acl(text: str, problem: str) -> None:
 
 
 def test_one_text_is_not_a_list() -> None:
-    with pytest.raises(ValueError, match="acls: give a list of texts"):
+    with pytest.raises(ValueError, match="acls: give a list of strings"):
         MockKafka(acls="allow User:a READ TOPIC x")
 
 

@@ -171,7 +171,7 @@ def test_an_assertion_waits_for_the_records_and_fails_at_once_if_they_cannot_com
         mock_kafka.assert_records("oders", ["late"], timeout=0.01)
     with pytest.raises(NoSuchTopic, match="did you mean 'orders'"):
         mock_kafka.assert_records("oders", [])
-    with pytest.raises(TypeError, match="an expected key, value or header is bytes, a text, a dict"):
+    with pytest.raises(TypeError, match="an expected key, value or header must be bytes, a text, a dict"):
         mock_kafka.assert_records("orders", [5])
 
 

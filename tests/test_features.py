@@ -88,7 +88,7 @@ def test_a_directory_from_before_the_levels_were_kept_has_those_of_a_new_cluster
     ("features", "problem"),
     [
         ({"transactions.version": 1}, "there is no feature named 'transactions.version'"),
-        ({"transaction.version": 3}, "transaction.version has the levels 0 to 2 here, and not 3"),
+        ({"transaction.version": 3}, "transaction.version has the levels 0 to 2 here, not 3"),
         ({"metadata.version": 29}, f"metadata.version has the levels {NEWEST} to {NEWEST} here, and not 29"),
         ({"group.version": True}, "group.version has the levels 0 to 1 here, and not True"),
     ],

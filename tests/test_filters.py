@@ -69,14 +69,14 @@ def test_a_filter_chooses_rows(text: str, names: str) -> None:
         ("latency<soon", "latency< needs a number, not 'soon'"),
         ("latency<1_0", "latency< needs a number, not '1_0'"),
         ("topic=", 'topic= needs a value; write topic="" for an empty one'),
-        ("a (b or c", "a ( of the filter is not closed"),
-        ("a) b", "the filter has a ) that nothing opens, at character 2"),
+        ("a (b or c", "the filter has a ( without a )"),
+        ("a) b", "the filter has a ) without a (, at character 2"),
         ("=3", "the filter needs a field or a word at character 1, as in api=Produce"),
         ("a or", "the filter needs a field or a word at its end, as in api=Produce"),
         ('topic="orders', 'character 7 begins a quoted text that has no second "'),
         ("(" * 5000, "a filter has at most 2000 characters, not 5000"),
-        ("(" * 1000, "a filter nests at most 50 deep"),
-        ("not " * 100 + "a", "a filter nests at most 50 deep"),
+        ("(" * 1000, "a filter may be nested at most 50 deep"),
+        ("not " * 100 + "a", "a filter may be nested at most 50 deep"),
     ],
 )
 def test_a_wrong_filter_is_refused_with_a_sentence(text: str, sentence: str) -> None:

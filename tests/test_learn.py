@@ -217,7 +217,7 @@ def test_it_says_what_it_was_not_allowed_to_read(secured: MockKafka, file: Path,
         ("users", "CLUSTER_AUTHORIZATION_FAILED", "DESCRIBE on CLUSTER kafka-cluster"),
     }
     assert "acls: CLUSTER_AUTHORIZATION_FAILED; needs DESCRIBE on CLUSTER kafka-cluster" in capsys.readouterr().out
-    with pytest.warns(UserWarning, match="could not be read when the cluster was learned: acls, groups, quotas"):
+    with pytest.warns(UserWarning, match="these sections could not be read from the learned cluster: acls, groups, quotas"):
         MockKafka(like=file)
 
 

@@ -309,7 +309,7 @@ def test_directories_that_do_not_belong_together_are_refused(dirs: list[Path], t
     (dirs[1] / "meta.properties").write_text(text)
     with pytest.raises(ValueError, match=r"data: .*a is named twice"):
         MockKafka(data=[dirs[0], dirs[0]])
-    with pytest.raises(ValueError, match="log.dirs names directories in memory"):
+    with pytest.raises(ValueError, match="log.dirs is only for directories in memory"):
         MockKafka(data=dirs, configs={"log.dirs": "/a,/b"})
     with MockKafka(data=dirs) as kafka:
         assert held(kafka)[0][1] == [("orders", 0, False)]

@@ -180,7 +180,7 @@ def test_what_cannot_be_upgraded() -> None:
             kafka.upgrade("kafka-9.9")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="there is no broker 7"):
             kafka.upgrade(NEW, node_id=7)
-        with pytest.raises(ValueError, match="from 0 up, not -1"):
+        with pytest.raises(ValueError, match="at least 0 seconds, not -1"):
             kafka.upgrade(NEW, pause=-1)
         kafka.upgrade(NEW, pause=1)
         with pytest.raises(ValueError, match="an upgrade to kafka-4.3 is in progress"):

@@ -1,1 +1,1 @@
-"""The interface for tests in Python and over HTTP: options, operations, states, client settings."""
+"""The interface for tests, in Python and over HTTP: options, operations, states and client settings."""

@@ -9,9 +9,9 @@
         lambda record: record.offset > 7,              # any condition
     ])
 
-A key, a value, a header and any part of JSON can also be `...`, which accepts everything; a compiled regular expression, which
-must be found in the text; or a function, which gets the part and returns whether it is right. Objects with their own `__eq__`
-work, too: `unittest.mock.ANY`, `pytest.approx`, dirty-equals.
+In place of a key, a value, a header or any part of JSON you can also write `...`, which accepts everything; a compiled regular
+expression, which must be found in the text; or a function, which gets the part and returns whether it is right. Objects with
+their own `__eq__` work, too, such as `unittest.mock.ANY`, `pytest.approx` and dirty-equals.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from wirebroker.testing.operations import StoredRecord, shown
 __tracebackhide__ = True  # pytest shows the caller's line
 
 MOST_CELLS = 250_000
-"""At most this many pairs of an expected and a stored record are compared to align the two lists."""
+"""To align the two lists, at most this many pairs of an expected record and a stored record are compared."""
 MOST_REORDERED = 500
-"""With more records than this, the check does not find out whether only their order is wrong."""
+"""If there are more records than this, the message does not say whether only their order is wrong."""
 MOST_LINES = 40
-"""The largest number of lines in a difference message."""
+"""A message about differences has at most this many lines."""
 LONGEST = 200
 """A message shows at most this many characters of a value."""
 
@@ -42,12 +42,10 @@ class Difference(AssertionError):
 
 
 class json_value:
-    """An expected JSON value. A dict or a list can be given without `json_value`; strings, numbers, booleans and null need
-    it.
-    """
+    """An expected JSON value. A dict or a list does not need `json_value`; strings, numbers, booleans and null do."""
 
     more = False
-    """Whether objects may have further fields."""
+    """Whether the found JSON objects may have fields that the expected objects do not have."""
 
     def __init__(self, json: Any) -> None:
         self.json = json
@@ -62,8 +60,8 @@ class json_value:
 
 
 class subset(json_value):
-    """An expected JSON object with at least these fields. Inner objects may have further fields, too; lists must have the same
-    length.
+    """An expected JSON object: the found object must have at least these fields. Inner objects, too, may have more fields than
+    expected, but lists must have the expected length.
     """
 
     more = True
@@ -71,8 +69,8 @@ class subset(json_value):
 
 @dataclass(frozen=True)
 class record:
-    """An expected record. A part that is not given accepts everything. `headers` must name all headers of the record, unless it
-    is a `subset(…)`.
+    """An expected record. Parts that you do not give may have any value. `headers` must name all headers of the record, unless
+    it is a `subset(…)`.
     """
 
     key: Any = ...
@@ -101,7 +99,7 @@ NOTHING = "nothing"
 
 
 class Found:
-    """A stored record; its value is parsed as JSON only once."""
+    """A stored record. This object parses the record's value as JSON at most once."""
 
     def __init__(self, stored: StoredRecord) -> None:
         self.stored = stored
@@ -160,7 +158,7 @@ def _readings(data: bytes | None) -> list[Any]:
 
 
 def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any] | None = None) -> Iterator[Part]:
-    """Yields the differences of a key, a value or a header from what is expected."""
+    """Yields the differences between a key, value or header and its expectation `wanted`."""
     if wanted is ...:
         return
     readings = _readings(data) if readings is None else readings
@@ -180,7 +178,7 @@ def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any
             yield Part(place, _short(wanted), shown(data))
     elif isinstance(wanted, bool | int | float):
         kinds = f"bytes, a text, a dict, a list, None, or json_value({wanted!r})"
-        raise TypeError(f"an expected key, value or header is {kinds}, not {wanted!r}")
+        raise TypeError(f"an expected key, value or header must be {kinds}, not {wanted!r}")
     elif not any(wanted == each for each in readings):
         yield Part(place, _short(wanted), shown(data))
 
@@ -189,8 +187,8 @@ def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any
 
 
 def differences(wanted: Any, found: Any, place: str = "", *, more: bool = False) -> Iterator[Part]:
-    """Yields the differences between an expected value and a parsed JSON value. With `more`, objects may have further
-    fields.
+    """Yields the differences between an expected value and a parsed JSON value. With `more`, the found objects may have
+    additional fields.
     """
     if isinstance(wanted, json_value):
         wanted, more = wanted.json, more or wanted.more
@@ -238,7 +236,7 @@ def _is_condition(wanted: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    """Returns a value on one line."""
+    """Returns a value as text on one line."""
     if value is ...:
         text = "anything"
     elif _is_pattern(value):
@@ -288,11 +286,11 @@ class _Fits:
 
 
 Pairs = dict[int, int]
-"""The index of each expected record, with the index of the found record that fits it."""
+"""Maps the index of an expected record to the index of the found record that fits it."""
 
 
 def _pairs_in_order(fits: _Fits) -> Pairs:
-    """Returns the largest set of fitting pairs that keeps the order of both lists."""
+    """Returns the largest set of fitting pairs in which both lists keep their order."""
     rows, columns = len(fits.expected), len(fits.found)
     first = 0
     while first < min(rows, columns) and fits(first, first):
@@ -308,7 +306,7 @@ def _pairs_in_order(fits: _Fits) -> Pairs:
 
 
 def _longest(fits: _Fits, left: range, right: range) -> Pairs:
-    """Returns the longest common subsequence of these parts."""
+    """Returns the longest common subsequence of these two parts of the lists."""
     lengths = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for a in range(len(left) - 1, -1, -1):
         for b in range(len(right) - 1, -1, -1):
@@ -328,8 +326,8 @@ def _longest(fits: _Fits, left: range, right: range) -> Pairs:
 
 
 def _pairs_in_any_order(fits: _Fits) -> Pairs:
-    """Returns as many fitting pairs as possible, in any order. An expected record gives up its found record if another one
-    needs it, and gets a different one.
+    """Returns as many fitting pairs as possible, in any order. An expected record may give up its found record for another
+    expected record, and then gets a different one.
     """
     taken: dict[int, int] = {}
     for i in range(len(fits.expected)):
@@ -338,8 +336,8 @@ def _pairs_in_any_order(fits: _Fits) -> Pairs:
 
 
 def _take(fits: _Fits, first: int, taken: dict[int, int]) -> None:
-    """Find a stored record for an expected record. Other expected records may be paired with different records for it (Kuhn's
-    algorithm).
+    """Find a stored record for the expected record `first`. To free one, other expected records may get different stored
+    records (Kuhn's algorithm).
     """
     came_from: dict[int, tuple[int, int | None]] = {}
     waiting: list[tuple[int, int | None]] = [(first, None)]
@@ -387,7 +385,7 @@ def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_
 
 
 def _counterpart(i: int, alone: Sequence[int], pairs: Pairs, count: int) -> int | None:
-    """Returns the unexpected record that stands where the expected record should: between the neighbouring pairs."""
+    """Returns an unexpected record at the place of the expected record `i`: between its neighbouring pairs."""
     after = max((pairs[each] for each in pairs if each < i), default=-1)
     before = min((pairs[each] for each in pairs if each > i), default=count)
     return next((j for j in alone if after < j < before), None)

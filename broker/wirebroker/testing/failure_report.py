@@ -1,5 +1,5 @@
-"""Makes the report of a failed test. It shows for each broker the latest verdicts and records, its groups and faults, and
-pictures.
+"""Makes the report of a failed test. For each broker the report shows the latest verdicts and records, the groups and faults,
+and pictures.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from wirebroker.engine.engine import Engine
 
 MOST = 20
-"""The largest number of lines in a section."""
+"""A section has at most this many lines."""
 MOST_LINES = 100
-"""The largest number of lines in a picture."""
+"""A picture has at most this many lines."""
 
 
 def sections(engine: Engine) -> dict[str, str]:

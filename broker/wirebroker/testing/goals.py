@@ -1,6 +1,6 @@
-"""Goals that a test can wait for. A goal decides from the engine's state whether it is reached, and explains a timeout.
+"""Goals that a test can wait for. A goal checks the engine's state to see whether the goal is reached, and explains a timeout.
 
-`MockKafka` and the HTTP control wait for the same goals, so both have the same conditions and messages.
+`MockKafka` and the HTTP control use the same goals, so their conditions and messages are the same.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 T_co = TypeVar("T_co", covariant=True)
 MOST_AT_ONCE = 4000
-"""One call of `Reader.read` reads at most this many records, at 14 µs each on a busy machine. The next call continues after
-them.
+"""One call of `Reader.read` reads at most this many records; a record takes 14 µs on a busy machine. The next call continues
+after these records.
 """
 MOST_OTHERS = 1000
-"""At most this many additional records are read for the error message."""
+"""For the error message, at most this many records beyond the expected number are read."""
 SETTLED = ("Stable", "Empty", "Dead", "NotReady")
-"""The states in which a group does not wait for its members."""
+"""In these states a group does not wait for members."""
 
 
 class Goal(Protocol[T_co]):
-    """A condition on the broker's state that a test waits for, and the value that the test then gets."""
+    """A condition on the broker's state that a test waits for, and the value that the wait returns."""
 
     def reached(self, engine: Engine) -> bool:
-        """Whether the wait is over."""
+        """Whether the test can stop waiting."""
 
     def result(self, engine: Engine) -> T_co:
-        """Returns the value that the test gets."""
+        """Returns the value that the wait returns to the test."""
 
     def shortfall(self, engine: Engine) -> str | None:
-        """Returns the beginning of the timeout message, which the time follows, or None if `result` explains what is
+        """Returns the beginning of the timeout message (the caller adds the time), or None if `result` explains what is
         missing.
         """
 
@@ -48,8 +48,8 @@ class Goal(Protocol[T_co]):
 
 
 class Reader:
-    """Reads the records that were stored since its last call: either committed records, or all records except markers. One call
-    reads a limited number.
+    """Reads a topic in steps: each call of `read` reads a limited number of records that were stored since the previous call.
+    It reads either only committed records, or all records except markers.
     """
 
     def __init__(self, topic: str, partition: int | None, *, committed: bool, most: int) -> None:
@@ -65,7 +65,7 @@ class Reader:
         return [record for index in sorted(self._found) for record in self._found[index]]
 
     def read(self, engine: Engine) -> bool:
-        """Read further records. Returns True if no more are stored now."""
+        """Read further records. Returns True if there are no more records now."""
         topic = engine.cluster.topics.get(self.topic)
         if topic is None:
             return True
@@ -104,9 +104,7 @@ class Reader:
 
 
 class RecordsStored:
-    """The goal that a topic has `count` records. With `committed`, only records that a read_committed consumer gets are
-    counted.
-    """
+    """The goal that a topic has `count` records. With `committed`, only records count that a read_committed consumer gets."""
 
     def __init__(self, topic: str, count: int, *, committed: bool = False) -> None:
         self._topic, self._count, self._committed = topic, count, committed
@@ -146,15 +144,17 @@ class RecordsExpected:
         return (complete and count == len(self._expected)) or count > len(self._expected) or (missing and not self._expected)
 
     def result(self, engine: Engine) -> list[StoredRecord]:
-        """Returns the records, for `verdict`. Raises NoSuchTopic if none are expected."""
+        """Returns the records to pass to `verdict`. Raises NoSuchTopic if the topic does not exist and no records are
+        expected.
+        """
         self._missing = _no_topic(engine, self._reader.topic)
         if self._missing and not self._expected:
             raise NoSuchTopic(self._reader.topic, engine.cluster.topics)
         return self._reader.records
 
     def verdict(self, stored: list[StoredRecord]) -> list[StoredRecord]:
-        """Returns the stored records if they are as expected, and raises Difference otherwise. It needs no engine, so any
-        thread can call it.
+        """Returns the stored records if they are as expected, and raises Difference otherwise. This method needs no engine, so
+        any thread can call it.
         """
         check(self._expected, stored, in_order=self._in_order, what=f"the records of {self._where!r} differ{self._missing}")
         return stored
@@ -177,10 +177,10 @@ def _no_topic(engine: Engine, topic: str) -> str:
 
 
 class GroupReady:
-    """The goal that a group is stable, has `members` members, has committed the offsets in `committed`, or lags by at most
-    `lag` records.
+    """The goal that a group meets all conditions that are given: it has `members` members, has committed the offsets in
+    `committed`, and lags by at most `lag` records.
 
-    With `committed` or `lag`, the group's state does not matter, unless `members` are given as well.
+    The group must also be stable, unless only `committed` or `lag` are given.
     """
 
     def __init__(
@@ -235,8 +235,8 @@ class GroupReady:
 
 
 def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
-    """Returns how many records a read_committed consumer gets from the committed offset on, or from the log start. Counts at
-    most `most`.
+    """Returns how many records a read_committed consumer would get, from the committed offset or, without one, from the log
+    start. The count stops at `most`.
 
     Unlike Kafka's lag, this number does not include markers.
     """
@@ -250,7 +250,7 @@ def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: 
 
 
 class Quiet:
-    """The goal that for `seconds` seconds no log, group or transaction has changed, and no group waits for its members."""
+    """The goal that for `seconds` seconds no log, group or transaction has changed, and no group has waited for members."""
 
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:
         self._seconds, self._now = seconds, now
@@ -272,8 +272,8 @@ class Quiet:
         return f"the broker was not quiet for {self._seconds:g} s, because {why}, within"
 
     def _look(self, engine: Engine) -> object:
-        """Returns a value that changes with every change of logs, groups or transactions. Commits and transactions are
-        included, because they are records in internal topics.
+        """Returns a value that is different after any change of logs, groups or transactions. Offset commits and transactions
+        change it, because they are records in internal topics.
         """
         topics = engine.cluster.topics
         return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)

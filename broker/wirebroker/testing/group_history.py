@@ -1,7 +1,6 @@
 """Describes groups for the report of a failed test: their state, and their last rebalances and commits.
 
-The history is read from the records that the coordinator has written to `__consumer_offsets`, so the broker need not keep it
-elsewhere.
+The history is read from the coordinator's records in `__consumer_offsets`, so the broker keeps no other history.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
 
 OFFSETS = "__consumer_offsets"
 LATEST = 200
-"""The report reads at most this many records of each partition."""
+"""The report reads at most this many records from each partition of `__consumer_offsets`."""
 MOST_NAMES = 4
-"""The largest number of partitions or members that a line names."""
+"""A line names at most this many partitions or members."""
 
 
 class Event(NamedTuple):
-    """A change of a group. If the change is a commit, it has a partition and an offset."""
+    """A change of a group. Only an offset commit has `committed`: the partition and the offset."""
 
     time: int
     group: str
@@ -104,7 +103,7 @@ def _events(engine: Engine) -> Iterator[Event]:
 def _change(
     kind: str, key: dict[str, Any], value: dict[str, Any] | None, names: dict[str, str]
 ) -> tuple[str, tuple[str, int] | None] | None:
-    """Returns a sentence about a group from one of its records, or None if the record is of no interest for the report."""
+    """Describes one record of a group in words. Returns None if the report does not need the record."""
     if kind == "OffsetCommit":
         where = f"{key['topic']}-{key['partition']}"
         return (f"forgot the offset of {where}", None) if value is None else ("", (where, value["offset"]))
@@ -123,7 +122,7 @@ def _change(
 
 
 def _generation(value: dict[str, Any]) -> str:
-    """Describes a generation of a classic group. If the assignment can be read, it names the members' partitions."""
+    """Describes a generation of a classic group, with the members' partitions if the assignment can be read."""
     members = []
     for each in value["members"]:
         read = each["assignment"].get("ConsumerProtocolAssignment") if isinstance(each["assignment"], dict) else None

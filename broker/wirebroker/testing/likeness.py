@@ -1,7 +1,8 @@
-"""Makes a broker like a learned cluster: reads options from the file, and gives state to the new engine.
+"""Makes a broker imitate a learned cluster: reads the broker's options from a file, and puts the rest of the learned state into
+the new engine.
 
-Options that are given in addition to the file take precedence. Parts of the file that wirebroker does not support are dropped,
-and `notes` names them. A file that contradicts itself is refused.
+Options that the user gives in addition to the file take precedence over the file. Parts of the file that wirebroker does not
+support are dropped, and `notes` names them. A file that contradicts itself is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SHOWN = 8
 class Likeness:
     """The options of a broker that imitates a learned cluster. Raises FileError for a file that cannot be used.
 
-    `profile` and `given` are the profile and the settings that are given in addition to the file.
+    `profile` and `given` are the profile and the settings that the user gives in addition to the file.
     """
 
     def __init__(self, path: str | PathLike[str], profile: str | None, given: Mapping[str, str]) -> None:
@@ -50,7 +51,7 @@ class Likeness:
         self.profile = profile or f"kafka-{self._learned.release or DEFAULT}"
         """The given profile, or else the profile of the learned cluster's release."""
         if profile is None and self.profile not in PROFILES:
-            raise FileError(f"{self.where}: there is no profile {self.profile} here; give another one beside the file")
+            raise FileError(f"{self.where}: there is no profile {self.profile}; give another profile in addition to the file")
         self._release = release(PROFILES[self.profile].release if self.profile in PROFILES else DEFAULT)
         self._definitions = definitions_of(self._release.settings)
         self._apart = {each.node_id: self._known(each.settings) for each in self._learned.brokers if each.settings}
@@ -63,8 +64,8 @@ class Likeness:
         self.telemetry = TELEMETRY in self._learned.api_versions
 
     def nodes(self, count: int | None) -> dict[int, str | None]:
-        """Returns the racks of the brokers by broker id. With `count`, there are only the first `count` brokers, or additional
-        ones.
+        """Returns the racks of the brokers by broker id. With `count`, the result has exactly `count` brokers: some of the
+        learned brokers are left out, or brokers are added.
         """
         found = {each.node_id: each.rack for each in sorted(self._learned.brokers, key=lambda each: each.node_id)}
         if count is None:
@@ -73,24 +74,24 @@ class Likeness:
         return {node_id: found.get(node_id) for node_id in wanted}
 
     def passwords(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Returns the password of every user that the file names: the given password, or else the user's name."""
+        """Returns a password for every user that the file names: the password in `given`, or else the user's name."""
         principals = {each.principal for each in self._learned.acls}
         principals |= {each.strip() for each in self.settings.get("super.users", "").split(";")}
         named = {name for kind, _, name in (each.partition(":") for each in principals) if kind == "User" and name}
         return {name: given.get(name, name) for name in sorted((named | self._iterations.keys()) - NO_PASSWORD)}
 
     def iterations_of(self, user: str) -> dict[str, int] | None:
-        """Returns the iterations of a user's SCRAM credentials by mechanism. None means that the file does not name the user,
-        who then gets credentials for every mechanism.
+        """Returns the iterations of a user's SCRAM credentials by mechanism. If the file does not name the user, returns None;
+        the user then gets credentials for every mechanism.
         """
         return self._iterations.get(user, {} if user in self.passwords({}) else None)
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the differences between the broker and the learned cluster."""
+        """Sentences that describe how the broker differs from the learned cluster."""
         said = []
         if (unread := self._learned.unread) and (sections := sorted({each.section for each in unread})):
-            said.append(f"{self.where}: these could not be read when the cluster was learned: {', '.join(sections)}")
+            said.append(f"{self.where}: these sections could not be read from the learned cluster: {', '.join(sections)}")
         if dropped := sorted(set(self._dropped)):
             more = f" and {len(dropped) - SHOWN} more" if len(dropped) > SHOWN else ""
             said.append(f"{self.where}: a broker here does not have {', '.join(dropped[:SHOWN])}{more}")
@@ -114,7 +115,7 @@ class Likeness:
         return found
 
     def _known(self, settings: Mapping[str, str]) -> Settings:
-        """Returns those of the settings that wirebroker has and that are not in `given`. Raises FileError."""
+        """Returns the settings that wirebroker supports, except those that the user has given. Raises FileError."""
         found: Settings = {}
         for name, value in settings.items():
             if name in self._given:
@@ -152,7 +153,7 @@ class Likeness:
 
     @cached_property
     def _topics(self) -> list[Topic]:
-        """The learned topics, without topic settings that wirebroker does not have."""
+        """The learned topics, without the topic settings that wirebroker does not support."""
         for topic in self._learned.topics:
             unknown = [name for name in topic.settings if name == TIERED or not self._definitions.has_topic_setting(name)]
             self._dropped += [f"{name} of topics" for name in unknown]
@@ -162,7 +163,8 @@ class Likeness:
     # The engine
 
     def apply(self, engine: Engine, features: Mapping[str, int], now: int) -> None:
-        """Gives a new engine the learned state that cannot be expressed as options. `features` are the given feature levels.
+        """Puts the learned state that cannot be expressed as options into a new engine. `features` are feature levels that the
+        user has given.
 
         Raises FileError if the engine refuses a part of the file.
         """
@@ -170,7 +172,7 @@ class Likeness:
         levels = {name: level for name, (_, _, level) in self._learned.features.items() if name in known} | dict(features)
         for name, level in levels.items():
             if not 0 <= level <= known[name].newest:
-                raise FileError(f"{self.where}: {name} is at level {level}, and the newest one here is {known[name].newest}")
+                raise FileError(f"{self.where}: {name} is at level {level}, but the newest level here is {known[name].newest}")
         engine.begin_with(levels)
         layers: dict[int | None, Mapping[str, str]] = {None: self._known(self._learned.altered)}
         layers |= {each.node_id: self._known(each.altered) for each in self._learned.brokers if each.altered}
@@ -186,7 +188,7 @@ class Likeness:
         self._set_up_groups(engine)
 
     def offer(self, engine: Engine) -> None:
-        """Lets the engine offer the learned API versions, as far as wirebroker serves them."""
+        """Makes the engine's brokers offer only the API versions that both the learned cluster and wirebroker support."""
         announced = {KEYS[name]: versions for name, versions in self._learned.api_versions.items() if name in KEYS}
         if not announced:
             return
@@ -223,8 +225,8 @@ class Likeness:
 
 
 def _create(engine: Engine, topic: Topic, nodes: Iterable[int], now: int) -> None:
-    """Creates a topic with its replicas on the learned brokers, or on any brokers if the new cluster has different broker ids.
-    ValueError, OSError.
+    """Creates a topic with its replicas on the same broker ids as in the learned cluster, or on any brokers if the new cluster
+    lacks these ids. Raises ValueError and OSError.
     """
     if (error := topic_name_error(topic.name)) is not None:
         raise ValueError(error)

@@ -1,4 +1,4 @@
-"""Clients' metrics in readable form: reads the points of an OTLP MetricsData. Needs the extra `telemetry`."""
+"""Decodes the metrics that clients push: reads the data points of an OTLP MetricsData. Needs the extra `telemetry`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MetricPoint(msgspec.Struct, frozen=True):
     """One value of a metric that a client has pushed."""
 
     time: int
-    """when it was pushed, in ms since the epoch"""
+    """the time of the push, in ms since the epoch"""
     node: int
     client_id: str | None
     client_instance_id: str
@@ -31,7 +31,8 @@ class MetricPoint(msgspec.Struct, frozen=True):
 
 
 def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-    """Returns the values of these pushes in order. With `client_id` or `metric`, returns only those of this client or metric.
+    """Returns the values in these pushes, in order. With `client_id` or `metric`, returns only the values of this client or
+    metric.
 
     Raises RuntimeError if the extra `telemetry` is not installed, and ValueError if a push cannot be decoded.
     """

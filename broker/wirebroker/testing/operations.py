@@ -1,5 +1,4 @@
-"""Operations that tests call directly, without a client. They concern topics, stored records, seed data, producer state and
-fault files.
+"""Operations that tests call directly, without a client: on topics, stored records, seed data, producer state and fault files.
 
 MockKafka and the HTTP control both use these functions, in the thread of the engine. Times are ms since the
 epoch. After an operation that changes something, the caller must call `Host.changed`.
@@ -39,7 +38,7 @@ COMMIT = 1
 
 
 class StoredRecord(NamedTuple):
-    """One stored record; −1 stands for a missing value."""
+    """One stored record. A number is −1 if the record does not have it."""
 
     topic: str
     partition: int
@@ -90,7 +89,7 @@ class StoredRecord(NamedTuple):
 
 
 def shown(data: bytes | None) -> str:
-    """Returns bytes in readable form: their beginning if they are text, else their size."""
+    """Returns a readable form of some bytes: the beginning of the text if they are text, else their size."""
     try:
         (b"" if data is None else bytes(data)).decode()
     except UnicodeDecodeError as wrong:
@@ -118,7 +117,7 @@ class TopicExists(ValueError):
 
 
 class NoSuchSetting(ConfigError):
-    """Raised if topics have no setting of this name."""
+    """Raised for a name that is not the name of a topic setting."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"topics have no setting {name!r}", suggestion=did_you_mean(name, TOPIC_SETTINGS))
@@ -132,11 +131,11 @@ def upgrade(
     engine: Engine, now: int, to: str, node_id: int | None = None, *, finalize: bool = True, pause: float = 0,
     told: Callable[[int], None] = lambda _: None,
 ) -> None:  # fmt: skip
-    """Begin a rolling upgrade of all brokers, or of the broker `node_id`, with a pause in seconds. Raises ValueError if the
-    upgrade is refused.
+    """Begin a rolling upgrade of all brokers, or of the broker `node_id`, with a pause of `pause` seconds after each stop and
+    each start. Raises ValueError if the upgrade is refused.
     """
     if pause < 0:
-        raise ValueError(f"a pause is a number of seconds from 0 up, not {pause:g}")
+        raise ValueError(f"a pause must be at least 0 seconds, not {pause:g}")
     pause_ms, only = round(pause * 1000), node_id is not None
     engine.new_upgrade(to, first=node_id, only=only, finalize=finalize, pause_ms=pause_ms, told=told).proceed(now)
 
@@ -200,16 +199,16 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
 
 
 def warm(engine: Engine, now: int) -> None:
-    """Create the coordinators' internal topics and mark all coordinators as loaded, so that they respond without delay.
-    ValueError, OSError.
+    """Create the coordinators' internal topics and mark all coordinators as loaded, so that they respond without delay. Raises
+    ValueError and OSError.
     """
     engine.cluster.warm(now)
     _write_down(engine, now)
 
 
 def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) -> None:
-    """Create a subscription with these settings, so that clients are asked for their metrics. RuntimeError, ValueError,
-    OSError.
+    """Create a client metrics subscription with these settings, so that the broker asks clients for their metrics. Raises
+    RuntimeError, ValueError and OSError.
     """
     if not engine.telemetry.on:
         raise RuntimeError(
@@ -224,12 +223,12 @@ def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) ->
 
 
 DEFAULT = "<default>"
-"""The name that stands for the default entity of a type in quotas."""
+"""In quotas, this name stands for the default entity of a type."""
 
 
 def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[str, float | None], now: int) -> None:
-    """Set the quota limits of an entity, which is given as a name for each entity type. None removes a limit. ValueError,
-    OSError.
+    """Set the quota limits of an entity. `entity` has a name for each entity type. A limit of None removes the limit.
+    ValueError, OSError.
     """
     names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
     error, behaviour = entity_error(names, names), engine.cluster.configs.release.behaviour
@@ -255,7 +254,7 @@ def _write_down(engine: Engine, now: int) -> None:
 
 
 def setting(value: Any) -> str:
-    """Returns a setting as Kafka writes it: `true` for True."""
+    """Returns the value of a setting in Kafka's form, such as `true` for True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -274,8 +273,8 @@ def records(
 
 
 def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """Yields the records that a read_committed consumer gets from this offset on: no records of open or aborted transactions,
-    and no markers.
+    """Yields the records that a read_committed consumer gets from this offset on. Records of open or aborted transactions, and
+    markers, are left out.
     """
     stop = partition.last_stable_offset
     aborted: dict[int, list[tuple[int, int]]] = {}
@@ -300,8 +299,8 @@ def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[Stor
 
 
 def records_in(batch: Buffer, topic: str, partition: int, *, named_producers: bool = False) -> Iterator[StoredRecord]:
-    """Yields every record of a stored batch. With `named_producers`, records have sequences even if the batch has no producer
-    id.
+    """Yields every record of a stored batch. With `named_producers`, the records have sequence numbers even if the batch has no
+    producer id.
     """
     header = read_header(batch)
     for record in iter_records(batch):
@@ -316,8 +315,8 @@ def records_in(batch: Buffer, topic: str, partition: int, *, named_producers: bo
 
 
 def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """Splits all stored records of a partition: returns the committed records in order, and the records in open
-    transactions.
+    """Returns two lists: the committed records in order of offset, and the records in open transactions. `records` are all
+    stored records of a partition.
     """
     pending: dict[int, list[StoredRecord]] = {}
     shown: list[StoredRecord] = []
@@ -335,19 +334,20 @@ def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[S
 
 
 def commits(marker: StoredRecord) -> bool:
-    """Tells whether a marker commits. Another marker aborts."""
+    """Tells whether a marker is a commit marker; otherwise it is an abort marker."""
     return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
 def record_count(engine: Engine, topic: str) -> int:
-    """Returns the number of offsets in the topic's logs, or 0 without such a topic."""
+    """Returns the number of offsets in the topic's logs, or 0 if the topic does not exist."""
     found = engine.cluster.topics.get(topic)
     return sum(each.log_end_offset - each.log_start_offset for each in found.partitions) if found else 0
 
 
 def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:
-    """Store a record without a client. Creates the topic if it does not exist. Returns its offset. Raises ValueError if the
-    record is refused."""
+    """Store a record without a client. Creates the topic if it does not exist. Returns the record's offset. Raises ValueError
+    if the record is refused.
+    """
     if topic not in engine.cluster.topics:
         create_topic(engine, topic, now)
     batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
@@ -362,8 +362,9 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
 
 
 def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
-    """Remove a producer's state from partitions. Returns the number of partitions that had it. Raises NoSuchTopic,
-    NoSuchPartition."""
+    """Remove a producer's state from partitions. Returns the number of partitions that had a state of the producer. Raises
+    NoSuchTopic, NoSuchPartition.
+    """
     if topic is not None:
         named = topic_named(engine, topic)
         if partition is not None:

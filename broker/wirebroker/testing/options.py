@@ -1,5 +1,6 @@
-"""The options of a broker, with their checks and messages. `wirebroker serve`, MockKafka and the pytest marker share this
-module."""
+"""The options of a broker, with the checks of their values and the error messages. `wirebroker serve`, MockKafka and the pytest
+marker share this module.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +43,15 @@ CHOICES = {
 Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One data directory or several."""
 AUTO_CREATION_MS = 35
-"""The time after which other clients see an automatically created topic. Kafka 4.3.1 takes 33 to 39 ms from the first
-Metadata.
+"""The ms until clients can use an automatically created topic. A Kafka 4.3.1 takes 33 to 39 ms after the first Metadata
+request.
 """
 LOADING_MS = 200
-"""The time after which a coordinator serves requests. Kafka 4.3.1 takes 145 to 310 ms from the first FindCoordinator."""
+"""The ms until a new coordinator serves requests. A Kafka 4.3.1 takes 145 to 310 ms after the first FindCoordinator request."""
 
 
 class OptionError(ValueError):
-    """Raised if a broker cannot start with the value of an option. The message begins with the option's name."""
+    """Raised for an option with a value with which a broker cannot start. The message begins with the option's name."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"{option}: {problem}")
@@ -62,25 +63,25 @@ class OptionError(ValueError):
 class BrokerOptions:
     """The options with which a cluster of brokers starts. Raises OptionError.
 
-    `topics` are one or several names, each optionally with partitions, replicas and settings
-    (`wirebroker.testing.topic_specs`). `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the
-    `profile`. `random_seed` makes the ids of each start repeatable; `fault_seed` makes the random choices of faults
-    repeatable. With `cold_start`, coordinators and automatically created topics are not available at first, as in Kafka. With
+    `topics` are the names of the topics to create, each optionally with a partition count, a replication factor and settings
+    (`wirebroker.testing.topic_specs`). `configs` are settings under Kafka's names; `rules` change single rules of the
+    `profile`. `random_seed` makes the ids of each start repeatable; `fault_seed` makes the random choices of faults repeatable.
+    With `cold_start`, coordinators and automatically created topics become available only after a short time, as in Kafka. With
     `warm`, the coordinators' internal topics exist from the start. `data` are the directories that keep the logs, and `sync`
-    says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls` are texts
-    (`wirebroker.security.acl_specs`). With ACLs, the broker has an authorizer. `quotas` are texts such as
-    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by names such
-    as `transaction.version`. With `telemetry`, clients can push their own metrics (KIP-714).
+    says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls` are ACLs written as
+    strings (`wirebroker.security.acl_specs`). With ACLs, the broker has an authorizer. `quotas` are strings such as
+    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the feature levels of a new cluster, under names such as
+    `transaction.version`. With `telemetry`, clients can push their own metrics (KIP-714).
 
     `like` is a file that `wirebroker learn` wrote: the cluster is an empty copy of the learned cluster. The other options take
     precedence over the file.
     """
 
     brokers: int | None = None
-    """None for 1, or for the number of brokers in the file `like`"""
+    """The number of brokers. None means 1, or the number of brokers in the file `like`."""
     topics: Topics | None = None
     profile: str | None = None
-    """None for the profile of `wirebroker.core.releases.DEFAULT`, or of the release in the file `like`"""
+    """None means the profile of the release `wirebroker.core.releases.DEFAULT`, or of the release in the file `like`."""
     rules: Mapping[str, Any] | None = None
     configs: Mapping[str, Any] | None = None
     clock: str = "system"
@@ -113,7 +114,7 @@ class BrokerOptions:
         if self.sync != "never" and not self.folders:
             raise OptionError("sync", f"{self.sync!r} needs a data directory, and none is given")
         if self.folders and "," in self.settings.get("log.dirs", ""):
-            raise OptionError("configs", "log.dirs names directories in memory; the ones on disk are those of `data`")
+            raise OptionError("configs", "log.dirs is only for directories in memory; `data` names those on disk")
         if len(set(self.folders)) < len(self.folders):
             raise OptionError("data", f"{max(self.folders, key=self.folders.count)} is named twice")
         try:
@@ -141,7 +142,7 @@ class BrokerOptions:
                 raise OptionError("max_versions", f"{name} is not served here" if name in KEYS else unknown)
             oldest, newest = names[name]
             if type(version) is not int or not oldest <= version <= newest:
-                raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, and not {version!r}")
+                raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, not {version!r}")
 
     def _check_features(self) -> None:
         known = release(self.new_rules().release).features
@@ -151,7 +152,7 @@ class BrokerOptions:
             feature = known[name]
             oldest = feature.newest if name == METADATA else feature.oldest
             if type(level) is not int or not oldest <= level <= feature.newest:
-                raise OptionError("features", f"{name} has the levels {oldest} to {feature.newest} here, and not {level!r}")
+                raise OptionError("features", f"{name} has the levels {oldest} to {feature.newest} here, not {level!r}")
 
     def _check_security(self) -> None:
         for name, password in (self.users or {}).items():
@@ -181,26 +182,26 @@ class BrokerOptions:
 
     @property
     def _given(self) -> dict[str, str]:
-        """The settings in `configs` in Kafka's form."""
+        """The settings in `configs`, with values in Kafka's form."""
         return {name: operations.setting(value) for name, value in (self.configs or {}).items()}
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings in the file `like`, overridden by those in `configs`, in Kafka's form. They include an authorizer if
-        there are ACLs.
+        """The settings in the file `like`, overridden by the settings in `configs`; the values are in Kafka's form. The
+        settings include an authorizer if there are ACLs.
         """
         own = {} if self._likeness is None else self._likeness.settings
         return ({"authorizer.class.name": AUTHORIZER} if self.acls else {}) | own | self._given
 
     @property
     def logins(self) -> dict[str, str]:
-        """The passwords by user name, of the given users and then of the users in the file `like`."""
+        """The passwords by user name: first the users in `users`, then the users in the file `like`."""
         given = dict(self.users or {})
         return given if self._likeness is None else given | self._likeness.passwords(given)
 
     @cached_property
     def _nodes(self) -> dict[int, str | None]:
-        """The racks of the brokers by broker id. None as the rack means that `broker.rack` applies."""
+        """The rack of each broker, by broker id. If the rack is None, the setting `broker.rack` decides."""
         if self._likeness is not None and not self._given.keys() & {"node.id", "broker.id"}:
             return self._likeness.nodes(self.brokers)
         first = first_node(self.settings)
@@ -216,12 +217,12 @@ class BrokerOptions:
     @cached_property
     def _acls(self) -> list[Acl]:
         if isinstance(self.acls, str):
-            raise ValueError(f"give a list of texts, not {self.acls!r}")
+            raise ValueError(f"give a list of strings, not {self.acls!r}")
         return [*(() if self._likeness is None else self._likeness.acls), *map(acl_of, self.acls)]
 
     @cached_property
     def topic_specs(self) -> dict[str, TopicSpec]:
-        """The topics to create, by their names."""
+        """The topics to create, by name."""
         return topic_specs(self.topics or ())
 
     @property
@@ -238,7 +239,7 @@ class BrokerOptions:
         return said
 
     def new_rules(self) -> Rules:
-        """Returns the profile's rules, changed by `rules`. Raises ValueError if a rule does not exist."""
+        """Returns the rules of the profile, with the changes in `rules`. Raises ValueError if a rule does not exist."""
         like = None if self._likeness is None else self._likeness.profile
         return profile(self.profile or like or DEFAULT_PROFILE, **(self.rules or {}))
 
@@ -247,7 +248,8 @@ class BrokerOptions:
         return CLOCKS[self.clock]()
 
     def new_engine(self, now: int) -> Engine:
-        """Returns an engine whose cluster has its topics. With `data`, the cluster is read from there if it exists.
+        """Returns an engine with the cluster and its topics. With `data`, the cluster is read from the directory, if one is
+        there.
 
         Raises ValueError for a setting that Kafka would not accept, and DataError (an OSError) if the directory cannot be
         used.
@@ -270,7 +272,7 @@ class BrokerOptions:
             seed=self.fault_seed, telemetry=self.telemetry or (like is not None and like.telemetry), store=store,
             kafkas_defaults=like is not None,
         )  # fmt: skip
-        if self.cold_start and self.clock == "system":  # with a frozen clock no topic would ever be ready
+        if self.cold_start and self.clock == "system":  # with a frozen clock the delays would never end
             engine.cluster.auto_creation_ms, engine.cluster.loading_ms = AUTO_CREATION_MS, LOADING_MS
         engine.trace_at(self.trace)
         new = store is None or not store.has_features
@@ -324,7 +326,7 @@ class BrokerOptions:
 
 
 def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:
-    """Parses a quota. Returns its entity and its limits. ValueError."""
+    """Parses a quota. Returns the entity and the limits. ValueError."""
     entity: dict[str, str | None] = {}
     limits: dict[str, float | None] = {}
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""The state of groups and transactions that a proxy has learned from requests, in the form of `states`."""
+"""The state of groups and transactions that a proxy has learned from requests, as objects of the module `states`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Support for Hypothesis: each example of `@given` gets its own broker, as each test does.
+"""Support for Hypothesis: each example of `@given` gets a broker of its own, just as each test does.
 
 Hypothesis calls a test function many times with the same fixtures, so its health check refuses function-scoped fixtures. This
-module replaces the inner test, which Hypothesis allows, by a function that passes a new broker each time. So it can switch off
-the health check for tests that have no other function-scoped fixture.
+module replaces the inner test (Hypothesis allows this) with a function that passes a new broker each time. So the module can
+switch off the health check if the test has no other function-scoped fixture.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 FIXTURE = "mock_kafka"
 NewBroker = Callable[[Any], AbstractContextManager[Any]]
-"""A function that starts another broker with the same settings, which runs until the context ends."""
+"""A function that starts another broker with the same settings. The broker runs until the context ends."""
 
 
 def prepare(item: pytest.Item, another: NewBroker) -> None:
@@ -51,7 +51,7 @@ def _with_new_brokers(inner: Callable[..., Any], another: NewBroker) -> Callable
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    """Whether the test has no other function-scoped fixture, about which Hypothesis must warn."""
+    """Whether `mock_kafka` is the test's only function-scoped fixture. Hypothesis must still warn about any other."""
     function = item.function  # type: ignore[attr-defined]
     found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
     definitions = found.name2fixturedefs  # the same call as in Hypothesis; it leaves out the arguments of `parametrize`

@@ -1,5 +1,6 @@
-"""Tells the pytest plugin which brokers tests start, for its reports. Every start of pytest imports this module, so it imports
-nothing itself."""
+"""Tells the pytest plugin which brokers tests start; the plugin needs them for its reports. Every start of pytest imports this
+module, so the module itself imports nothing else of wirebroker.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 listeners: list[Callable[[Any], None]] = []
-"""Called with each MockKafka that has started."""
+"""Functions that are called with each MockKafka that has started."""
 
 
 def announce(kafka: Any) -> None:

@@ -1,6 +1,6 @@
 """The state of a running broker for tests: its topics, brokers, groups and transactions.
 
-`MockKafka` returns these objects and the HTTP control writes them as JSON, so both show the same.
+`MockKafka` returns these objects, and the HTTP control returns them as JSON, so both show the same state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StateView(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Quota(StateView):
-    """The quota limits of clients. The name `<default>` stands for all clients that have no limit of their own."""
+    """The quota limits of an entity. The name `<default>` stands for all clients that have no limit of their own."""
 
     user: str | None
     client_id: str | None
@@ -51,8 +51,8 @@ class PartitionState(StateView):
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
-    eligible: Annotated[list[int], Meta(description="replicas that may lead when no replica is in sync (KIP-966)")]
-    offline: Annotated[list[int], Meta(description="replicas whose brokers are down")]
+    eligible: Annotated[list[int], Meta(description="the replicas that may become leader if no replica is in sync (KIP-966)")]
+    offline: Annotated[list[int], Meta(description="the replicas whose brokers are down")]
     log_start_offset: int
     log_end_offset: Annotated[int, Meta(description="the offset that the next record will get")]
     high_watermark: Annotated[int, Meta(description="the offset up to which consumers may read")]
@@ -63,9 +63,9 @@ class TopicState(StateView):
     """A topic."""
 
     name: str
-    topic_id: Annotated[str, Meta(description="as Kafka's tools print it")]
-    internal: Annotated[bool, Meta(description="whether this is a coordinators' topic")]
-    configs: Annotated[dict[str, str], Meta(description="the settings of this topic alone")]
+    topic_id: Annotated[str, Meta(description="the topic id, as Kafka's tools print it")]
+    internal: Annotated[bool, Meta(description="whether this is an internal topic of the coordinators")]
+    configs: Annotated[dict[str, str], Meta(description="the settings that were made for this topic")]
     partitions: list[PartitionState]
 
 
@@ -81,14 +81,14 @@ class Broker(StateView):
 
 
 class Partitions(StateView):
-    """Partitions of a topic."""
+    """Some of the partitions of a topic."""
 
     topic: str
     partitions: list[int]
 
 
 class Transaction(StateView):
-    """A transactional id and its transaction. Times are in ms since the epoch, −1 if there is none."""
+    """A transactional id and its latest transaction. Times are in ms since the epoch, −1 for no time."""
 
     transactional_id: str
     state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Ongoing"])]
@@ -98,9 +98,9 @@ class Transaction(StateView):
     started: int
     updated: int
     partitions: Annotated[
-        list[Partitions], Meta(description="those of the open transaction; a proxy has −1 for __consumer_offsets")
+        list[Partitions], Meta(description="the open transaction's partitions; in a proxy, __consumer_offsets has index −1")
     ]  # fmt: skip
-    client_id: Annotated[str, Meta(description='a proxy: the client that used the id last; a broker: ""')] = ""
+    client_id: Annotated[str, Meta(description='in a proxy, the client that used the id last; in a broker, ""')] = ""
     client_host: Annotated[str, Meta(description="the client's host")] = ""
 
 
@@ -112,10 +112,10 @@ class Member(StateView):
     client_id: str
     client_host: str
     assignment: Annotated[
-        list[Partitions] | None, Meta(description="null if the assignment cannot be read, or is not known")
+        list[Partitions] | None, Meta(description="null if the assignment is unknown or cannot be read")
     ]  # fmt: skip
     heartbeat: Annotated[
-        int, Meta(description="a proxy: when the broker last confirmed the member, in ms since the epoch; a broker: −1")
+        int, Meta(description="in a proxy, when the broker last confirmed the member (ms since the epoch); in a broker, −1")
     ] = -1  # fmt: skip
 
 
@@ -140,16 +140,16 @@ class Group(StateView):
     group_id: str
     type: Annotated[str, Meta(description="classic, consumer, share or streams")]
     state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Stable"])]
-    generation: Annotated[int, Meta(description="for a consumer, share or streams group, the epoch")]
+    generation: Annotated[int, Meta(description="the generation; for a consumer, share or streams group, the group epoch")]
     protocol_type: str
-    protocol: Annotated[str, Meta(description="the assignor, after the members have agreed on one")]
-    leader: Annotated[str | None, Meta(description="the member that assigns partitions, in a classic group")]
+    protocol: Annotated[str, Meta(description="the assignor on which the members have agreed")]
+    leader: Annotated[str | None, Meta(description="in a classic group, the member that assigns the partitions")]
     members: list[Member]
     offsets: list[Offset]
 
 
 def topics(engine: Engine, *, internal: bool = False) -> dict[str, TopicState]:
-    """Returns the topics by their names; with `internal`, also the coordinators' topics."""
+    """Returns the topics by name; with `internal`, also the internal topics of the coordinators."""
     found = sorted(engine.cluster.topics.items())
     return {name: topic_state(engine, each) for name, each in found if internal or not each.internal}
 
@@ -169,7 +169,7 @@ def partition_state(engine: Engine, held: Partition) -> PartitionState:
 
 
 def brokers(engine: Engine) -> dict[int, Broker]:
-    """Returns the brokers by their node ids."""
+    """Returns the brokers by node id."""
     return {
         node_id: Broker(
             node_id, each.alive, each.rules.release, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()}

@@ -29,7 +29,9 @@ Topics = str | Iterable[str] | Mapping[str, int | Words | None]
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic to create; None stands for `num.partitions` and `default.replication.factor`. Raises ValueError."""
+    """A topic to create. If a count is None, the broker's settings `num.partitions` and `default.replication.factor` decide.
+    Raises ValueError.
+    """
 
     name: str
     partitions: int | None = None
@@ -38,18 +40,18 @@ class TopicSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise ValueError(f"the name of a topic is a text, not {self.name!r}")
+            raise ValueError(f"the name of a topic must be a string, not {self.name!r}")
         if (error := topic_name_error(self.name)) is not None:
             raise ValueError(error)
         for what, count in (("partition", self.partitions), ("replica", self.replication_factor)):
             if count is not None and (type(count) is not int or count < 1):
                 raise ValueError(f"{self.name!r} needs at least 1 {what}, not {count!r}")
         if not isinstance(self.configs, Mapping):
-            raise ValueError(f"the configs of {self.name!r} are a dict of Kafka's topic settings, not {self.configs!r}")
+            raise ValueError(f"the configs of {self.name!r} must be a dict of Kafka's topic settings, not {self.configs!r}")
 
 
 def topic_specs(topics: Topics) -> dict[str, TopicSpec]:
-    """Returns the topics by their names. Raises ValueError."""
+    """Returns the topics by name. Raises ValueError."""
     if isinstance(topics, Mapping):
         return {name: _from_dict(name, words) for name, words in topics.items()}
     if not isinstance(topics, Iterable):

@@ -43,13 +43,15 @@ class Running(Protocol):
     """A MockKafka or a ProxyKafka."""
 
     def _call(self, function: Callable[[Machine], T]) -> T:
-        """Call this function in the thread of the event loop."""
+        """Call `function` with the engine or proxy, in the thread of the event loop."""
 
     def _change(self, function: Callable[[Machine, int], T]) -> T:
-        """Call this function with the time, in the thread of the event loop, and perform the resulting effects."""
+        """Call `function` with the engine or proxy and the time, in the thread of the event loop, and perform the effects of
+        the call.
+        """
 
     def _peek(self) -> Machine | None:
-        """Returns the current engine or proxy, or None if it is not running. Any thread may call this."""
+        """Returns the current engine or proxy, or None if it is not running. Any thread may call this method."""
 
     @property
     def _fault_seed(self) -> int:
@@ -57,7 +59,7 @@ class Running(Protocol):
 
 
 class Faults:
-    """The faults of a broker: rules from `wirebroker.faults`. Each rule counts how often it has fired."""
+    """The fault rules of a broker (`wirebroker.faults`). Each rule counts how often it has fired."""
 
     def __init__(self, kafka: Running) -> None:
         self._kafka = kafka
@@ -78,7 +80,9 @@ class Faults:
         return self._kafka._call(lambda host: list(host.plan.rules))
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule, which acts from the next request on. Returns the rule, so that a test can read its `fired`."""
+        """Load a rule, which acts from the next request on. Returns the rule, so that a test can read the rule's count
+        `fired`.
+        """
         checked_rules(rule)
         return self._kafka._change(lambda host, _: host.plan.add(rule))
 
@@ -91,14 +95,14 @@ class Faults:
         self._kafka._change(lambda host, _: host.plan.clear())
 
     def load(self, path: str | os.PathLike[str]) -> list[Rule]:
-        """Load the rules of a fault file and return them. Raises FaultFileError, whose message names the invalid line."""
+        """Load the rules of a fault file and return them. Raises FaultFileError with a message that names the invalid line."""
         from wirebroker.faults.files import load
 
         file = load(Path(path))
         return self._kafka._change(lambda host, _: host.plan.load(file))
 
     def as_toml(self) -> str:
-        """Returns the loaded rules and the seed as the text of a fault file, which can repeat the run."""
+        """Returns the loaded rules and the seed as the text of a fault file. With this file the run can be repeated."""
         from wirebroker.faults.files import dump
 
         return dump(self.rules, self.seed)
@@ -113,7 +117,7 @@ class Faults:
         return names[name]
 
     def assert_fired(self) -> None:
-        """Raises NotFired if a loaded rule has never fired, because a test that passes without its fault proves nothing."""
+        """Raises NotFired if a loaded rule has never fired: a test that passes without its fault proves nothing."""
         for rule in self.rules:
             rule.assert_fired()
 
@@ -135,7 +139,7 @@ def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
 
 
 class TraceView:
-    """The latest rows of the trace: verdicts and faults, and more events at a higher level."""
+    """The latest rows of the trace: verdicts and faults; at a higher level, more events."""
 
     def __init__(self, kafka: Running) -> None:
         self._kafka = kafka
@@ -171,7 +175,7 @@ class TraceView:
         return [row for row in self.events() if wanted.has(row)]
 
     def explain(self, now: int | None = None) -> list[Finding]:
-        """Returns the findings in the rows, the most important first, as `wirebroker explain` prints them.
+        """Returns the findings in the rows that `wirebroker explain` would print, the most important first.
 
         `now` is the current time in ms since the epoch, by default the time of the latest row. A long silence before `now` may
         be a finding.

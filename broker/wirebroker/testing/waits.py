@@ -1,6 +1,6 @@
-"""The methods of MockKafka that wait until a test's condition holds or a goal is reached (`wirebroker.testing.goals`).
+"""The methods of MockKafka that wait until a condition of the test is true or a goal is reached (`wirebroker.testing.goals`).
 
-Each has a twin for `async` code, whose name ends in `_async` and which works in any event loop.
+Each method has a variant for `async` code, with a name that ends in `_async`; the variant works in any event loop.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class Waits:
     # A condition
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition()` holds. Raises TimeoutError after `timeout` s.
+        """Wait until `condition()` is true. Raises TimeoutError after `timeout` seconds.
 
-        Checks the condition after every change of the broker, and also every 50 ms, because it may depend on something else.
+        The condition is checked after every change of the broker, and also every 50 ms, because it may depend on something
+        outside the broker.
         """
         _check_no_loop("wait_until")
         changed, end = threading.Event(), time.monotonic() + timeout
@@ -72,10 +73,10 @@ class Waits:
     def wait_for_records(
         self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until the topic has `count` records, and return all its records. The message of a TimeoutError has the number of
-        stored records.
+        """Wait until the topic has `count` records, and return all its records. The message of a TimeoutError says how many
+        records are stored.
 
-        With `committed`, counts and returns only the records that a read_committed consumer gets.
+        With `committed`, only the records that a read_committed consumer gets are counted and returned.
         """
         _check_no_loop("wait_for_records")
         self._reach(RecordsStored(topic, count, committed=committed), timeout)
@@ -119,7 +120,8 @@ class Waits:
         self, group: str, *, members: int | None = None, committed: Offsets | None = None, lag: int | None = None,
         timeout: float = 5.0,
     ) -> states.Group:  # fmt: skip
-        """Wait until a group is stable, and, with `members`, has this number of members. Returns the group. TimeoutError.
+        """Wait until a group is stable. With `members`, wait until the group also has this number of members. Returns the
+        group. TimeoutError.
 
         With `committed={("orders", 0): 3}`, wait until the group has committed these or later offsets. With `lag=n`, wait until
         the group lags by at most n records, as counted for a read_committed consumer. In both cases the group need not be
@@ -136,8 +138,8 @@ class Waits:
         return await self._reach_async(GroupReady(group, members, committed, lag), timeout)
 
     def wait_until_quiet(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
-        """Wait until, for `seconds` seconds, no record was stored, no offset was committed, and no group or transaction
-        changed. TimeoutError.
+        """Wait for `seconds` seconds in which no record is stored, no offset is committed, and no group or transaction changes.
+        TimeoutError.
 
         Polling consumers, heartbeats and waiting producers do not count as changes.
         """
@@ -154,10 +156,10 @@ class Waits:
         """Upgrade the brokers to a release such as "kafka-4.4", one after the other: each stops and starts with all its data.
 
         With `node_id` only this broker is upgraded. With `pause` each broker is down for this many seconds of the broker's
-        clock, and the same time passes before the next broker stops; with a frozen clock this method does not wait. When all
-        brokers run the release, the feature levels rise to those of a new cluster, unless `finalize` is false. A downgrade
-        to an earlier release is possible if the feature levels allow it. Raises ValueError if the feature levels do not allow
-        the release, or if an upgrade is in progress.
+        clock, and the same time passes before the next broker stops. If the clock is frozen, this method returns without
+        waiting. When all brokers run the new release, the feature levels rise to the levels of a new cluster, unless `finalize`
+        is false. You can also give an earlier release: brokers can be downgraded if the feature levels allow it. Raises
+        ValueError if the feature levels do not allow the release, or if an upgrade is in progress.
         """
         if pause:
             _check_no_loop("upgrade")
@@ -172,7 +174,7 @@ class Waits:
             await self.wait_until_async(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)
 
     def _begins_upgrade(self, to: str, node_id: int | None, finalize: bool, pause: float) -> bool:
-        """Begin an upgrade. Returns whether the caller has to wait for the upgrade's end."""
+        """Begin an upgrade. Returns whether the caller has to wait for the end of the upgrade."""
         self._change(lambda engine, now: upgrade(engine, now, to, node_id, finalize=finalize, pause=pause))
         return self._running.clock.running and not self._call(_is_upgraded)
 
@@ -193,7 +195,7 @@ class Waits:
         return self._call(goal.result)
 
     def _check_late(self, goal: Goal[T], timeout: float) -> None:
-        """Raises TimeoutError if the goal is not reached, unless the result explains what is missing."""
+        """Raises TimeoutError after a goal was not reached in time, unless the goal's result explains what is missing."""
         if (missing := self._call(goal.shortfall)) is not None:
             raise TimeoutError(f"{missing} {timeout} s") from None
 
@@ -203,8 +205,8 @@ def _is_upgraded(engine: Engine) -> bool:
 
 
 def _check_no_loop(name: str) -> None:
-    """Raises RuntimeError if called in a coroutine, because a client in the same event loop could not send while the loop is
-    blocked.
+    """Raises RuntimeError if this is called in a coroutine: the call would block the event loop, so that a client in the same
+    loop could not send.
     """
     if running_loop() is not None:
         raise RuntimeError(f"kafka.{name} would block the event loop that runs here; await kafka.{name}_async(…) instead")

@@ -1,8 +1,9 @@
-"""The trace recorder of a broker. Like a proxy's recorder it records requests, responses and faults; it adds verdicts and
-changes, which only a broker knows.
+"""The trace recorder of a broker. Like the recorder of a proxy it records requests, responses and faults; in addition it
+records verdicts and changes, which only a broker knows.
 
-On the Produce path the recorder keeps only a tuple of references. It becomes a `ProduceRow`, with its sentence, when the trace
-is read, or immediately if there is a sink. Other events become rows immediately, if the level includes them.
+On the Produce path the recorder keeps only a tuple of references. The tuple becomes a `ProduceRow`, with an explanation in
+words, when the trace is read, or immediately if there is a sink. Other events become rows immediately, if the trace's level
+includes them.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header", "principal", "client_host",
 )  # fmt: skip
-"""The facts about a batch that was stored in order. A row of the event `produce` can be made from them."""
+"""The names of the facts about a batch that was stored in order. A row of the event `produce` can be made from these facts."""
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
     LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow, FeatureChange: FeatureRow,
     UpgradeChange: UpgradeRow,
 }  # fmt: skip
-"""The types of changes, each with its row class. After the time, a row has the same fields as the change."""
+"""The row class for each type of change. A row has the time, and then the same fields as the change."""
 
 
 class BrokerRecorder(Recorder):
@@ -81,7 +82,7 @@ class BrokerRecorder(Recorder):
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
         partition: Partition, base_offset: int, header: bytes,
     ) -> None:  # fmt: skip
-        """Note a batch that `append_next` stored, with its base offset and its 61 header bytes as received."""
+        """Note a batch that `append_next` has stored: its base offset, and the 61 bytes of its header as received."""
         raw = (now, connection, client_id, version, correlation_id, acks, partition, base_offset, header)
         if self.sinks:
             self._note(raw)
@@ -112,7 +113,9 @@ class BrokerRecorder(Recorder):
         self._add(CHANGED[type(change)](self._now(), *fields))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Returns the verdicts in the ring, oldest first, of one topic or partition if named."""
+        """Returns the verdicts in the ring, oldest first. If `topic` or `partition` is given, only verdicts on its batches are
+        returned.
+        """
         return [
             _row(raw)
             for raw in list(self._ring)
@@ -127,7 +130,7 @@ class BrokerRecorder(Recorder):
 
 
 def _stored(raw: tuple[Any, ...]) -> Brief | None:
-    """Returns the values of the columns in `STORED` for a batch that was stored in order, or None for any other verdict."""
+    """Returns the values of the columns in `STORED` if the batch was stored in order, or None if the verdict is another."""
     now, connection, client_id, version, correlation_id, acks, partition = raw[:7]
     if len(raw) > 8:
         base_offset, rule, header = raw[7], "next", HEADER.unpack(raw[8])
@@ -145,7 +148,9 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    """Returns the row of a verdict. It is made from the same `Appended` as the response, so the two cannot disagree."""
+    """Returns the row of a verdict. The row is made from the same `Appended` as the response, so the row and the response
+    cannot disagree.
+    """
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER

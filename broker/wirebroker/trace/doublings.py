@@ -1,5 +1,5 @@
-"""Makes remarks on the batches of a trace: that a fault hit the response, that the records were probably stored again because
-of it, or that a real broker's verdict differs from the prediction.
+"""Adds remarks to the batches of a trace: that a fault affected the response, that the records were probably stored again for
+this reason, or that a real broker's verdict differs from the prediction.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 ExchangeKey = tuple[int, int, int]
 """The node, connection and correlation id of an exchange."""
 Alike = tuple[str, int, str | None, int, int]
-"""Topic, partition, client id, and number of records and bytes of a batch. A batch and its retry have the same values, even if
-the producer id or the epoch differs.
+"""Topic, partition, client id, and number of records and bytes of a batch. A batch and its retry have the same values here,
+even if their producer ids or epochs differ.
 """
 
 
@@ -21,9 +21,9 @@ def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
     """Returns the remarks on batches by the `id()` of the batch's row.
 
     Records are stored twice if the client sends a stored batch again in a way that the validator cannot recognise: without a
-    producer id, or under another id or epoch. A stored batch may be sent again if a fault hit its response or its retry was
-    rejected. A trace does not contain the records, so the next batch of the same client and size is only probably the same
-    batch.
+    producer id, or under another id or epoch. A client may send a stored batch again after a fault affected its response, or
+    after its retry was rejected. A trace does not contain the records; so the next batch with the same client and size is only
+    probably the same batch.
     """
     rows = list(rows)
     return _Doublings([row for row in rows if isinstance(row, FaultRow)]).read(
@@ -86,6 +86,6 @@ def _alike(row: ProduceRow) -> Alike:
 
 
 def _another(earlier: ProduceRow, row: ProduceRow) -> bool:
-    """Whether the validator cannot recognise the second batch as a retry of the first."""
+    """Whether the later batch, if it is a retry of the earlier one, looks to the validator like a different batch."""
     ids = (earlier.producer_id, earlier.producer_epoch), (row.producer_id, row.producer_epoch)
     return row.producer_id < 0 or ids[0] != ids[1]

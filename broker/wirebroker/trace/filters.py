@@ -6,9 +6,9 @@ grammar.
     not (client~load or latency<100)      `~`: contains
     "out of order"                        some field contains these words
 
-A field is a field of a row (docs/reference/trace.md) or one of `NAMES`. A field may have several values, such as `topic`. It
-meets `=` if one of them is equal, and `!=` if none is equal. A row without the field meets only `!=` and `!~`; but
-`error!=NONE` is met only by rows with an error. Upper and lower case are the same.
+A field is a field of a row (docs/reference/trace.md) or one of `NAMES`. A field such as `topic` may have several values in a
+row. The row meets `=` if one of the values is equal, and `!=` if none is equal. A row without the field meets only `!=` and
+`!~`. The exception is `error!=NONE`, which only rows with an error meet. Upper and lower case are the same.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from wirebroker.trace.rows import EVENTS, ReplyRow, Row
 from wirebroker.trace.selection import topics_of, values_of
 
 DEEPEST = 50
-"""The largest depth of nested parentheses and `not`."""
+"""Parentheses and `not` may be nested at most this deep."""
 LONGEST = 2000
-"""The largest number of characters in a filter."""
+"""A filter may have at most this many characters."""
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""The API of events whose rows do not name it, because these events occur with only one API."""
+"""For each event that occurs with only one API, this API. The rows of such an event do not name the API."""
 
 
 def _api(row: Row) -> Iterable[Any]:
@@ -46,7 +46,7 @@ def _errors(row: Row) -> Iterable[Any]:
 
 
 def _latency(row: Row) -> Iterable[Any]:
-    """The latency without the time for which the request let the broker wait."""
+    """The latency, minus the time for which the request allowed the broker to wait."""
     return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
 
 
@@ -61,11 +61,11 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
 }
 """Fields whose values are computed from a row's own fields."""
 OWN = {field.name for row in EVENTS.values() for field in fields(row)} | details.NAMES
-"""The own fields of the rows of all events, and the fields that `details` can have."""
+"""The names of all fields that rows have, and of all fields that a row's `details` can have."""
 
 
 class FilterError(ValueError):
-    """Raised if a text is not a filter. The message names the error and the character."""
+    """Raised if a text is not a valid filter. The message says what is wrong, and at which character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Word:
         return any(self.text in _text(value) for name in names for value in _values(row, name))
 
     def tree(self) -> list[Any]:
-        """Returns the filter as JSON, for the page."""
+        """Returns the filter as JSON, for the live page."""
         return ["word", self.text]
 
 
@@ -101,7 +101,7 @@ class Comparison:
         return not met if self.operator.startswith("!") else met
 
     def tree(self) -> list[Any]:
-        """Returns the filter as JSON, for the page."""
+        """Returns the filter as JSON, for the live page."""
         return ["is", self.field, self.operator, self.value]
 
 
@@ -119,7 +119,7 @@ class Combined:
         return (all if self.how == "all" else any)(part.has(row) for part in self.parts)
 
     def tree(self) -> list[Any]:
-        """Returns the filter as JSON, for the page."""
+        """Returns the filter as JSON, for the live page."""
         return [self.how, *(part.tree() for part in self.parts)]
 
 
@@ -133,21 +133,21 @@ def parsed(text: str) -> Filter:
     reader = _Reader(list(_tokens(text)))
     found = reader.either(0) if reader.tokens else Combined("all", ())
     if reader.at < len(reader.tokens):
-        raise FilterError(f"the filter has a ) that nothing opens, at character {reader.tokens[reader.at][2] + 1}")
+        raise FilterError(f"the filter has a ) without a (, at character {reader.tokens[reader.at][2] + 1}")
     return found
 
 
 NAMED_IN_JSON = {*selection.NAMES, "event", "api", "partition", "error"}
-"""The derived fields whose values also occur in the row's JSON, except for the values in `DERIVED_VALUES`."""
+"""The computed fields whose values also occur in the row's JSON, except for the values in `DERIVED_VALUES`."""
 DERIVED_VALUES = {("api", "produce"), ("api", "fetch"), ("event", "produce"), ("error", "none")}
-"""Values of derived fields that a row can have although its JSON does not contain them."""
+"""Values of computed fields that a row can have although the row's JSON does not contain them."""
 
 
 def needles(wanted: Filter) -> tuple[bytes, ...] | None:
-    """Returns lower-case texts, one of which must occur in the JSON of every row that meets the filter. Returns None if there
-    are no such texts.
+    """Returns some lower-case texts. The JSON of every row that meets the filter contains at least one of them. Returns None if
+    there are no such texts.
 
-    A search in a large file can skip the rows that contain none of them.
+    A search in a large file can skip the rows that contain none of these texts.
     """
     if isinstance(wanted, Combined):
         parts = [needles(part) for part in wanted.parts]
@@ -172,12 +172,13 @@ def needles(wanted: Filter) -> tuple[bytes, ...] | None:
 
 
 ALIASES = {"client": "client_id", "host": "client_host"}
-"""Names of filters for fields of rows."""
+"""For some names in filters, the field of the row that they stand for."""
 
 
 def contradiction(wanted: Filter) -> str:
-    """A sentence if no row can meet a filter, because it asks for an event and for a field that rows of this event do not have;
-    else ""."""
+    """Returns a sentence if no row can meet the filter, because the filter asks for an event and for a field that rows of this
+    event do not have; else "".
+    """
     parts = wanted.parts if isinstance(wanted, Combined) and wanted.how == "all" else (wanted,)
     compared = [each for each in parts if isinstance(each, Comparison) and not each.operator.startswith("!")]
     for event in (each.value for each in compared if each.field == "event" and each.operator == "=" and each.value in EVENTS):
@@ -185,7 +186,7 @@ def contradiction(wanted: Filter) -> str:
         for each in compared:
             name = ALIASES.get(each.field, each.field)
             if each.field in NAMES and each.field not in ALIASES:
-                continue  # other fields give it, such as the names in a request
+                continue  # computed from other fields of the row
             if name not in own and (name in OWN - details.NAMES or (name in details.NAMES and "details" not in own)):
                 return f"rows of the event {event} have no {each.field}"
     return ""
@@ -196,7 +197,7 @@ def _values(row: Row, name: str) -> Iterable[Any]:
 
 
 def _text(value: Any) -> str:
-    """Returns the value as in JSON, in lower case."""
+    """Returns the value as text, as it is written in JSON, in lower case."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value).lower()
 
 
@@ -227,7 +228,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 class _Reader:
-    """Parses filters from tokens. The operators that bind loosest are parsed first."""
+    """Parses filters from tokens. The parser begins with the operator that binds loosest, `or`."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -259,13 +260,13 @@ class _Reader:
     def one(self, depth: int) -> Filter:
         """Reads one comparison, some words, or a filter in parentheses."""
         if depth > DEEPEST:
-            raise FilterError(f"a filter nests at most {DEEPEST} deep")
+            raise FilterError(f"a filter may be nested at most {DEEPEST} deep")
         if self._take("word", "not"):
             return Combined("not", (self.one(depth + 1),))
         if self._take("open"):
             inner = self.either(depth + 1)
             if not self._take("close"):
-                raise FilterError("a ( of the filter is not closed")
+                raise FilterError("the filter has a ( without a )")
             return inner
         kind, text, at = self._next()
         if kind not in ("word", "quoted"):

@@ -1,7 +1,7 @@
-"""Rows that repeat, as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
+"""Shows rows that repeat as one line: "1,272 × Fetch, 0 errors". `live/folds.js` has the same rules.
 
-A row repeats an earlier row if both belong to the same connection, name the same topics, groups or producers, and both are
-requests of the same API, responses without an error, fetched partitions, or accepted batches. Any other row,
+A row repeats an earlier row if three things are the same: the connection; the topics, groups or producers; and the kind of row,
+which is a request or a response without an error (of the same API), a fetched partition, or an accepted batch. Any other row,
 such as an error or a change, ends the repetition.
 """
 
@@ -14,9 +14,9 @@ from wirebroker.trace.layout import DIM, PLAIN, time_of_day
 from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Row, ShadowRow
 
 FEWEST = 6
-"""Repeated rows are folded if there are at least this many."""
+"""Repeated rows are shown as one line if there are at least this many."""
 MOST_KINDS = 64
-"""The largest number of kinds of rows that are remembered, to recognise repeats."""
+"""To recognise repeats, at most this many kinds of rows are remembered."""
 Kind = tuple[object, ...]
 
 
@@ -40,7 +40,7 @@ class Fold:
         self.first, self.last = self.first or row.time, row.time
 
     def words(self) -> tuple[str, str]:
-        """Returns the parts of the line: the number of requests by API, and what is known of errors and latency."""
+        """Returns two parts of the line: the number of requests of each API, and the errors and the largest latency."""
         named = (f"{_exchanges(events):,} × {api}" for api, events in self._counts.items())
         return ", ".join(named), "0 errors" + (f", at most {self._longest:,} ms" if self._longest else "")
 
@@ -85,7 +85,7 @@ def folded(rows: Iterable[Row]) -> Iterator[Row | Fold]:
 
 
 def _kind(row: Row) -> Kind | None:
-    """Returns the kind of a row: rows of the same kind repeat each other. Returns None for a row that must always be shown."""
+    """Returns the kind of a row. Rows of the same kind repeat each other. Returns None if the row must always be shown."""
     if isinstance(row, RequestRow) or (isinstance(row, ReplyRow) and not row.errors):
         return row.event, row.node, row.connection, row.api, row.about
     if isinstance(row, FetchRow) and not row.code:

@@ -1,4 +1,4 @@
-"""The bytes of the latest exchanges, for readers of the live page."""
+"""Keeps the bytes of the latest exchanges, for users of the live page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafkawire.primitives import Buffer
 
 MOST_BYTES = 64 * 1024 * 1024
-"""The largest number of bytes that are kept. The oldest exchanges are forgotten first."""
+"""At most this many bytes are kept. The oldest exchanges are forgotten first."""
 _HEAD = struct.Struct(">hhiIqqHI")
 """The first six fields of `About`, then the sizes in bytes of its field `place` and of the request."""
 
@@ -33,15 +33,16 @@ class KeptExchange(NamedTuple):
 
     about: About
     request: bytes
-    """without the four bytes of the frame's size"""
+    """the request, without the four bytes of the size field"""
     response: bytes
-    """with the four bytes of its size"""
+    """the response, with the four bytes of the size field"""
 
 
 class KeptFrames:
-    """The kept exchanges, by the number of the exchange's `reply` row.
+    """The kept exchanges. The key is the number of the exchange's `reply` row.
 
-    Each exchange is stored as one `bytes` object, which refers to no socket buffer and costs the garbage collector nothing.
+    Each exchange is stored as one `bytes` object. It keeps no socket buffer alive, and the garbage collector does not have to
+    visit it.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -60,7 +61,9 @@ class KeptFrames:
             self._bytes -= len(oldest)
 
     def get(self, number: int) -> KeptExchange | None:
-        """Returns the exchange whose `reply` row has this number, or None if the exchange was not kept or is forgotten."""
+        """Returns the exchange whose `reply` row has this number, or None if the exchange was never kept or has been
+        forgotten.
+        """
         kept = self._kept.get(number)
         if kept is None:
             return None

@@ -1,4 +1,6 @@
-"""The levels of the trace: each adds events to the level before it. Events above the level cost nothing."""
+"""The levels of the trace. Each level adds events to the previous level. Events that the current level does not include cost
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -35,5 +37,5 @@ def includes(level: str, other: str) -> bool:
     order = list(LEVELS)
     for name in (level, other):
         if name not in LEVELS:
-            raise ValueError(f"the trace is {', '.join(order[:-1])} or {order[-1]}, not {name!r}")
+            raise ValueError(f"the level of the trace must be {', '.join(order[:-1])} or {order[-1]}, not {name!r}")
     return order.index(level) >= order.index(other)
