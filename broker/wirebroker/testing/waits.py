@@ -99,8 +99,8 @@ class Waits:
 
         The expected records must be in order of partition and offset, unless `in_order=False`. They are compared with the
         records that a read_committed consumer gets, or, with `committed=False`, with all records. Returns the records. Raises
-        AssertionError with the differences, also if records are still missing after `timeout` s. Raises KeyError if no records
-        are expected and the topic does not exist.
+        AssertionError with the differences if the records differ, or if some are still missing after `timeout` seconds. Raises
+        KeyError if no records are expected and the topic does not exist.
         """
         _check_no_loop("assert_records")
         goal = RecordsExpected(topic, list(records), partition, in_order=in_order, committed=committed)

@@ -1,7 +1,7 @@
 """The recorder: a ring of the latest rows, and sinks that get each row as it is made.
 
-The recorder knows the wire and the faults, but no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
-verdicts and changes, which only a broker knows.
+The recorder depends on requests, responses and faults, but not on a broker, so a proxy can use it, too. `broker.BrokerRecorder`
+adds verdicts and changes, which only a broker knows.
 """
 
 from __future__ import annotations
@@ -66,17 +66,19 @@ RING = 10_000
 LONGEST = 1000
 """A row keeps at most this many characters of a name that a client sends."""
 NAMED = 8
-"""The largest number of names in one request that its row lists."""
+"""A row lists at most this many of the names in a request."""
 
 Stages = tuple[int, int, int]
-"""Three times in µs: the time in the proxy, the time until the broker's response began, and the time of the response itself."""
+"""Three durations in µs: the time in the proxy, the time until the broker's response began, and the time from the response's
+beginning to its end.
+"""
 UNMEASURED = -1, -1, -1
 Sink = Callable[[Row], None]
 Text = TypeVar("Text", str, str | None)
 
 
 class Traced(NamedTuple):
-    """What the row of a response needs to know of the request."""
+    """The facts about a request that the row of its response needs."""
 
     arrived: int
     """ms since the epoch"""
@@ -100,11 +102,13 @@ class TracedExchange(Received, Protocol):
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
     traced: Traced | None
-    """The request's values for the row of the response."""
+    """The facts about the request for the row of the response."""
 
 
 class Recorder:
-    """Keeps the latest rows about connections, requests and faults. `now()` is the time of an event that has no time itself."""
+    """Keeps the latest rows about connections, requests and faults. An event that comes without a time gets the time
+    `now()`.
+    """
 
     def __init__(self, now: Callable[[], int], size: int = RING) -> None:
         self._ring: deque[Any] = deque(maxlen=size)
@@ -114,11 +118,11 @@ class Recorder:
         self.runs = 0
         """The number of calls of `begin_again`."""
         self.kept: KeptFrames | None = None
-        """The bytes of exchanges; None if no reader wants them."""
+        """The bytes of the latest exchanges; None if no reader needs them."""
         self._now = now
         self.sinks: list[Sink] = []
         self.verdicts = self.changes = self.exchanges = self.requests = False
-        """Whether the level includes verdicts, changes, exchanges, and requests."""
+        """Four flags: whether the level includes verdicts, changes, exchanges, and requests."""
         self.set_level("verdicts")
 
     def set_level(self, level: str) -> None:
@@ -138,7 +142,9 @@ class Recorder:
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a rule fired for the `number`th time: on a connection, a request, some of its partitions, or a batch."""
+        """Note that a fault rule fired, for the `number`th time. It fired on a connection, on a request, on some partitions of
+        a request, or on a batch.
+        """
         if not self.verdicts:
             return
         client_id, api, version = (cut(facts.client_id), facts.api, facts.version) if facts is not None else (None, "", -1)
@@ -191,7 +197,7 @@ class Recorder:
         self._add(row)
 
     def refused(self, connection: Connection, operation: str, resource_type: str, name: str, because: str) -> None:
-        """Note that an operation was denied to a client."""
+        """Note that the authorizer denied a client an operation."""
         if self.verdicts:
             row = AuthorizationRow(
                 self._now(), connection.node_id, connection.number, principal_of(connection),
@@ -212,7 +218,9 @@ class Recorder:
             self._add(row)
 
     def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
-        """Note a request, and keep its names for the row of its response. `about` are these names, if the caller knows them."""
+        """Note a request, and keep the names in it for the row of its response. A caller that knows these names passes them as
+        `about`.
+        """
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(
             exchange.now,
@@ -232,7 +240,7 @@ class Recorder:
             self._add(row)
 
     def unsupported(self, connection: Connection, frame: Buffer, oldest: int, newest: int) -> None:
-        """Note a request in a version that is not supported. `frame` does not have the four bytes of its size."""
+        """Note a request in an unsupported version. `frame` is the request without the size field."""
         key, version, correlation_id = read_key_version_correlation(frame)
         try:
             client_id = read_request_header(frame).client_id
@@ -274,7 +282,9 @@ class Recorder:
         return UNMEASURED
 
     def _muted(self, exchange: TracedExchange) -> int:
-        """Returns the ms for which a broker has muted the connection because of a quota, as far as its responses tell that."""
+        """Returns the ms for which a broker had muted the connection because of a quota, as far as the broker's responses show
+        it.
+        """
         return 0
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
@@ -296,8 +306,9 @@ class Recorder:
     # Sinks
 
     def _hand_out(self, row: Row, sinks: Iterable[Sink] | None = None) -> None:
-        """Pass a row to these sinks, by default to all sinks. A sink that raises an error is detached: the event of the row has
-        already happened, so it cannot fail any more."""
+        """Pass a row to these sinks, by default to all sinks. A sink that raises an error is detached. The error goes no
+        further, because the event of the row has already happened.
+        """
         for sink in tuple(self.sinks if sinks is None else sinks):
             try:
                 sink(row)
@@ -309,11 +320,11 @@ class Recorder:
                 logger.warning("the trace no longer goes to %s (%s); the broker goes on without it", _named(sink), reason)
 
     def begin_run(self, change: Literal["started", "reset"], *sinks: Sink) -> None:
-        """Tell these sinks that a new run begins. They have got the rows of the earlier run."""
+        """Tell these sinks that a new run begins. The sinks already have the rows of the previous run."""
         self._hand_out(RunRow(self._now(), change), sinks)
 
     def begin_again(self) -> None:
-        """Forget all rows, and begin another run, for a soft reset."""
+        """Forget all rows, and begin a new run. A soft reset calls this."""
         self.clear()
         self.added = 0
         self.runs += 1
@@ -322,7 +333,7 @@ class Recorder:
         self.begin_run("reset", *self.sinks)
 
     def detach(self, sink: Sink) -> None:
-        """Stop giving rows to this sink. Does nothing if the sink is not attached."""
+        """Pass no more rows to this sink. Does nothing if the sink is not attached."""
         if sink in self.sinks:
             self.sinks.remove(sink)
 
@@ -333,7 +344,9 @@ class Recorder:
         return [row for row in self._ring if isinstance(row, FaultRow)]
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Returns the verdicts in the ring, oldest first, of one topic or partition if named."""
+        """Returns the verdicts in the ring, oldest first. If `topic` or `partition` is given, only verdicts on its batches are
+        returned.
+        """
         return [
             row
             for row in self.events("produce", "shadow")
@@ -349,13 +362,14 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """Returns up to `most` rows after the row `number`, as tuples, and before them the number of rows in between that are
-        forgotten."""
+        """Returns first the number of forgotten rows after the row `number`, and then up to `most` of the rows that follow, as
+        tuples.
+        """
         missed, entries = self._after(number, most)
         return missed, [self._brief(each) for each in entries]
 
     def rows_after(self, number: int, most: int) -> tuple[int, list[Row]]:
-        """Like `after`, with rows instead of tuples."""
+        """Does the same as `after`, but returns rows instead of tuples."""
         missed, entries = self._after(number, most)
         return missed, [self._made(each) for each in entries]
 
@@ -411,7 +425,9 @@ def _software(parts: tuple[str, ...]) -> str:
 
 
 def cut(text: Text) -> Text:
-    """Returns the first `LONGEST` characters of a text, because a client may send 32 KiB of text with each request."""
+    """Returns at most the first `LONGEST` characters of a text. Without this limit a client could fill the trace with 32 KiB of
+    text in each request.
+    """
     return text if text is None or len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
@@ -428,7 +444,7 @@ def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
 
 
 def errors_in(response: Message) -> tuple[str, ...]:
-    """Returns the names of the errors that a response has at any depth, each once."""
+    """Returns the names of all errors in a response, at any depth, each once."""
     codes = dict.fromkeys(values(response, "errorCode"))
     return tuple(error_name(code) for code in codes if code)
 
@@ -439,14 +455,15 @@ def _least(names: Collection[Any]) -> list[Any]:
 
 
 def names_of(facts: Facts) -> tuple[str, ...]:
-    """Returns the first names in a request, as text, and the number of further names. Groups and transactional ids come after
-    the topics, and many topics do not displace them."""
+    """Returns the first names in a request as texts, and at the end the number of further names. Groups and transactional ids
+    follow the topics, and are listed even if there are many topics.
+    """
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     others = [f"group {group}" for group in _least(facts.groups)]
     others += [f"transaction {each}" for each in _least(facts.transactional_ids)]
     names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)] + _least(alone)
     count = len(facts.partitions) + len(alone) + len(facts.groups) + len(facts.transactional_ids)
-    if count > NAMED:  # there are rarely more than one or two groups, and filters need them
+    if count > NAMED:  # keep the groups: there are rarely more than one or two, and filters need them
         others = others[: NAMED - bool(names)]
         names = names[: NAMED - len(others)]
     shown = tuple(map(cut, (*names, *others)))

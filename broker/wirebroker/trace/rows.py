@@ -1,7 +1,7 @@
 """The rows of the trace: one class for each event, with its fields.
 
-The JSON of a row has `"event"` and these fields; docs/reference/trace.schema.json is generated from them. If a field has no
-value, a number is −1 and a text is "". Times are in ms since the epoch, by the broker's clock.
+The JSON of a row has `"event"` and these fields; docs/reference/trace.schema.json is generated from them. Where there is no
+value, a numeric field is −1 and a text field is "". Times are in ms since the epoch, by the broker's clock.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 from wirebroker.requests.facts import Batch
 
 Parts = tuple[str, str, str, str]
-"""The topic or group, the request, the outcome in a word, and the rest."""
+"""The four parts of a row in words: the topic or group, the request, the outcome in a word, and the rest."""
 MIDDLE = 37
 """The width in columns of the part about the request."""
 MOST_OFFSETS = 8
-"""Offsets of a commit that a row shows to people."""
+"""A row in words shows at most this many of the offsets in a commit."""
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """The latest time in ms that Python can show as a date in every time zone."""
@@ -37,7 +37,7 @@ class Row:
     time: int
 
     def parts(self) -> Parts:
-        """Returns the parts of the row as people read it."""
+        """Returns the parts of the row in words."""
         raise NotImplementedError
 
     def as_json(self) -> str:
@@ -52,12 +52,14 @@ class ClientRow(Row):
     node: int
     """the broker that received the request"""
     connection: int
-    """the number of the connection, counted from 1; 0 until its TLS handshake is over"""
+    """the number of the connection, counted from 1; 0 before the connection's TLS handshake is complete"""
     client_id: str | None
     software: str
-    """the name and version of the client's software in its ApiVersions, "" if it sends none"""
+    """the name and version of the client's software, from its ApiVersions request; "" if the client sends none"""
     principal: str = field(default="", kw_only=True)
-    """the client's principal, as User:name; User:ANONYMOUS before a login or without one; "" if the login does not show it"""
+    """the client's principal, as User:name; User:ANONYMOUS before a login or without one; "" if the login does not reveal the
+    name
+    """
     client_host: str = field(default="", kw_only=True)
     """the client's address"""
 
@@ -114,15 +116,15 @@ class ProduceRow(ClientRow):
     transactional: bool
     verdict: VerdictName
     rule: str
-    """which rule decided"""
+    """the rule that decided the verdict"""
     code: int
-    """the error code in the response, 0 if there is none"""
+    """the error code in the response, 0 without an error"""
     error: str
     """the name of the error code"""
     base_offset: int
     """the base offset in the response; for a duplicate the original offset"""
     note: str
-    """a remark in addition to the verdict: an idempotent batch was sent without acks=all"""
+    """a remark if an idempotent batch was sent without acks=all; otherwise empty"""
     explain: str
     """the verdict as a sentence"""
 
@@ -142,7 +144,7 @@ class ShadowRow(ProduceRow):
     predicted: Literal["accepted", "duplicate", "rejected", "unknown"]
     """the predicted verdict; unknown if the proxy has seen too few batches of the producer"""
     agrees: bool | None
-    """whether prediction and response agree; null if prediction or response does not depend on sequences"""
+    """whether prediction and response agree; null if there is no prediction, or if the response says nothing about sequences"""
 
     def parts(self) -> Parts:
         place, middle, verdict, rest = ProduceRow.parts(self)
@@ -151,7 +153,7 @@ class ShadowRow(ProduceRow):
 
 @dataclass(frozen=True, slots=True)
 class FaultRow(Row):
-    """A fault rule fired on a request, or on a connection before its first request (then `api` is "")."""
+    """A fault rule fired on a request, or on a connection before the first request (then `api` is "")."""
 
     event = "fault"
 
@@ -235,7 +237,7 @@ class AuthenticationRow(Row):
     reason: str
     """why the authentication failed, in the broker's own words if the broker gives a reason"""
     user: str = ""
-    """the user name that the client sent; "" if there is none that can be read"""
+    """the user name that the client sent; "" if it sent none, or if the name cannot be read"""
 
     def parts(self) -> Parts:
         what = f"{self.mechanism or 'authentication'}{' again' if self.again else ''}"
@@ -258,7 +260,7 @@ class AuthorizationRow(Row):
     resource: str
     """the name of the resource"""
     reason: str
-    """the ACL that denies the operation, or the statement that no ACL allows it"""
+    """the ACL that denies the operation, or that no ACL allows the operation"""
 
     def parts(self) -> Parts:
         return f"{self.resource_type} {self.resource}", self.operation, "denied", f"{self.principal}: {self.reason}"
@@ -266,7 +268,7 @@ class AuthorizationRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRow(Row):
-    """A client has exceeded its quota, and has to wait."""
+    """A client has exceeded a quota, and has to wait."""
 
     event = "throttle"
 
@@ -280,7 +282,7 @@ class ThrottleRow(Row):
     quota: str
     """Kafka's name of the quota; empty in a proxy's rows, because responses do not name the quota"""
     whose: str
-    """the entity that has the quota, in words"""
+    """the entity to which the quota applies, in words"""
     limit: float
     """the limit in the quota's unit; −1 in a proxy's rows"""
     ms: int
@@ -303,7 +305,7 @@ class RequestRow(ClientRow):
     version: int
     correlation_id: int
     bytes: int
-    """the size of the request, without the four bytes that contain the size"""
+    """the size of the request, without the four bytes of the size field"""
     about: tuple[str, ...]
     """the names in the request: topic-partition, group …, transaction …"""
 
@@ -313,7 +315,7 @@ class RequestRow(ClientRow):
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedRow(ClientRow):
-    """A request in a version that the broker's release does not read, such as one that it dropped in 4.0 (KIP-896)."""
+    """A request has a version that the broker's release does not read, such as a version that Kafka 4.0 dropped (KIP-896)."""
 
     event = "unsupported"
 
@@ -345,23 +347,23 @@ class ReplyRow(ClientRow):
     version: int
     correlation_id: int
     bytes: int
-    """the size of the response, with the four bytes that contain the size"""
+    """the size of the response, with the four bytes of the size field"""
     latency: int
-    """ms between request and response by the broker's clock; 0 if the response was immediate. In filters, `latency` is this
-    minus `waited`
+    """ms between request and response by the broker's clock; 0 if the response was immediate. In filters, `latency` means this
+    latency minus `waited`
     """
     errors: tuple[str, ...]
     """the names of the error codes in the response, each once"""
     about: tuple[str, ...]
     """the names in the request"""
     proxy_us: int = -1
-    """µs for which a proxy held the request and the response; −1 in a broker's rows"""
+    """µs that the request and the response spent in the proxy; −1 in a broker's rows"""
     upstream_us: int = -1
-    """µs until the response of the real broker began"""
+    """µs from the forwarded request to the first byte of the real broker's response"""
     transfer_us: int = -1
     """µs from the first byte of the real broker's response to the last"""
     waited: int = 0
-    """the part of the latency in ms for which the request told the broker to wait (a Fetch for records, a JoinGroup for
+    """the part of the latency, in ms, for which the request allowed the broker to wait (a Fetch for records, a JoinGroup for
     members), or for which a quota held the request back
     """
     throttle_time_ms: int = 0
@@ -369,10 +371,10 @@ class ReplyRow(ClientRow):
     messages: tuple[str, ...] = ()
     """the messages of the errors in the response, each once"""
     producer_id: int = -1
-    """the producer that the request names, or the id that the response gives to a producer"""
+    """the id of the producer that the request names, or that the response assigns"""
     producer_epoch: int = -1
     details: dict[str, str | int] = field(default_factory=dict)
-    """further fields of request and response, by Kafka's names (`requests.details`)"""
+    """further fields of the request and the response, under Kafka's names (`requests.details`)"""
 
     def parts(self) -> Parts:
         middle = _spread(f"{self.api} v{self.version}", f"{self.latency} ms {self.bytes:,} B")
@@ -386,7 +388,9 @@ class ReplyRow(ClientRow):
         return _first(self.about), middle, "error" if self.errors else "answered", rest
 
     def _remarks(self) -> str:
-        """Returns what request and response name: a coordinator, offsets, and how long a quota holds the client."""
+        """Describes further facts in the request and the response: a coordinator, committed offsets, and how long a quota
+        throttles the client.
+        """
         throttled = f"throttled for {self.throttle_time_ms} ms" if self.throttle_time_ms > 0 else ""
         waited = f"{self.waited} ms of it waited" if self.waited > 0 and self.latency > self.waited else ""
         offsets = str(self.details.get("offsets", ""))
@@ -443,7 +447,7 @@ class TopicRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class LeaderRow(Row):
-    """A partition has a new leader epoch, and perhaps another leader; −1 stands for no leader."""
+    """A partition has a new leader epoch, and perhaps a new leader; −1 means that it has no leader."""
 
     event = "leader"
 
@@ -521,7 +525,7 @@ class FeatureRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow(Row):
-    """A partition learned of a new producer, saw a new epoch of a producer, or forgot a producer."""
+    """A partition got the first batch of a producer, got the first batch of a new epoch, or forgot a producer."""
 
     event = "producer"
 
@@ -559,7 +563,7 @@ class TransactionRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class GroupRow(Row):
-    """A group entered a state or a new generation; for a consumer group the generation is its epoch."""
+    """A group entered a new state or a new generation. For a consumer group the generation is the group epoch."""
 
     event = "group"
 
@@ -588,11 +592,11 @@ class ShareRow(Row):
     member: str
     """the member that had acquired the records"""
     state: str
-    """the state afterwards: acquired, available, acknowledged, archiving or archived"""
+    """the new state of the records: acquired, available, acknowledged, archiving or archived"""
     delivery_count: int
     """how often the records were delivered"""
     why: str = ""
-    """why there is no dead letter; empty if there is one"""
+    """why no dead letter was written; "" if one was written"""
 
     def parts(self) -> Parts:
         where = f"{self.first}–{self.last}" if self.last > self.first else str(self.first)
@@ -620,10 +624,10 @@ class TelemetryRow(Row):
     client_id: str | None
     client_instance_id: str
     terminating: bool
-    """whether the client is terminating"""
+    """whether this is the client's last push, because the client is terminating"""
     compression: str
     bytes: int
-    """the size of the metrics as they were sent, compressed or not"""
+    """the size of the metrics as sent, that is, after any compression"""
 
     def parts(self) -> Parts:
         ends = ", and ends" if self.terminating else ""
@@ -639,7 +643,7 @@ class RetentionRow(Row):
     topic: str
     partition: int
     before: int
-    """the earlier log start offset"""
+    """the previous log start offset"""
     log_start_offset: int
 
     def parts(self) -> Parts:
@@ -688,7 +692,7 @@ EVENTS: dict[str, type[Row]] = {
 
 
 def row_from_json(row: Any) -> Row:
-    """Returns the row that `as_json` wrote. Raises ValueError, which names the field that is missing or has a wrong value."""
+    """Returns the row that `as_json` wrote. Raises ValueError with a message that names the field that is missing or wrong."""
     if not isinstance(row, dict):
         raise ValueError("it is not a JSON object")
     event = row.get("event", "produce")

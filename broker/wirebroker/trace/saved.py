@@ -1,9 +1,9 @@
-"""Reads and searches the rows of a saved trace of any size. An index gives the place of each row; parts of the file are
-read on demand.
+"""Reads and searches the rows of a saved trace of any size. Parts of the file are read on demand; an index says where the rows
+are.
 
-The index has an entry for each block of 256 lines, with its position and time. An entry takes 18 bytes, so the index of a trace
-of 10 GB takes a few MiB. A search stores how many rows of each block meet its filter. A row's number is the number of its line,
-counted from 1.
+The index has an entry for each block of 256 lines, with the block's position and time. An entry takes 18 bytes, so the index of
+a trace of 10 GB takes a few MiB. A search stores for each block how many of its rows meet the filter. A row's number is the
+number of its line, counted from 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Numbered = tuple[int, Row]
 
 
 class Parts:
-    """Reads parts of a file. Any thread may call it. Raises OSError."""
+    """Reads parts of a file. Any thread may call its methods. Raises OSError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = Path(path).open("rb")  # noqa: SIM115 - open until `close`
@@ -69,7 +69,9 @@ class SavedRows:
         """For each block: its position, the time of its first row, and the number of its rows that show a problem."""
 
     def index(self, growing: bool = False) -> Iterator[None]:
-        """Index the file, some MiB in each step. If the file is `growing`, index only the bytes that it has now."""
+        """Index the file, some MiB in each step. If the file is `growing`, index only the bytes that it has at the beginning of
+        the step.
+        """
         rest = b""
         while data := self._parts.read(self.read + len(rest), AT_ONCE):
             rest += data
@@ -103,13 +105,13 @@ class SavedRows:
         self.blocks = len(self.starts)  # set last, because another thread reads blocks up to this number
 
     def block(self, number: int) -> bytes:
-        """Returns the lines of a block, at most 64 MiB: damaged lines can be very long."""
+        """Returns the lines of a block, at most 64 MiB, because damaged lines can be very long."""
         start = self.starts[number]
         end = self.starts[number + 1] if number + 1 < len(self.starts) else self.read
         return self._parts.read(start, min(end - start, LONGEST_LINE))
 
     def line(self, number: int) -> bytes | None:
-        """Returns the line of this number, or None if there is no such line."""
+        """Returns the line with this number, or None if the file has no such line."""
         block, at = divmod(number - 1, BLOCK)
         if not 0 <= block < self.blocks:
             return None
@@ -124,8 +126,9 @@ class SavedRows:
                 continue
 
     def number_at(self, time: int) -> int:
-        """Returns the number of a row before the first row at or after this time. Because the index has only blocks, it can be
-        a block too early."""
+        """Returns the number of a row at most a block before the first row whose time is `time` or later; the index has only
+        the times of blocks.
+        """
         low, high = 0, len(self.times)
         while low < high:
             middle = (low + high) // 2
@@ -172,7 +175,7 @@ class Search:
         return self._chosen(block) if block >= len(self.counts) or self.counts[block] else iter(())
 
     def before(self, number: int, count: int) -> int:
-        """Returns the number of an earlier row, so that about `count` rows that meet the filter are between it and `number`."""
+        """Returns the number of an earlier row: between that row and the row `number`, about `count` rows meet the filter."""
         block = min(number // BLOCK, len(self.counts))
         while block > 0 and count > 0:
             block -= 1

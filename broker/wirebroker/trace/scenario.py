@@ -1,8 +1,10 @@
-"""Makes a scenario file from rows. The scenario repeats what an application did and which failure it met. The mock can play it.
+"""Makes a scenario file from rows. The scenario repeats what the application did, and the failures that it met. `wirebroker
+scenario` can play the scenario.
 
-All rows are taken as rows of one application. Each batch becomes one record in the scenario, because the clients of scenarios
-send each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires at the same
-request. A loaded fault goes into the file unchanged. The topic with the most batches becomes the scenario's topic `orders`.
+All rows count as rows of one application. Each batch becomes one record in the scenario, because the clients of scenarios send
+each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires at the same
+request. A loaded fault rule goes into the file unchanged, except for the names in it. The topic with the most batches becomes
+the scenario's topic `orders`.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from wirebroker.trace.selection import topics_of
 
 ORDERS = "orders"
 USUAL = frozenset(("NONE", "MEMBER_ID_REQUIRED", "DUPLICATE_SEQUENCE_NUMBER"))
-"""The errors that the mock returns without a fault."""
+"""The errors that the broker also returns without a fault."""
 STRANGERS = ("client_id", "producer_id", "producer_epoch", "transactional_id", "group", "node")
-"""The words of a rule that name clients or brokers of the recording. The scenario does not have these."""
+"""The words of a fault rule that name clients or brokers in the recording. They are left out, because the scenario has other
+clients and brokers.
+"""
 ExchangeKey = tuple[int, int, int]
 
 
@@ -51,7 +55,7 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """Yields the application's steps. A batch that was sent again counts once."""
+    """Yields the application's steps. A batch that was sent several times counts once."""
     for (transaction, _), batches in groupby(_fresh(rows, topic), lambda each: (each[0], each[0] < 0 and each[1])):
         partitions = [partition for _, partition in batches]
         produce = {"produce": len(partitions), "partitions": list(dict.fromkeys(partitions))}
@@ -59,7 +63,9 @@ def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
-    """For each batch that is sent for the first time: yields the number of its transaction (−1: none) and its partition."""
+    """For each batch, when it is sent for the first time, yields the number of the batch's transaction (−1 without a
+    transaction) and the partition.
+    """
     seen: set[tuple[int, int, int, int]] = set()
     ended = 0
     for row in rows:
@@ -89,8 +95,9 @@ def _faults_of(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topi
 
 
 def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """Yields a fault `error` for each error that neither a fault rule nor the sequences explain. It fires at the same request,
-    or the same batch, of the API."""
+    """Yields a fault `error` for each error that neither a fault rule nor the sequences explain. The fault fires at the same
+    place in the sequence of the API's requests, or of batches for Produce.
+    """
     explained: dict[ExchangeKey, set[str]] = {}
     for row in rows:
         if isinstance(row, FaultRow):

@@ -1,4 +1,6 @@
-"""The JSON schema of a line of the trace, made from the rows' fields. docs/reference/trace.schema.json is its copy."""
+"""The JSON schema of a line of the trace, made from the rows' fields. docs/reference/trace.schema.json is a copy of the
+schema.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Selects the rows of a trace that belong to a topic, a client, a principal, a producer, a transaction or a group.
 
 A row belongs to a subject if the row names the subject. But the rows of requests and responses do not name a producer, and the
-row of a batch does not name its transactional id. Whether such a row belongs to the subject follows from other rows of the same
-connection or exchange, which `learn` remembers.
+row of a batch does not name a transactional id. For such rows, `learn` remembers which connections and exchanges belong to the
+subject according to other rows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, ReplyRow, Requ
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
-"""The prefixes of names of groups and of transactional ids; names of topics have no prefix."""
+"""In a row's list of names, groups and transactional ids have these prefixes; topics have no prefix."""
 SHOWN = 10
-"""The largest number of names that a sentence lists."""
+"""A message lists at most this many names."""
 
 
 def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
-    """Yields the topics and partitions that a row names. A topic whose own name ends in a number is yielded both with and
-    without a partition."""
+    """Yields the topics and partitions that a row names. A name such as `orders-2` may be a topic or a partition, so it is
+    yielded both ways.
+    """
     if hasattr(row, "topic"):
         yield row.topic, getattr(row, "partition", None)
         return
@@ -54,7 +55,7 @@ def transactions_of(row: Row) -> Iterator[str]:
 
 
 def _about(row: Row) -> tuple[str, ...]:
-    if isinstance(row, TopicRow):  # its `partitions` is a number
+    if isinstance(row, TopicRow):  # the field `partitions` of a TopicRow is a number
         return ()
     named: tuple[str, ...] = getattr(row, "partitions", ()) or getattr(row, "about", ())
     return named
@@ -72,7 +73,7 @@ def _producers_of(row: Row) -> Iterator[int]:
 
 
 def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
-    """Returns the values of a row in this field: none, one or several."""
+    """Returns a function that returns the values of a row in this field: none, one or several."""
 
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
@@ -96,7 +97,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "transaction": transactions_of,
     "group": groups_of,
 }
-"""The functions that return a row's names of each kind."""
+"""For each kind of subject, a function that returns the names of this kind in a row."""
 
 
 class Subject:
@@ -141,15 +142,16 @@ class Subject:
             return True
         if self.kind == "producer":
             return self._is_of_producer(row)
-        if self.kind == "principal":  # rows before the login name no principal, but are of the same connection
+        if self.kind == "principal":  # rows before the login do not name the principal, but have the same connection
             return _exchange(row)[1] > 0 and _exchange(row)[:2] in self._connections
         if self.kind == "transaction" and _producer(row) in self._producers:
             return True
         return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
 
     def _is_of_producer(self, row: Row) -> bool:
-        """Tells whether the row belongs to the producer. All requests of a connection belong to its producer: a client's
-        connection has one producer at a time."""
+        """Tells whether the row belongs to the producer. A client's connection has only one producer at a time, so all requests
+        of the connection belong to this producer.
+        """
         if hasattr(row, "producer_id") and not (isinstance(row, ReplyRow) and row.producer_id < 0):
             return False
         exchange = _exchange(row)
@@ -158,7 +160,7 @@ class Subject:
         return not self._transactions.isdisjoint(transactions_of(row))
 
     def unknown(self) -> str:
-        """Returns a sentence if none of the rows names the subject, else ""."""
+        """Returns a message if none of the rows names the subject, else ""."""
         if self.name in self._seen:
             return ""
         others = sorted(map(str, self._seen - {-1}))

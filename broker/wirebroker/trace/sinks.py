@@ -1,6 +1,7 @@
 """Sinks that write each row of a trace: as an aligned line to a console, or as a line with a JSON object to a file.
 
-If a write to the console has failed, the sink raises the error, and the recorder detaches the sink (`Recorder._hand_out`).
+If a write to the console has failed, the sink raises the error at the next row, and the recorder detaches the sink
+(`Recorder._hand_out`).
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import Row
 
 MOST_LINES = 10_000
-"""The largest number of lines that wait for a slow console. Later rows are dropped and counted."""
+"""At most this many lines wait for a slow console. Further rows are dropped and counted."""
 LAST_S = 1.0
-"""The time in seconds for which `close` waits until the console takes the waiting lines."""
+"""`close` waits at most this many seconds for the console to take the waiting lines."""
 
 
 class ConsoleSink:
     """Writes each row as a line, in colour on a terminal. Characters that the console cannot show become backslash escapes.
 
-    A thread of its own writes the lines, because a console such as an idle pager may take no output for hours.
+    The lines are written in a separate thread, because a console such as an idle pager may accept no output for hours.
     """
 
     name = "the console"
@@ -73,7 +74,9 @@ class ConsoleSink:
             _lead_nowhere(self._stream)
 
     def _write(self, data: bytes) -> None:
-        """Write without the stream's buffer: Python needs the lock of the buffer when it exits."""
+        """Write without the stream's buffer. (A blocked write through the buffer would hold the buffer's lock, which Python
+        needs when it exits.)
+        """
         while data and self._raw is not None:
             written = self._raw.write(data)
             if written is None:
@@ -81,7 +84,7 @@ class ConsoleSink:
             data = data[written:]
 
     def close(self) -> None:
-        """Wait until the waiting lines are written, but no longer than `LAST_S`."""
+        """Wait until the waiting lines are written, but at most `LAST_S` seconds."""
         if self._raw is not None:
             with suppress(Full):
                 if self._missing:
@@ -91,7 +94,8 @@ class ConsoleSink:
 
 
 class JsonLinesSink:
-    """Appends each row to a file as one JSON object. The file can rotate, and continues after a full disk (see `LastingFile`).
+    """Appends each row to a file as one JSON object. The file can be rotated. After a disk was full, writing continues (see
+    `LastingFile`).
 
     Raises OSError if the file cannot be opened.
     """
@@ -104,13 +108,13 @@ class JsonLinesSink:
         self._file.write(row.as_json().encode() + b"\n", row.time)
 
     def close(self) -> None:
-        """Close the file. Does nothing if the file is closed."""
+        """Close the file. Does nothing if the file is already closed."""
         self._file.close()
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    """Write a line and flush the stream. If that fails, raises OSError, and the stream discards all later output: Python
-    flushes its standard streams when it exits, and would print a traceback if that failed.
+    """Write a line and flush the stream. If the write fails, raises OSError, and the stream discards all later output;
+    otherwise Python, which flushes its standard streams at exit, would fail again and print a traceback.
     """
     try:
         print(text, file=stream, flush=True)

@@ -1,4 +1,4 @@
-"""A producer's batches as a picture in text: stored batches, duplicates, gaps, and batches that a fault stopped.
+"""Draws a producer's batches as a picture in text: stored batches, duplicates, gaps, and batches that a fault stopped.
 
 A batch of an idempotent producer is drawn at its sequences. A batch without a producer id is drawn at its offsets.
 """
@@ -22,15 +22,15 @@ WIDTH = 48
 FOLDED = 4
 """At least this many consecutive batches with the same result are drawn as one line."""
 LINES = 60
-"""The largest number of lines of one picture. If there are more, consecutive lines are joined."""
+"""A picture has at most this many lines. If there are more, consecutive lines are joined."""
 VERDICTS = ("accepted", "duplicate", "rejected")
 FAULT = "fault"
-"""The word in place of a verdict for a batch that a fault stopped before the validator saw it."""
+"""The word that takes the place of a verdict if a fault stopped the batch before the validator saw it."""
 MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×", FAULT: "!"}
 MISSING = "·"
 
 Span = tuple[int, int]
-"""The range from the first to the last sequence or offset. After sequences wrap to 0, they are counted on from 2³¹."""
+"""A range of sequences or offsets: the first and the last. Sequences that have wrapped to 0 are counted as 2³¹ and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Batch:
     remark: str
 
     def is_followed_by(self, other: Batch) -> bool:
-        """Tells whether both batches have the same result, and the other batch directly follows this one or repeats it."""
+        """Tells whether this batch and `other` have the same result, and `other` directly follows or repeats this batch."""
         mine, its = ((each.verdict, each.problem) for each in (self.sending, other.sending))
         if self.remark or other.remark or mine != its:
             return False
@@ -72,7 +72,8 @@ class Batch:
 def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
     """Yields the lines of one picture for each producer epoch on each partition, in the order of their first batches.
 
-    Only the chosen rows are drawn as lines. The summary, such as the number of rejected batches, counts all rows.
+    Only the chosen rows are drawn as lines. The summary with the counts, such as the number of rejected batches, covers all
+    rows.
     """
     rows = list(rows)
     found: dict[tuple[object, ...], list[Sending]] = {}
@@ -91,7 +92,9 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
 
 
 def sendings_in(rows: Sequence[tuple[int, Row]]) -> list[Sending]:
-    """Returns every batch that has a verdict in the numbered rows, and every batch without a verdict on which a fault fired."""
+    """Returns the batches in the numbered rows: all batches with a verdict, and the batches without a verdict on which a fault
+    fired.
+    """
     found: list[Sending] = []
     judged = {_place(row, row) for _, row in rows if isinstance(row, ProduceRow)}
     stopped: dict[tuple[object, ...], int] = {}
@@ -113,7 +116,7 @@ def _place(row: ProduceRow | FaultRow, sent: ProduceRow | SentBatch) -> tuple[ob
 
 
 def _next_epoch(sendings: list[Sending], all_sendings: Iterable[list[Sending]]) -> list[Sending]:
-    """Returns the batches of the same producer on the same partition in its next epoch."""
+    """Returns the batches that the same producer sent to the same partition in its next epoch."""
     sent = sendings[0].sent
     if sent.producer_id < 0:
         return []
@@ -156,7 +159,7 @@ def _heading(sending: Sending, whole: Span) -> str:
 
 
 def _sequences(sendings: list[Sending]) -> list[Span]:
-    """Returns the sequences of each batch. If sequences wrap from 2³¹−1 to 0, they are counted on from 2³¹."""
+    """Returns the range of sequences of each batch. Sequences that have wrapped from 2³¹−1 to 0 are counted as 2³¹ and more."""
     firsts = [each.sent.first_sequence for each in sendings]
     wrapped = max(firsts) - min(firsts) > SEQUENCES // 2
     spans = []
@@ -167,7 +170,9 @@ def _sequences(sendings: list[Sending]) -> list[Span]:
 
 
 def _offsets(sendings: list[Sending]) -> list[Span]:
-    """Returns the offsets of each batch. A batch that got no offset is drawn at the offset of the next stored batch."""
+    """Returns the range of offsets of each batch. A batch that got no offset is drawn at the offset of the next stored
+    batch.
+    """
     end = next((each.base_offset for each in sendings if each.base_offset >= 0), 0)
     spans = []
     for each in sendings:
@@ -188,8 +193,9 @@ def _batches(sendings: list[Sending], spans: list[Span], remarks: dict[int, str]
 
 
 def _lines(batches: list[Batch]) -> list[list[Batch]]:
-    """Returns the batches of each line. A long run of batches shares a line. If there are still too many lines, consecutive
-    lines are joined."""
+    """Divides the batches into lines. A long run of batches with the same result shares a line. If there are still too many
+    lines, consecutive lines are joined.
+    """
     runs: list[list[Batch]] = []
     for batch in batches:
         if runs and _extends(runs[-1], batch):
@@ -241,7 +247,7 @@ def _picture(batches: list[Batch], whole: Span) -> str:
 
 
 def _outcome(batches: list[Batch]) -> str:
-    """Returns the result of the batches on a line, which have the same verdict, as text."""
+    """Returns the result of a line's batches as text. The batches have the same verdict."""
     first, last = batches[0].sending, batches[-1].sending
     count = "" if len(batches) == 1 else f"{len(batches):,} {'batches' if _goes_on(batches) else 'times'}, "
     offsets = f"offset {first.base_offset}"
@@ -260,7 +266,8 @@ def _outcome(batches: list[Batch]) -> str:
 
 def _summary(batches: list[Batch], whole: Span | None, following: list[Sending]) -> str:
     """Returns the summary: the number of batches by verdict, and the missing sequences. `whole` is the range of the producer's
-    sequences, if it has any. `following` are the batches of its next epoch."""
+    sequences, or None without idempotence. `following` are the batches of the producer's next epoch.
+    """
     found = Counter(batch.sending.verdict for batch in batches)
     counts = [f"{found[verdict]:,} {verdict}" for verdict in VERDICTS]
     counts += [f"{found[FAULT]:,} stopped by a fault"] if found[FAULT] else []
@@ -273,7 +280,9 @@ def _summary(batches: list[Batch], whole: Span | None, following: list[Sending])
 
 
 def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
-    """Returns where an epoch's missing records may be: a client sends them again under its next epoch, from sequence 0 on."""
+    """Returns a text about where the missing records of an epoch may be. A client sends them again in its next epoch, from
+    sequence 0 on.
+    """
     stored = [each for each in following if _is_stored(each)]
     if not stored:
         return ""
@@ -286,7 +295,9 @@ def _sent_again(lacking: list[Span], following: list[Sending]) -> str:
 
 
 def _is_stored(sending: Sending) -> bool:
-    """Tells whether the log has the batch: it was stored now, or, if it is a duplicate, it was stored earlier."""
+    """Tells whether the log has the batch, because it was stored now, or because it is a duplicate of a batch that was stored
+    earlier.
+    """
     return sending.verdict == "accepted" or (sending.verdict == "duplicate" and sending.base_offset >= 0)
 
 

@@ -1,8 +1,8 @@
-"""Audit a log directory every night; each audit continues where the last report ended. Put this file into Airflow's DAGs
+"""Audit a log directory every night; each audit continues where the previous report ended. Put this file into Airflow's DAGs
 folder.
 
-The task fails without a retry if the audit finds something, and is retried if something could not be read. Needs
-the extra `audit` and Java where the tasks run.
+The task fails without a retry if the audit has findings, and is retried if the audit could not read everything. The extra
+`audit` and Java must be installed where the tasks run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ REPORT = Path(os.environ.get("AUDIT_REPORT", "/var/lib/audit/report"))
 
 
 def audit_log(logs: str, report: Path) -> int:
-    """Audit the log after the end of the last report, and replace the report. Returns the exit code of `wirebroker audit`."""
+    """Audit the part of the log after the end of the last report, and replace the report. Returns the exit code of `wirebroker
+    audit`.
+    """
     arguments = ["audit", "--path", logs, "--out", str(report)]
     summary = report / "summary.json"
     if summary.exists() and json.loads(summary.read_text())["complete"]:
