@@ -25,9 +25,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch in a Produce. The producer id, epoch and sequences are −1 if the batch has no producer id, or if its header
-    cannot be read.
-    """
+    """A batch in a Produce. Without a producer id, or with an unreadable header, its id, epoch and sequences are −1."""
 
     topic: str
     partition: int
