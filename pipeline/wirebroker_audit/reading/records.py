@@ -173,7 +173,7 @@ class _Rows:
         column["value_head"] += [beginning(each.value) for each in records]
 
     def made(self) -> pa.RecordBatch:
-        """Returns all of them."""
+        """Returns all records that were added."""
         batch_of = np.repeat(np.arange(len(self._counts)), self._counts)
         base, base_sequence, base_timestamp, max_timestamp = (
             np.array([getattr(each, name) for each in self._headers], np.int64)[batch_of]

@@ -36,7 +36,7 @@ class Singles(NamedTuple):
         return result
 
     def between(self, begin: int, end: int) -> Singles:
-        """Some of them."""
+        """Returns the records with the indexes from `begin` up to `end`."""
         one = slice(begin, end)
         (key, key_size), (value, value_size) = self.key, self.value
         return Singles(self.which[one], self.headers[one], self.offset_delta[one], self.timestamp_delta[one],
