@@ -42,8 +42,8 @@ def _class(key: int, kind: str) -> type[Message]:
 def versions(key: int) -> tuple[int, int]:
     """Returns the versions that Kafka 4.3.1 serves of this API, both inclusive; unstable newest versions are left out.
 
-    The message classes also have the versions of older and newer releases. Returns (0, −1) for an API that Kafka
-    4.3.1 does not have. Raises KeyError for a key that no release has.
+    The message classes also have the versions of older and newer releases. If Kafka 4.3.1 does not have the API, returns (0,
+    −1). Raises KeyError for a key that no release has.
     """
     api = APIS[key]
     return api.oldest, api.newest

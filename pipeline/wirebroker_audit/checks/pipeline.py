@@ -76,7 +76,7 @@ class Facts(NamedTuple):
     is_damaged: bool
     """whether batches of the pipeline's topics could not be read"""
     until_ms: int = FOREVER
-    """outputs of transactions that ended later than this may have offsets that were not read"""
+    """if a transaction ended after this time, the commit of its offsets may not have been read"""
 
 
 _WORDS = {

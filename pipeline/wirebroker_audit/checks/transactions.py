@@ -1,4 +1,4 @@
-"""Transactions without an end, and ends without a beginning."""
+"""Checks transactions without an end, and ends without a beginning."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     micro=0-63   micro=64-71   micro=72   micro=73
 
 A folder is named after the micro-batches that it holds. Adjacent folders of similar size are joined, so each row is rewritten
-only a few times, and few files remain to read. The joined folder is written elsewhere and then renamed. From then on, folders
-within its range no longer count, whether they are deleted or not. The process may end at any moment: no batch is lost or
-counted twice.
+only a few times, and few files remain to read. The joined folder is written elsewhere and then renamed. From then on, the
+folders that were joined no longer count, whether they are deleted or not. The process may end at any moment: no batch is lost
+or counted twice.
 """
 
 from __future__ import annotations

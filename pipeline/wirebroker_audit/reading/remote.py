@@ -1,8 +1,8 @@
 """Log directories in an object store or in HDFS, read through pyarrow: `s3a://bucket/logs`, `hdfs://host:port/logs`, `abfs:`.
 
-A `RemotePath` has the methods of `Path` that the audit uses, so the readers work with paths of both kinds. Its text keeps the
-scheme and the authority (`s3a://bucket/logs/orders-0`), so it travels to executors, which make the file system again. The
-driver lists a whole directory with few requests, and looks up names and sizes in that list.
+A `RemotePath` has the methods of `Path` that the audit uses, so the readers work with paths of both kinds. The text of a
+`RemotePath` keeps the scheme and the authority (`s3a://bucket/logs/orders-0`). So the text is all that executors need to open
+the file system again. The driver lists a whole directory with few requests, and looks up names and sizes in that list.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class LostTask(RuntimeError):
 
 
 class SparkExecutor(Executor):
-    """Runs calls on a cluster. Calls are pickled, also if they are functions inside functions.
+    """Runs calls on a cluster. Calls are pickled, even calls of functions that are defined inside other functions.
 
     Every call is a Spark job of one partition, so its result is known as soon as it ends. Spark runs a call again if its
     executor is lost (`spark.task.maxFailures` times), but not if the call itself raised an exception.

@@ -1,6 +1,7 @@
 """Compares a log's leader epochs in the checkpoint with those in the batches (LeaderEpochFileCache).
 
-The CRC of a batch does not cover the batch's leader epoch, and Kafka's checkpoint has no CRC, so each confirms the other.
+The CRC of a batch does not cover the batch's leader epoch, and Kafka's checkpoint has no CRC, so the two are compared with each
+other.
 """
 
 from __future__ import annotations

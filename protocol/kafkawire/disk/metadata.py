@@ -120,7 +120,7 @@ class TokenImage(NamedTuple):
 
 @dataclass(slots=True)
 class Image:
-    """Topics, settings, producer ids, ACLs and delegation tokens by their ids, and client quotas.
+    """An image has topics, settings, producer ids, ACLs and delegation tokens, all by their ids, and client quotas.
 
     Settings are stored by resource: its type, and its name ("" for all brokers).
     """

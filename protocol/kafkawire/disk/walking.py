@@ -25,7 +25,7 @@ SEARCH_LIMIT = 64 * 1024 * 1024
 SEARCH_WORK = 16 * SEARCH_LIMIT
 """The search for sound batches computes CRCs over at most this many bytes."""
 ANYWHERE = 1 << 63
-"""An offset above all others. As `gaps_below` it allows gaps everywhere."""
+"""An offset above all others. With `gaps_below=ANYWHERE`, gaps are allowed everywhere."""
 LAST_OFFSET = 1 << 62
 """The largest offset that a batch in a file may have. Above it, the offsets of later batches might not fit into 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
