@@ -1,10 +1,10 @@
 """ApiVersions, versions 0–5.
 
 ApiVersions returns the APIs that this broker serves. The response to a request in an unsupported version has version 0, and
-names only the versions of ApiVersions itself (KIP-511). Invalid software names and versions get INVALID_REQUEST (version 3). As
-Kafka 4 does, the broker announces Produce from version 0, although it does not serve 0 to 2, because old clients look for these
-versions. A client of version 5 may name the expected cluster and node (KIP-1242), and gets REBOOTSTRAP_REQUIRED if it has
-reached another broker.
+names only the versions of ApiVersions itself (KIP-511). From version 3 on, invalid software names and versions get
+INVALID_REQUEST. As Kafka 4 does, the broker announces Produce from version 0, although it does not serve 0 to 2, because old
+clients look for these versions. A client of version 5 may name the expected cluster and node (KIP-1242), and gets
+REBOOTSTRAP_REQUIRED if it has reached another broker.
 """
 
 from __future__ import annotations

@@ -28,8 +28,10 @@ from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMeta
 from wirebroker.apis.exchange import Exchange
 
 CONTROLLER_EPOCH, BROKER_EPOCH = 1, 25
-"""The epoch of the first controller, and the epoch of the first broker in a new cluster, which is the ZooKeeper transaction
-that registers this broker."""
+"""The epoch of the first controller, and the epoch of the first broker in a new cluster.
+
+A broker's epoch is the ZooKeeper transaction that registers the broker.
+"""
 NO_EPOCH = -1
 TOPIC_IDS_FROM = 5
 DELETED, UNCHECKED = -2, -1

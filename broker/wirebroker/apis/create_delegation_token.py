@@ -1,7 +1,8 @@
 """CreateDelegationToken, versions 1–3.
 
-A token is for the client itself, or from version 3 on for another owner, which needs CREATE_TOKENS on the User. If the client
-uses plaintext or logged in with a token, the response is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers must be users.
+A token is for the client itself or, from version 3 on, for another owner. A token for another owner needs CREATE_TOKENS on the
+User. If the client uses plaintext or logged in with a token, the response is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers
+must be users.
 """
 
 from __future__ import annotations

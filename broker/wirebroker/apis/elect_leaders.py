@@ -1,7 +1,7 @@
 """ElectLeaders, versions 0–2.
 
-Elects the preferred leader, which is the first replica (election type 0), or any live replica of a partition without a
-leader (1, which may lose records). Null means all partitions; the response then has only the partitions that needed an
+Elects the preferred leader, which is the first replica (election type 0), or any live replica of a partition without a leader
+(election type 1, which may lose records). Null means all partitions; the response then has only the partitions that needed an
 election.
 """
 

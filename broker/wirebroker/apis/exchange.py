@@ -160,7 +160,7 @@ class Exchange(AnyExchange):
         return self.connection.session.principal
 
     def handle(self, request: Message) -> None:
-        """Let the API respond to the whole request, or to its allowed part, now or later."""
+        """Let the API respond to the request, or to the remaining part of the request, now or later."""
         self.engine.handle(request, self)
 
     def respond(self, response: Message) -> None:

@@ -428,7 +428,8 @@ class Fetch:
 
     def watch(self, partitions: Iterable[Named]) -> None:
         """Watch partitions for changes."""
-        callback = self._appended  # not an attribute, because a Fetch that refers to itself waits for the garbage collector
+        # The callback is not an attribute, because a Fetch that refers to itself waits for the garbage collector.
+        callback = self._appended
         for key, requested in partitions:
             partition, _ = self._find(key, requested)
             if partition is not None:

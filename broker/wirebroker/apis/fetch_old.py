@@ -1,4 +1,4 @@
-"""Fetch, versions 0–3: consumers that read message sets. Batches are converted to magic 0 (versions 0 and 1) or 1.
+"""Fetch, versions 0–3, for consumers that read message sets. Batches are converted to magic 0 (versions 0 and 1) or 1.
 
 The converted response is as large as the batches. If the first converted batch is larger, the response has the size of this
 batch. Converted messages beyond this size are left out. If the converted messages are smaller, the rest of the response is
@@ -28,7 +28,7 @@ def convert(
 ) -> PartitionData:
     """The partition's result: a message set, or the error of a topic without down-conversion or with zstd.
 
-    `may_be_cut`: the caller left out the first batch if it is larger than the limits.
+    With `may_be_cut`, the caller has left out the first batch if this batch is larger than the limits.
     """
     if data.error_code or data.records is None or partition is None:
         return data

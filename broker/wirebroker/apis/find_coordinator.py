@@ -28,7 +28,7 @@ MESSAGES: dict[int, str] = {
     ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details.",
 }
-"""Kafka's error messages, which versions 1 to 3 of the response have."""
+"""Kafka's error messages, for versions 1 to 3 of the response."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 

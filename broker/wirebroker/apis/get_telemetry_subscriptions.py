@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions, version 0 (KIP-714).
 
 The API is served only with a receiver of clients' metrics (`telemetry`), as in Kafka. A client gets an id, and the metrics of
-the subscriptions that it matches. A client that asks before its interval is over gets THROTTLING_QUOTA_EXCEEDED.
+the subscriptions that match the client. A client that asks before its interval is over gets THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations

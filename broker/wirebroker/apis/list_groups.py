@@ -9,7 +9,7 @@ from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.streams_group import NOT_READY
 
 _FILTERED = {NOT_READY: "not_ready"}
-"""The name of a state in requests, if it differs from the state's name in small letters."""
+"""The name of a state in requests, if it differs from the state's name in lower case."""
 
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:

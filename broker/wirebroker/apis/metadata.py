@@ -5,8 +5,8 @@ auto.create.topics.enable and the request allow it. As in Kafka, the request tha
 UNKNOWN_TOPIC_OR_PARTITION. The next request finds the topic. On a cold start, requests find the topic only after
 `Cluster.auto_creation_ms`. In version 0 an empty list means all topics; in later versions null means all topics. From version
 12 topics may be requested by id. Without an authorizer every operation is allowed. Brokers that are down are omitted, and their
-replicas are offline. Version 0 has no field for offline replicas: it omits them from the replicas, and returns
-REPLICA_NOT_AVAILABLE for the partition. A partition without a leader gets LEADER_NOT_AVAILABLE.
+replicas are offline. Version 0 has no field for offline replicas: it omits offline replicas from the list of replicas, and
+returns REPLICA_NOT_AVAILABLE for the partition. A partition without a leader gets LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

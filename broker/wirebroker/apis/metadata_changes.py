@@ -17,7 +17,7 @@ class MetadataChanges:
     """The responses of a request, each of which is valid once its change is written down."""
 
     def __init__(self, responses: list[Any], exchange: Exchange) -> None:
-        """`responses` have an error_code and an error_message; the caller appends more before each `write_down`."""
+        """`responses` have an error_code and an error_message; the caller appends more responses before each `write_down`."""
         self._responses = responses
         self._exchange = exchange
         self._written = 0

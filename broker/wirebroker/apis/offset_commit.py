@@ -1,8 +1,8 @@
 """OffsetCommit, versions 2–10, and 0–1 of releases before 4.0. Version 0 is in `apis.zookeeper_offsets`.
 
 A member commits with its member id and its generation, or in a consumer group with its epoch (KIP-848, from version 9). Any
-client may commit to a group without members (generation −1). Each partition has its own result: UNKNOWN_TOPIC_OR_PARTITION,
-from version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
+client may commit to a group without members (generation −1). Each partition has its own error code: UNKNOWN_TOPIC_OR_PARTITION
+(from version 10 UNKNOWN_TOPIC_ID) or OFFSET_METADATA_TOO_LARGE.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, expires_at
 
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
-"""A partition of the request that exists, and the error of its offset."""
+"""An existing partition that the request names, and the error of its offset."""
 RETENTION_OF_BROKER = -1
 """The value of the retention time that means the broker's default."""
 NOW = -1

@@ -554,7 +554,7 @@ def _controller_request(request: Any, access: Access) -> Any:
     """A broker with ZooKeeper names each partition in its refusal."""
     if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
         return request
-    from wirebroker.apis import controller_requests  # only releases with ZooKeeper use it
+    from wirebroker.apis import controller_requests  # only releases with ZooKeeper need this module
 
     access.refused = controller_requests.refuse(request, CODES[_R.CLUSTER], access.exchange)
     return None

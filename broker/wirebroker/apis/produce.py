@@ -4,7 +4,7 @@ connection).
 `Partition.append` judges the batch of each partition, and each partition has its own result. Produce never creates a topic.
 From version 13 topics are named by id. A Produce with acks=0 gets no response; if it fails, the broker closes the connection. A
 null record set gets INVALID_RECORD; Kafka never responds to such a request. A broker that does not lead the partition returns
-NOT_LEADER_OR_FOLLOWER, from version 10 with the leader. Versions 0 to 2 bring message sets, which are converted
+NOT_LEADER_OR_FOLLOWER, from version 10 with the leader. Versions 0 to 2 carry message sets, which are converted
 (`core.message_set_checks`).
 
 acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas replicas are in sync. Otherwise the response
@@ -55,7 +55,7 @@ from wirebroker.requests.effects import Outcome
 from wirebroker.requests.parts import own_records
 
 ALL = -1
-"""The acks of a producer that waits for all in-sync replicas."""
+"""The value of acks with which a producer waits for all in-sync replicas."""
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to Kafka's internal topics."""
 

@@ -3,8 +3,8 @@ level 0.
 
 With kraft.version 0 the quorum is static, and a valid request gets UNSUPPORTED_VERSION. With kraft.version 1 adding a broker of
 the cluster gets DUPLICATE_VOTER, and adding another id gets REQUEST_TIMED_OUT, because only brokers are controllers. No voter
-can be removed, because voters here have no directory ids that a client could name (VOTER_NOT_FOUND). A wrong cluster id is
-checked first (INCONSISTENT_CLUSTER_ID), then a voter without an id, a directory or a controller's address (INVALID_REQUEST), as
+can be removed, because voters in wirebroker have no directory ids that a client could name (VOTER_NOT_FOUND). The cluster id is
+checked first (INCONSISTENT_CLUSTER_ID), then the voter's id, its directory and its controller's address (INVALID_REQUEST), as
 in KafkaRaftClient.
 """
 

@@ -104,7 +104,9 @@ def may_read(exchange: Exchange) -> Callable[[str], bool]:
 def begin(
     request: Any, exchange: Exchange, readable: Callable[[str], bool], pause: Callable[[], bool]
 ) -> Generator[None, Any, Begun]:
-    """Check the acknowledgements of a ShareAcknowledge or ShareFetch. Returns the results so far, and the writes to finish.
+    """Check the acknowledgements of a ShareAcknowledge or ShareFetch.
+
+    Returns the results so far, and the writes that are still to be made.
 
     Raises Broken.
     """

@@ -391,7 +391,8 @@ class ShareFetch:
             yield from self._take(acquirable, (yield from self._read(others, len(acquirable))) | reads, now)
 
     def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
-        """The bytes that can be read from the next offsets on, each partition only up to its share of max_bytes."""
+        """Returns how many bytes can be read from the next offsets on; each partition counts only up to its share of
+        max_bytes."""
         at_most, total = self._share_of_bytes(len(acquirable)), 0
         for place, held in acquirable.items():
             if self._pause():

@@ -32,7 +32,7 @@ NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
 NO_EPOCH = -1
 Responses = dict[tuple[str, bytes], list[TxnOffsetCommitResponsePartition]]
 Known = tuple[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, ErrorCode]
-"""A partition of the request that exists, and the error of its offset."""
+"""An existing partition that the request names, and the error of its offset."""
 NO_SEQUENCE = -1
 
 

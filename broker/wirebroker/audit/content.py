@@ -4,7 +4,7 @@
     content_hash(key, value, headers) digest of the parts' digests,     sha2(concat_ws(':', sha2(key, 256), …), 256)
                                       in this order, joined by colons
 
-A part that is null stands as `-` among the parts. Each header has two parts, its name and its value.
+A part that is null is written as `-`. Each header has two parts, its name and its value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def digest(data: Buffer | None) -> str | None:
 
 
 def content_hash(key: bytes | None, value_hash: str | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> str:
-    """The hash of a whole record, from its key, the digest of its value, and its headers."""
+    """Returns the hash of a whole record, from its key, the digest of its value, and its headers."""
     parts = [digest(key), value_hash]
     for name, content in headers:
         parts += [digest(name.encode()), digest(content)]
@@ -35,7 +35,7 @@ def content_hash(key: bytes | None, value_hash: str | None, headers: Iterable[tu
 
 
 def head(data: bytes | None) -> str:
-    """The beginning of the data, as one printable line."""
+    """Returns the beginning of the data, as one printable line."""
     if data is None:
         return "null"
     text = data[: SHOWN * 4].decode(errors="replace")

@@ -14,7 +14,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_s
 PREALLOCATED = 1024 * 1024
 """With log.preallocate a broker fills a segment with zeros up to segment.bytes.
 
-In practice segment.bytes is a multiple of this number.
+In practice segment.bytes is a multiple of this constant.
 """
 WINDOWS = (1, 2, 5, 10)
 """The window sizes with which both audits judge arrivals again."""
@@ -36,7 +36,7 @@ CERTAIN: dict[str, str] = {
     "lost": "a record that the application meant to send is not stored",
     "unacknowledged_stored": "a record is stored although its sending was reported as failed",
     "input_unprocessed": "a pipeline has no output for an input that its group has committed, or too few outputs",
-    "commit_beyond_output": "a pipeline's group has committed inputs after the last one with an output",
+    "commit_beyond_output": "a pipeline's group has committed inputs after the last input with an output",
     "processed_twice": "a pipeline has more outputs for an input than its policy allows",
     "output_without_input": "an output of a pipeline belongs to no input",
     "output_disorder": "a pipeline's outputs for one key have another order than their inputs",
@@ -141,7 +141,7 @@ class BatchRow(NamedTuple):
     last_sequence: int
     records: int
     attributes: int
-    """codec, timestamp type, transactional, control: as on the wire"""
+    """the attributes as on the wire: codec, timestamp type, transactional, control"""
     max_timestamp: int
     """ms since the epoch"""
     crc_stored: int

@@ -44,7 +44,10 @@ Rows = Iterable["Intended | Mapping[str, Any] | tuple[Any, ...]"] | str | os.Pat
 
 
 class Intended(NamedTuple):
-    """One record that an application meant to send. As a plain tuple: topic, key, value, and the other fields if known."""
+    """One record that an application meant to send.
+
+    A plain tuple has topic, key and value, and then the other fields if known.
+    """
 
     topic: str
     key: bytes | None = None

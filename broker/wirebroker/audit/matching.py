@@ -108,7 +108,8 @@ def match(places: Sequence[Place], wishes: Sequence[Wish]) -> Matched:
 
 
 def _in_order(places: Sequence[Place]) -> list[int]:
-    """The first copy on each partition, beginning with the original; then all further copies."""
+    """Returns the copies in order: the first copy on each partition, beginning with the original, and then all further
+    copies."""
     if len(places) == 1:
         return [0]
     rank: dict[int, int] = defaultdict(int)
@@ -134,8 +135,8 @@ def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[i
 def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
     """Returns the copy of each intended record, or None.
 
-    Acknowledged records come first, and among them records that name a partition. A record without a partition gets, if
-    possible, a copy that no other record needs for its partition.
+    Acknowledged records get their copies first, and among them records that name a partition. A record without a partition
+    gets, if possible, a copy that no other record needs for its partition.
     """
     free: dict[int, deque[int]] = defaultdict(deque)
     for rank, copy in enumerate(order):

@@ -1,7 +1,7 @@
 """The rule of each check, written once for both audits.
 
 The audit in memory calls a rule with numbers; the audit on Spark calls it with NumPy arrays or with SQL columns. Each audit has
-its own way to bring two rows together. A rule decides about two rows that were brought together. Only `choose` and `modulo`
+its own way to pair neighbouring rows. A rule decides about the two rows of a pair. Only `choose` and `modulo`
 differ between numbers, arrays and columns. The operators `&` and `|` take the place of `and` and `or`.
 """
 

@@ -93,7 +93,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
 
 
 def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
-    """Returns the end of a batch that shows that compaction removed some of its records, or −1 for any other batch."""
+    """If a batch shows that compaction removed some of its records, returns the end of the batch, else −1."""
     if isinstance(entry, Damage):
         return -1
     fewer = 0 <= entry.records <= entry.last_offset - entry.base_offset and entry.crc_stored == entry.crc_computed

@@ -314,7 +314,7 @@ class Wording:
         )  # fmt: skip
 
     def commit_beyond_output(self, pipeline: Any, group: Any, committed: Any, row: Any, label: Any, last: Any) -> Any:
-        """A group has committed inputs after the last one with an output."""
+        """A group has committed inputs after the last input with an output."""
         at = self.text("; the last input with an output is at offset {last}", last=last)
         return self.text(
             "group '{group}' has committed offset {committed}, but pipeline '{pipeline}' has no output for {inputs}{last}",

@@ -173,7 +173,7 @@ class Application:
             if watch is not None:
                 watch.stop = end
             try:
-                process.wait()  # no timeout here: with one, Python looks only every 50 ms
+                process.wait()  # no timeout here: with a timeout, Python looks only every 50 ms
             finally:
                 timer.cancel()
                 kill(process)

@@ -2,9 +2,9 @@
 
 Runs that have the same dialogue after their fault form a class. A second fault can match the requests of a class.
 
-A dialogue is the sequence of each client's requests and responses. Requests that change something count in their order. Other
-requests count only as a set, because timers decide how often a client reads and fetches metadata. Equal neighbours count once.
-A dialogue leaves out times, offsets, partitions and the request that the fault matched.
+A dialogue is the sequence of each client's requests and responses. Requests that change something are compared in their order.
+Other requests are compared only as a set, because timers decide how often a client reads and fetches metadata. Equal neighbours
+count once. A dialogue leaves out times, offsets, partitions and the request that the fault matched.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Exploration:
         return result
 
     def confirm(self, results: Sequence[Result], store: Results, players: Workers) -> None:
-        """Play one case of each way to break twice more, and note how many of the three runs broke."""
+        """For each way to break, play one case twice more, and note how many of the three runs broke."""
         found = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
         first = list({each["id"]: each for each in found}.values())
         if self.application.limit > LONGEST_S:

@@ -80,7 +80,9 @@ def capture_in(file: BinaryIO) -> Capture:
 
 
 def open_capture(path: str, rotation: Rotation | None = None) -> Capture:
-    """A capture in this file, which outlasts a full disk (see `LastingFile`). Without a rotation an existing file is replaced.
+    """Returns a capture in this file; writing continues after a full disk (see `LastingFile`).
+
+    Without a rotation an existing file is replaced.
 
     Each packet is written at once, so that it is in the file even if the process is killed. Raises OSError.
     """

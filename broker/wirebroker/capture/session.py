@@ -140,7 +140,7 @@ class Session:
         return made
 
     def _node(self, host: str, port: int, node_id: int) -> Endpoint:
-        """Give the connections to a broker its node id, after a response has named it. Returns the address unchanged."""
+        """Set the node id of the connections to a broker, after a response has named the id. Returns the address unchanged."""
         where = LOOPBACK.get(host, host), port
         self._nodes[where] = node_id
         for stream, conversation in self._conversations.items():

@@ -63,7 +63,7 @@ class _Reader:
         return self.take(self.number(size))
 
     def der(self) -> bytes:
-        """The contents of the next ASN.1 value, without its tag and length."""
+        """Returns the contents of the next ASN.1 value, without its tag and length."""
         _, size = self.number(1), self.number(1)
         return self.take(size if size < 128 else self.number(size & 127))
 

@@ -86,12 +86,12 @@ class Access:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Access:
-        """The access in the options of a Spark data source; the default access if the option is missing."""
+        """Returns the access in the options of a Spark data source, or the default access if the option is missing."""
         told = json.loads(options.get(OPTION, "{}"))
         return cls(**(told | {"tls_versions": tuple(told.get("tls_versions", ()))}))
 
     def shared_by(self, tasks: int) -> Access:
-        """The access of each of `tasks` tasks that run at the same time; the rate is divided among them."""
+        """Returns the access for each of `tasks` tasks that run at the same time; each task gets an equal part of the rate."""
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:

@@ -40,7 +40,7 @@ SECURED = "; if this listener has TLS or SASL, --command-config tells how to rea
 
 
 def run(options: argparse.Namespace) -> int:
-    """Learn a cluster, or compare two files. Returns 0, 1 if the files differ, 2 if the command failed."""
+    """Learn a cluster, or compare two files. Returns 0, or 1 if the files differ, or 2 if the command failed."""
     try:
         if options.compare is not None:
             return _compare(*options.compare)

@@ -1,5 +1,4 @@
-"""`wirebroker releases`: lists the releases of Kafka that a broker can run, or the changes for a client between two
-releases.
+"""`wirebroker releases`: lists the releases of Kafka that a broker can run, or what changes for a client between two releases.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ KINDS = ("broker", "topic", "group")
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the releases, or compare two. Returns 0, 1 if the two releases differ, 2 for an unknown release."""
+    """List the releases, or compare two. Returns 0, or 1 if the two releases differ, or 2 for an unknown release."""
     if options.action == "list":
         for name in RELEASES:
             print(_described(release(name)))

@@ -229,7 +229,7 @@ def _in_its_place(file: BinaryIO) -> BinaryIO | None:
 
 
 def read_rows(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
-    """The rows in these lines. A line that is not a row is reported and left out."""
+    """Returns the rows in these lines. A line that is not a row is reported and left out."""
     for number, text in enumerate(lines, 1):
         try:
             yield row_from_line(text)
@@ -269,7 +269,7 @@ class Selection:
     def folds(self) -> bool:
         """Tells whether repeated rows are printed as one line.
 
-        On a terminal they are printed as one line, unless the flags say otherwise.
+        On a terminal, repeated rows are printed as one line unless the flags say otherwise.
         """
         wanted: bool | None = self.options.fold
         return sys.stdout.isatty() if wanted is None else wanted
@@ -286,8 +286,9 @@ class Selection:
         return selection
 
     def learn(self, rows: Iterable[Row]) -> None:
-        """Note what these rows tell about other rows, such as a client's name. If a time in the flags has no date, it is on the
-        day of the first row.
+        """Note what these rows tell about other rows, such as a client's name.
+
+        If a time in the flags has no date, the time is on the day of the first row.
         """
         for row in rows:
             if self._day is None:

@@ -21,7 +21,7 @@ def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str
     """Begin the requested upgrade later. Returns the task that waits until the upgrade is due, or None without
     --upgrade-to. Raises UsageError.
 
-    `tell` is called with a line for each broker that runs the release.
+    `tell` is called with a line for each broker that now runs the new release.
     """
     to, after = arguments.upgrade_to, arguments.upgrade_after
     if to is None:

@@ -59,7 +59,9 @@ class Rotation:
 
 
 class LastingFile:
-    """A file to which pieces are appended. Each piece is written immediately and whole, so that a killed process loses none.
+    """A file to which pieces are appended.
+
+    Each piece is written immediately and whole, so that a killed process loses no piece.
 
     Each file begins with `start`. Log messages call the contents `what`. With `replaces` an existing file is not continued: it
     is emptied, or rotated if there is a rotation. If a write fails, the log reports it, the file keeps its whole pieces, and
@@ -132,7 +134,7 @@ class LastingFile:
         self._size += written
 
     def _rotate(self, size: int, now: int) -> None:
-        """Begin the next file if this one is full, but not if it is empty or special."""
+        """Begin the next file if the present file is full, but not if the present file is empty or special."""
         if self._began is None:
             self._began = now
         if self._rotation is None or self._file is None or self._size <= len(self._start):

@@ -36,5 +36,8 @@ def read_toml(text: str, where: str, error: type[ValueError]) -> dict[str, Any]:
 
 
 def toml_of(value: Any) -> str:
-    """Returns a text, a number, a truth value, or a list of them as TOML, which is JSON except for a few characters."""
+    """Returns a text, a number, a boolean, or a list of such values as TOML.
+
+    This form differs from JSON only in a few characters.
+    """
     return printable(json.dumps(value, ensure_ascii=False), as_toml)

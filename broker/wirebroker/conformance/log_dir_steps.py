@@ -70,7 +70,7 @@ def _is_moving(run: Run) -> bool:
 
 
 def _cordon(run: Run, step: Json) -> Json:
-    """Set cordoned.log.dirs of the broker. If the change is not refused, wait until the broker shows it."""
+    """Set cordoned.log.dirs of the broker. If the change is not refused, wait until the broker shows the change."""
     value = step["dirs"] if isinstance(step["dirs"], str) else ",".join(_path(run, each) for each in step["dirs"])
     changes = [{"name": "cordoned.log.dirs", "config_operation": 0, "value": value}]
     resource = {"resource_type": 4, "resource_name": step.get("resource", "1"), "configs": changes}

@@ -25,13 +25,13 @@ RECORDINGS = (
 OWN = {"4.4": "kafka-4.4.0.json"}
 """Scenarios that only this release and newer releases support."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
-"""The values that are not compared: the number of advertised APIs, because a broker with fewer APIs may handle these as Kafka
-does; and the texts that wirebroker writes for unreadable data.
+"""The values that are not compared: the number of advertised APIs, because a broker with fewer APIs may handle its APIs as
+Kafka does; and the texts that wirebroker writes for unreadable data.
 """
 LEFT_OUT = "left out: Kafka did not repeat it"
 """The placeholder for the response to a step if two runs of a real Kafka gave different responses."""
 PRESENCE_ONLY = ("message", "m")
-"""The fields with texts of which only the presence is compared, not the wording."""
+"""The text fields of which the presence is compared, but not the wording."""
 NO_ERROR = "0 NONE"
 _MARKER_HEX = 12
 

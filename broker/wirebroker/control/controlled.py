@@ -386,7 +386,8 @@ class ControlledProxy(Controlled):
     def groups(self) -> dict[str, states.Group]:
         self.set_time()
         found = passing.groups(self.host.proxy)
-        self.host.flush()  # schedules the end of following groups, which comes if no request asks again
+        # This schedules the time at which the proxy stops following groups, unless another request asks for groups.
+        self.host.flush()
         return found
 
     def transactions(self) -> dict[str, states.Transaction]:

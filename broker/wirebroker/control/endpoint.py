@@ -49,7 +49,7 @@ class Endpoint:
 
     @property
     def of_brokers(self) -> bool:
-        """Tells whether only brokers have the endpoint; a proxy does not."""
+        """Tells whether only brokers have the endpoint, and proxies do not."""
         return self.hints["controlled"] is ControlledBroker
 
     @property

@@ -132,7 +132,7 @@ class SavedFile(Readable):
     # Reading
 
     def search(self, where: str) -> SavedRows | Search:
-        """Returns the search for the rows that meet a filter; without a filter, all rows. Raises FilterError."""
+        """Returns the search for the rows that meet a filter, or for all rows if there is no filter. Raises FilterError."""
         if not where.strip():
             return self.rows
         search = self._searches.pop(where, None) or Search(self.rows, parsed(where))

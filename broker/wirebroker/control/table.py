@@ -60,7 +60,7 @@ ENDPOINTS = (
              problems=NO_FAULT | {409: "the rule has not fired, or not as often as expected"}),
     # Topics and records
     Endpoint("GET", "/topics", topics.listed),
-    Endpoint("POST", "/topics", topics.create, 201, problems={409: "there is a topic of this name", **UNWRITTEN}),
+    Endpoint("POST", "/topics", topics.create, 201, problems={409: "a topic of this name exists already", **UNWRITTEN}),
     Endpoint("GET", "/topics/{topic}", topics.one, problems=NO_TOPIC),
     Endpoint("DELETE", "/topics/{topic}", topics.delete, 204, problems={**NO_TOPIC, **UNWRITTEN}),
     Endpoint("GET", "/topics/{topic}/records", records.page, problems=NO_TOPIC),

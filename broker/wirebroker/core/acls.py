@@ -49,7 +49,7 @@ EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 GROUP_SETTINGS = 32
-"""The number of groups in DescribeConfigs, for `Behaviour.has_settings`."""
+"""The number of the resource type group in DescribeConfigs; see `Behaviour.has_settings`."""
 _O = Operation
 OPERATIONS = {
     ResourceType.TOPIC: (

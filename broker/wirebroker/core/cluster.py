@@ -392,8 +392,9 @@ class Cluster:
     def adding_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
     ) -> Generator[None, Any, None]:
-        """Add partitions in slices, so that the topic has `total`. Clients see all new partitions at the same moment. The first
-        live replica of each partition becomes its leader.
+        """Add partitions in slices, so that the topic has `total` partitions.
+
+        Clients see all new partitions at the same moment. The first live replica of each partition becomes its leader.
 
         Like `creating_topic`, this method raises OSError and changes nothing if a log cannot be created.
         """

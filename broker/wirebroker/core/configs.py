@@ -308,8 +308,11 @@ class BrokerConfigs(Configs):
         return self.static.get(name, self.definitions.broker[name].default or "1")
 
     def begin_eligible_replicas(self) -> None:
-        """Prepare the settings for eligible leader replicas. If min.insync.replicas is not a dynamic setting of all brokers, it
-        becomes one, with its static value. The setting is removed from the dynamic settings of single brokers."""
+        """Prepare the settings for eligible leader replicas.
+
+        If min.insync.replicas is not a dynamic setting of all brokers, it becomes a dynamic setting with its static value. The
+        setting is removed from the dynamic settings of single brokers.
+        """
         cleaned = {node: {k: v for k, v in layer.items() if k != MIN_IN_SYNC} for node, layer in self.dynamic.items()}
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} | self.dynamic[None]
         self.restore({**cleaned, None: whole})
@@ -450,7 +453,7 @@ POOLS = (
     "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "num.replica.fetchers",
 )  # fmt: skip
-"""The settings for numbers of threads. In Kafka one alteration can at most double or halve such a number."""
+"""The settings for numbers of threads. In Kafka one alteration can at most double or halve a number of threads."""
 
 
 def _check_pool(name: str, before: int, after: int) -> None:

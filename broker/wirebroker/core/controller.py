@@ -104,8 +104,8 @@ class Controller:
             self._change([partition], lambda each: each.replication.move_leader(to, self._cluster.alive, now), now)
 
     def move_away(self, partition: Partition, now: int) -> bool:
-        """Make another live broker the leader: one with an in-sync replica or, if there is none, one to which the leader's
-        replica is moved. Returns whether the partition has another leader now.
+        """Make another live broker the leader: a broker with an in-sync replica or, if there is no such broker, a broker to
+        which the leader's replica is moved. Returns whether the partition has another leader now.
         """
         leader, alive = partition.leader, self._cluster.alive
         others = [node for node in sorted(self._cluster.brokers) if node != leader and alive(node)]

@@ -128,7 +128,7 @@ class FetchSessions:
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
     def restore(self, context: FetchContext, kept: dict[PartitionKey, tuple[Cached, int, int]], node_id: int) -> None:
-        """Undo a request whose response was not sent: restore the session, or remove it if this request created it."""
+        """Undo a request whose response was not sent: restore the session, or remove the session if this request created it."""
         session = context.session
         if session is None:
             return

@@ -79,10 +79,11 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
 
     The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`, with the lowest
     version of each API in Kafka 4. Events without a name contain rows. Each row is an array: the first value is the kind of
-    row, and `columns` names the other values. The id of an event is the number of its last row. A row `stored` is short for a
-    `produce` that was accepted; `accepted` has the reason for each rule. The event `problem` says which broker a proxy cannot
-    reach, or "" if the proxy reaches all brokers. The event `missed` has the number of rows that were dropped before they could
-    be sent. After a reset another `run` begins, and rows are numbered from 1 again. `/trace.jsonl` has the rows as objects.
+    row, and `columns` names the other values. The id of an event is the number of its last row. A row `stored` is the short
+    form of a `produce` row whose batch was accepted; `accepted` has the reason for each rule. The event `problem` says which
+    broker a proxy cannot reach, or "" if the proxy reaches all brokers. The event `missed` has the number of rows that were
+    dropped before they could be sent. After a reset another `run` begins, and rows are numbered from 1 again. `/trace.jsonl`
+    has the rows as objects.
     """
     run, number, idle, problem = "", 0, 0.0, ""
     with closing(controlled) as ended, controlled.reading():

@@ -40,7 +40,7 @@ class Frame(Form):
     lines: Annotated[list[str], about("the frame's fields as text, with its records")]
     fields: Annotated[list[FieldAt], about("the frame's fields with their positions")]
     hex: Annotated[str, about("the frame's first 16 KiB")]
-    damage: Annotated[str, about("the reason why a part of the frame cannot be read; empty if all can be read")]
+    damage: Annotated[str, about("the reason why a part of the frame cannot be read; empty if the whole frame can be read")]
 
 
 class ShownExchange(Form):

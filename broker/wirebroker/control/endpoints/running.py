@@ -25,7 +25,7 @@ class Health(Form):
     """The state of the broker or the proxy, and the addresses for clients."""
 
     status: Annotated[Literal["ok", "unreachable"], about("unreachable: the proxy runs, but cannot reach a broker")]
-    problem: Annotated[str, about('which broker the proxy cannot reach, and why; "" if it reaches all')]
+    problem: Annotated[str, about('which broker the proxy cannot reach, and why; "" if the proxy reaches all brokers')]
     version: Annotated[str, about("the version of wirebroker")]
     bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
     connections: Annotated[int, about("the number of connected clients")]

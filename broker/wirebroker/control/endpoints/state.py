@@ -44,7 +44,7 @@ class Producer(Form):
     last_timestamp: Annotated[int, about("ms since the epoch")]
     coordinator_epoch: int
     current_txn_start_offset: Annotated[int, about("the offset at which the producer's open transaction begins")]
-    poisoned: Annotated[bool, about("true if all batches of the producer are refused until it has a new id")]
+    poisoned: Annotated[bool, about("true if all batches of the producer are refused until the producer has a new id")]
     batches: Annotated[list[Batch], about("the batches that the validator remembers, oldest first")]
 
 

@@ -1,4 +1,4 @@
-"""The validator's verdict on each batch, with the reason; and the rows of the trace, also those that are still to come."""
+"""The validator's verdict on each batch, with the reason; and the rows of the trace, including rows that are still to come."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ def _as_assignments(made: Mapping[str, Backwards]) -> Generator[None, Any, Targe
 
 
 def uniform(group: Group) -> Generator[None, Any, Targets]:
-    """Balance the partitions, so that the members' numbers of partitions differ by at most one, and move as few as possible."""
+    """Balance the partitions, so that the members' numbers of partitions differ by at most one, and move as few partitions as
+    possible."""
     if not group.members:
         return {}
     if group.same:
@@ -124,7 +125,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
-    """Returns the partitions that a member keeps, the partitions that it loses, and how many more it may get.
+    """Returns the partitions that a member keeps, the partitions that it loses, and how many more partitions it may get.
 
     None in place of the kept partitions means that the member keeps all of them. This saves a copy for most members of a large
     group.

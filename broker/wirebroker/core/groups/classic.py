@@ -526,7 +526,8 @@ class Group(AnyGroup):
     # Syncing
 
     def sync(self, member: Member, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int) -> None:
-        """Handle a member's SyncGroup: the member requests its assignment, and the leader sends the assignments of all."""
+        """Handle a member's SyncGroup: the member requests its assignment, and the leader sends the assignments of all
+        members."""
         member.syncer = syncer
         self.has_synced(member)
         if member.member_id == self.leader:
@@ -567,7 +568,7 @@ class Group(AnyGroup):
     # Staying and leaving
 
     def alive(self, member: Member, now: int) -> None:
-        """Start the member's session timeout again, because it sent a request."""
+        """Start the member's session timeout again, because the member sent a request."""
         self._await_heartbeat(member, member.session_timeout, now)
 
     def _await_heartbeat(self, member: Member, timeout: int, now: int) -> None:

@@ -9,7 +9,7 @@ from wirebroker.core.groups.log import offset_record, records_batch
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 
 LEAST_OVERHEAD = 40
-"""The least size of an offset record in bytes, without its names and its metadata."""
+"""The least size of an offset record in bytes, not counting its names and its metadata."""
 
 
 class Commit:

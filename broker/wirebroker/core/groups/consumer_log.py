@@ -75,7 +75,7 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         return [CoordinatorRecord(self.regex_key(group_id=group_id, regular_expression=each), None) for each in regexes]
 
     def with_metadata(self, member: ConsumerMember, value: metadata.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """Adds the fields that the member has sent, as a record has them."""
+        """Adds the fields that the member has sent, in the form that a record has."""
         side = value.classic_member_metadata
         return replace(
             member, instance_id=value.instance_id, rack_id=value.rack_id, rebalance_timeout=value.rebalance_timeout_ms,
@@ -107,7 +107,7 @@ def _owned(owned: Owned) -> list[current.TopicPartitions]:
 def _read(partitions: Sequence[current.TopicPartitions], epoch: int) -> Mapping[bytes, Mapping[int, int]]:
     """Returns the epoch at which each partition was assigned.
 
-    If the record has no such epochs, every partition has the member's epoch.
+    If the record has no assignment epochs, every partition has the member's epoch.
     """
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs or [epoch] * len(each.partitions), strict=True))
