@@ -1,5 +1,4 @@
-"""`wirebroker releases`: lists the releases of Kafka that a broker can run, or what changes for a client between two releases.
-"""
+"""`wirebroker releases`: lists the releases of Kafka that a broker can run, or the differences between two releases."""
 
 from __future__ import annotations
 
