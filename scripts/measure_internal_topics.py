@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the memory of the coordinators' topics: commits of one group, then transactions of one id, through the engine.
+"""Measures the memory of the coordinators' topics while an engine handles one group's commits and one producer's transactions.
 
 scripts/measure_internal_topics.py [--commits 1000000] [--transactions 100000] [--without]
 """
@@ -38,7 +38,7 @@ SHOWN = 10
 
 
 class Session:
-    """One connection to an engine whose clock runs with the machine's."""
+    """One connection to an engine whose clock shows the machine's time."""
 
     def __init__(self, compacting: bool) -> None:
         settings = {"log.cleaner.enable": str(compacting).lower()}
@@ -52,7 +52,7 @@ class Session:
         return time.time_ns() // 1_000_000
 
     def ask(self, request: Message, version: int) -> Any:
-        """Returns the response to a request, and runs one further slice after it."""
+        """Sends a request, runs one slice of the engine's deferred work, and returns the response."""
         frame = encode_request(1, "measure", request, version)[SIZE.size :]
         self.engine.receive(self._connection, memoryview(frame), self._now())
         self.engine.tick(self._now(), lambda: True)
@@ -62,19 +62,19 @@ class Session:
         return decode_response(response, request.__schema__.key, version)[1]
 
     def held(self, topic: str) -> int:
-        """Bytes in the logs of a topic."""
+        """Returns the size in bytes of a topic's logs."""
         return sum(each.log.size for each in self.engine.cluster.topics[topic].partitions)
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Returns the resident memory of this process, in bytes."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
 def measure(session: Session, what: str, topic: str, count: int, act: Callable[[int], None]) -> None:
-    """Act this many times, and print the memory of the topic and of the process at intervals."""
+    """Call `act` `count` times, and print the memory of the topic and of the process at intervals."""
     act(0)
     before, begun = resident(), time.process_time()
     longest = 0.0
@@ -103,7 +103,7 @@ def commits(session: Session, count: int) -> None:
 
 
 def transactions(session: Session, count: int) -> None:
-    """Run transactions of one id that add one partition and write nothing."""
+    """Run transactions with one transactional id. Each adds a partition and ends without records."""
     session.ask(FindCoordinatorRequest(key="id", key_type=1), 2)
     begun = session.ask(InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=60_000), 3)
     who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}

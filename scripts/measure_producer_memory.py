@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the resident memory of the validator's state: producers with a full window on one partition.
+"""Measures the resident memory of the validator's state for one partition, whose producers have five cached batches each.
 
 scripts/measure_producer_memory.py [--producers 1000000]
 """
@@ -21,14 +21,14 @@ BATCHES = 5
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Returns the resident memory of this process, in bytes."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
 def fill(producers: int) -> dict[int, bytes]:
-    """The state of one partition after each producer has stored five batches."""
+    """Returns the validator's state by producer id, after each producer has stored five batches in one partition."""
     rules = Rules()
     states: dict[int, bytes] = {}
     for number in range(BATCHES):

@@ -1,10 +1,10 @@
-"""A client with few rights sends the same requests to a real Kafka (scripts/record-acls) and to wirebroker.
+"""Sends the requests of a client that has few rights to a real Kafka (scripts/record-acls) and to wirebroker.
 
-`play` grants a user one set of rights after another, and sends the requests of `requests` as this user. With the
-rights `nothing` and `some` of `RIGHTS`, it sends every version of each API; with each right of `SINGLE`, one request
-of each kind. Two members of a group subscribe by regular expression with the rights of `SEEN`. Responses are returned
-as plain data, without fields that differ between clusters, and with sorted lists, because Kafka's lists have the
-order of hash tables or are shuffled.
+`play` grants a user one set of rights after another, and sends the requests of `requests` as this user. With the rights
+`nothing` and `some` of `RIGHTS`, `play` sends every version of each API. With each right of `SINGLE`, it sends one request of
+each kind. With the rights of `SEEN`, two members of a group subscribe by regular expression. Responses are returned as plain
+data, without fields that differ between clusters. Their lists are sorted, because the order of a list in Kafka's response can
+be random.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ DIFFERS_HERE = DIFFERS | {
     "token_id", "hmac", "last_timestamp", "client_instance_id", "subscription_id", "finalized_features_epoch", "auth_bytes",
     *(f"{name}_timestamp{unit}" for name in ("issue", "expiry", "max") for unit in ("", "_ms")),
 }  # fmt: skip
-"""These fields, and others that differ; with `blank`, `comparable` replaces their values by "…"."""
+"""All fields whose values differ. With `blank`, `comparable` replaces their values by "…"."""
 OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
-"""Fields of versions that Kafka 4.3.1 does not support. Its recording lacks these fields."""
+"""Fields of versions that Kafka 4.3.1 does not support. The recording of Kafka 4.3.1 does not have these fields."""
 SIZES = ("total_bytes", "usable_bytes")
-"""Fields that are −1 for logs in memory."""
+"""Fields that are −1 if a broker keeps its logs in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
-"""The values that such fields have in a refusal. They do not differ between clusters, so they are compared."""
+"""The values of `DIFFERS_HERE` fields in a refusal. They are the same in all clusters, so they are compared."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
 ANY = {
@@ -68,9 +68,9 @@ ANY = {
 Plain = dict[str, Any]
 Asked = tuple[str, int, Message]
 NAMELESS = ("Produce ids", "Produce transactional", "OffsetCommit ids", "OffsetFetch ids")
-"""Requests that name their topics only in some versions."""
+"""Requests whose topics have names only in some versions."""
 NEW = ("new-mine", "new-other")
-"""The topics that a client with the right to create topics creates."""
+"""The topics that a client creates if it has the right to create topics."""
 
 
 class Step(NamedTuple):
@@ -111,7 +111,7 @@ NAMED: dict[int, tuple[str, ...]] = {
     TOPIC: ("mine",), GROUP: ("g-mine", "g-none", SHARE_GROUP), CLUSTER: (CLUSTER_NAME,), TRANSACTIONAL_ID: ("tx-mine",),
     ResourceType.DELEGATION_TOKEN: ("*",), ResourceType.USER: ("User:bob",),
 }  # fmt: skip
-"""The resources of each type on which alice has a single right."""
+"""The resources of each type on which alice gets a single right."""
 
 
 OTHERS = {
@@ -122,8 +122,8 @@ OTHERS = {
 
 
 def _single() -> Iterator[tuple[str, list[Plain]]]:
-    """Yields each single right by name, and each topic right on one topic together with all rights on groups and
-    transactional ids.
+    """Yields each single right with its name. For each right on topics, also yields this right on one topic together with all
+    rights on groups and transactional ids.
     """
     for kind, names in NAMED.items():
         for operation in (OPERATIONS | OTHERS)[ResourceType(kind)]:
@@ -139,7 +139,7 @@ SEEN: dict[str, list[Plain]] = {
     "no topic": [], "one topic": [acl(TOPIC, "mine", DESCRIBE)],
     "all topics but one": [acl(TOPIC, "*", READ), acl(TOPIC, "other", DESCRIBE, deny=True)],
 }  # fmt: skip
-"""Rights of a member that subscribes by regular expression."""
+"""Sets of rights of a member that subscribes by regular expression."""
 INVALID: dict[str, Plain] = {
     "another cluster": acl(CLUSTER, "wrong", READ), "no name": acl(TOPIC, "", READ), "any type": acl(1, "x", READ),
     "unknown type": acl(0, "x", READ), "type 9": acl(9, "x", READ), "any operation": acl(TOPIC, "x", 1),
@@ -158,7 +158,7 @@ FILTERS: dict[str, Plain] = {
 
 
 def plain_request(api: str, body: Plain) -> Message:
-    """A request with these fields; absent fields have their defaults."""
+    """Returns a request with these fields and the defaults of all other fields."""
     return message_of(request_class(KEYS[api]), body, lambda _, path: b"")
 
 
@@ -172,7 +172,7 @@ def _topics(key: str = "name", partitions: str = "partitions", **partition: Any)
 
 
 def requests(ids: Mapping[str, bytes]) -> Iterator[tuple[str, int, Message]]:
-    """A request of alice: the name of the step, the version and the request. The name begins with that of the API."""
+    """Yields alice's requests: the step's name, the version and the request. The step's name begins with the API's name."""
     mine = format_uuid(ids["mine"])
     for name, version, body in [*_data(), *_groups(), *_transactions(), *_admin(), *_shares(mine), *_security()]:
         yield name, version, plain_request(name.split()[0], body)
@@ -409,7 +409,7 @@ def _admin() -> Iterator[tuple[str, int, Plain]]:
 
 
 def log_in(address: tuple[str, int], user: str) -> Connection:
-    """A connection of this user."""
+    """Opens a connection and logs this user in."""
     connection = Connection(address, 10)
     connection.request(plain("SaslHandshake", mechanism="PLAIN"), 1)
     response = connection.request(plain("SaslAuthenticate", auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
@@ -418,7 +418,7 @@ def log_in(address: tuple[str, int], user: str) -> Connection:
 
 
 class Client:
-    """A user, who reconnects when the broker has closed the connection."""
+    """A user's client, which reconnects if the broker has closed the connection."""
 
     def __init__(self, address: tuple[str, int], user: str, ids: Mapping[bytes, str]) -> None:
         self._address, self._user, self._ids = address, user, ids
@@ -437,15 +437,17 @@ class Client:
         return self._connection.request(request, version)
 
     def until(self, request: Message, version: int, good: Callable[[Any], bool]) -> None:
-        """Repeats the request until the response has no error."""
+        """Repeats the request until `good` returns true for the response."""
         deadline = time.monotonic() + WITHIN
         while not good(self.ask(request, version)):
             assert time.monotonic() < deadline, request
 
 
 def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> Any:
-    """Returns a response as plain data, with only the fields that two clusters have in common. Fields that differ are left
-    out; with `blank` they are replaced by "…"."""
+    """Returns a response as plain data, without the fields that differ between clusters.
+
+    With `blank`, the fields that differ are kept, with the value "…".
+    """
     if isinstance(value, Struct):
         fields = {name: getattr(value, name) for name in type(value).__slots__}
         if not blank:
@@ -462,8 +464,8 @@ def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> 
 
 
 def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
-    """Make topics, groups and transactional ids, and send the requests with each set of rights. `pause` waits until
-    Kafka has finished its background work.
+    """Create topics, groups and transactional ids, and send the requests with each set of rights. `pause` waits until Kafka has
+    finished its background work.
     """
     ids = _prepare(address)
     names = {topic_id: name for name, topic_id in ids.items()}
@@ -489,7 +491,7 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
 
 
 def _subscribe(address: tuple[str, int], rights: str, pause: Callable[[], None]) -> Iterator[Step]:
-    """Two members of a group subscribe to all topics, and receive their assignments. One of the members has these rights."""
+    """Two members of a group subscribe to all topics, and receive their assignments. The member alice has these rights."""
     described = log_in(address, "admin").request(plain_request("Metadata", {"topics": None}), 12)
     names = {topic.topic_id: topic.name for topic in described.topics}
     for order in (("alice", "admin"), ("admin", "alice")):
@@ -510,7 +512,7 @@ class _Member:
         }  # fmt: skip
 
     def beat(self, names: Mapping[bytes, str]) -> list[Any]:
-        """Returns the member's epoch, and its assignment."""
+        """Sends a heartbeat. Returns the member's epoch and assignment."""
         response: Any = self._client.raw(plain_request("ConsumerGroupHeartbeat", self._body | {"member_epoch": self._epoch}), 1)
         assert response.error_code == 0, response
         self._epoch = response.member_epoch
@@ -524,7 +526,7 @@ class _Member:
 
 
 def _grant(admin: Client, acls: list[Plain]) -> Any:
-    """Let alice have exactly these rights. Returns the response to a CreateAcls that contains the first ACL twice."""
+    """Replace all ACLs by these. Returns the response to CreateAcls; the request contains the first ACL twice."""
     described = plain_request("DescribeAcls", ANY)
     admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
     admin.until(described, 3, lambda response: not _count(response))
@@ -534,12 +536,12 @@ def _grant(admin: Client, acls: list[Plain]) -> Any:
 
 
 def _once(asked: list[Asked]) -> list[Asked]:
-    """The first request of each name."""
+    """Returns the first request of each name."""
     return list({each[0]: each for each in reversed(asked)}.values())[::-1]
 
 
 def _other_versions(asked: list[Asked]) -> list[Asked]:
-    """Each request in all its other versions; a version does not send the fields that it does not have."""
+    """Returns each request in all its other versions, except versions that cannot encode the request's fields."""
     known = {(name, version) for name, version, _ in asked}
     found = []
     for name, _, request in _once(asked):
@@ -558,7 +560,7 @@ def _count(response: Any) -> int:
 
 
 def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
-    """Topics, with their ids, transactional ids, a delegation token, and a group of KIP-848."""
+    """Creates topics, transactional ids, a delegation token, and a consumer group (KIP-848). Returns the topics' ids."""
     topics = [new_topic(name) for name in NAMES if name != "absent"]
     made = log_in(address, "admin").request(create_topics(*topics), 7)
     ids = {topic.name: topic.topic_id for topic in made.topics} | {"unknown": b"x" * 16}
@@ -578,7 +580,7 @@ def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
 
 
 def _restore(admin: Client) -> None:
-    """Undo what a client with rights on topics and groups may have changed."""
+    """Undo changes that a client with rights on topics and groups may have made."""
     admin.ask(plain_request("DeleteTopics", {"topic_names": list(NEW), "timeout_ms": 5000}), 5)
     admin.until(plain_request("Metadata", {"topics": None}), 12, lambda response: not _names(response).intersection(NEW))
     for group in GROUPS:
@@ -595,5 +597,5 @@ def _names(response: Any) -> set[str]:
 
 
 def recorded_by(broker: str) -> str:
-    """The name of the file in tests/data with the responses of a broker."""
+    """Returns the name of the file in tests/data that has a broker's responses."""
     return f"acls-{broker}.json.xz"

@@ -1,5 +1,5 @@
-"""The clients of tests, by name: members of groups, producers of transactions, readers. Each actor sends exactly what the test
-says.
+"""The clients that tests use: members of groups, transactional producers and readers. Each actor sends exactly the requests
+that the test calls for.
 
 An actor sends its requests to a MockKafka, a ProxyKafka or an InProcess, over its own connection.
 """
@@ -41,9 +41,9 @@ from wirekit import Reachable, batch, client
 TEAM = "team"
 MEMBER_ID_REQUIRED = 79
 OLD, NEW = 11, 12
-"""Versions of Produce: the client adds partitions itself, or the broker adds them (transaction version 2)."""
+"""Versions of Produce. With OLD the client sends AddPartitionsToTxn. With NEW the broker adds the partition itself."""
 Told = dict[str, list[int]]
-"""The partitions of a member, by topic."""
+"""The partitions that a member owns or is assigned, by topic."""
 
 
 class Actor:
@@ -54,11 +54,11 @@ class Actor:
         self.wire = client(broker)
 
     def ask(self, request: Message, version: int) -> Any:
-        """The response to the request."""
+        """Send a request, and return the response."""
         return self.wire.request(request, version)
 
     def code(self, request: Message, version: int) -> int:
-        """The error code of the response, or of its only part."""
+        """Send a request. Returns the error code of the response, or of the only topic, partition or group in it."""
         response = self.ask(request, version)
         return int((only(response) if not hasattr(response, "error_code") else response).error_code)
 
@@ -74,12 +74,12 @@ class ClassicMember(Actor):
         self, protocols: str | Iterable[tuple[str, bytes]] = "range", session_ms: int = 10_000, rebalance_ms: int = 60_000,
         version: int = 7,
     ) -> None:  # fmt: skip
-        """Send a JoinGroup; the response may come later."""
+        """Send a JoinGroup, and do not wait for the response."""
         times = {"session_ms": session_ms, "rebalance_ms": rebalance_ms}
         self.wire.send(join_group(self.group, self.member, protocols, **times, instance=self.instance), version)
 
     def joined(self, version: int = 7) -> Any:
-        """The response to the JoinGroup."""
+        """Wait for the response to the JoinGroup, and return it."""
         response = self.wire.response()
         self.member, self.generation = response.member_id or self.member, response.generation_id
         return response
@@ -93,22 +93,22 @@ class ClassicMember(Actor):
         return self.joined()
 
     def ask_to_sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> None:
-        """Send a SyncGroup; the response may come later."""
+        """Send a SyncGroup, and do not wait for the response."""
         at = self.generation if generation is None else generation
         self.wire.send(sync_group(self.group, self.member, at, assignments, self.instance), 3)
 
     def synced(self) -> tuple[int, bytes]:
-        """The response to the SyncGroup: its error code and the assignment."""
+        """Wait for the response to the SyncGroup. Returns its error code and the assignment."""
         response = self.wire.response()
         return response.error_code, bytes(response.assignment)
 
     def sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> tuple[int, bytes]:
-        """Send a SyncGroup. Returns the response."""
+        """Send a SyncGroup. Returns the error code and the assignment."""
         self.ask_to_sync(assignments, generation)
         return self.synced()
 
     def heartbeat(self, generation: int | None = None) -> int:
-        """The error code of a heartbeat."""
+        """Send a heartbeat. Returns the error code."""
         at = self.generation if generation is None else generation
         return self.code(heartbeat(self.group, self.member, at, self.instance), 3)
 
@@ -117,12 +117,12 @@ class ClassicMember(Actor):
         return int(sole(self.ask(leave_group(self.group, self.member, self.instance), 3).members).error_code)
 
     def commit(self, offset: int, *, topic: str = "orders", meta: str = "") -> int:
-        """The error code of a commit."""
+        """Commit an offset. Returns the error code."""
         told = {"topic": topic, "metadata": meta, "group_instance_id": self.instance}
         return self.code(offset_commit(self.group, offset, self.member, self.generation, **told), 8)
 
     def committed(self) -> int:
-        """The offset that the group has committed."""
+        """Fetch the offset that the group has committed."""
         return int(only(self.ask(offset_fetch(self.group), 7)).committed_offset)
 
 
@@ -134,7 +134,7 @@ class ClassicConsumer(ClassicMember):
         self.owned: Told = {}
 
     def join(self, *protocols: tuple[str, bytes]) -> Any:
-        """Join with a subscription that has the member's owned partitions, or with the given protocols."""
+        """Join with the given protocols, or else with `range` and a subscription that has the member's owned partitions."""
         held = [{"topic": topic, "partitions": owned} for topic, owned in self.owned.items()]
         subscription = from_plain(ConsumerProtocolSubscription, {"topics": ["orders"], "owned_partitions": held})
         self.ask_to_join(protocols or [("range", b"\0\1" + encode(subscription, 1))], session_ms=45_000)
@@ -142,8 +142,8 @@ class ClassicConsumer(ClassicMember):
         return self.join(*protocols) if response.error_code == MEMBER_ID_REQUIRED else response
 
     def assign(self, given: Told | None = None) -> int:
-        """Send a SyncGroup; the leader passes its own assignment as `given`. Returns the error code. On success the
-        member owns the assigned partitions.
+        """Send a SyncGroup and return the error code. If the member is the leader, `given` is its own assignment. After success
+        the member owns the assigned partitions.
         """
         code, assignment = self.sync(None if given is None else {self.member: write_assignment(given, 1)})
         if not code:
@@ -152,7 +152,7 @@ class ClassicConsumer(ClassicMember):
 
 
 class Member(Actor):
-    """A member of a consumer group (KIP-848). It owns its assigned partitions when it has confirmed the assignment."""
+    """A member of a consumer group (KIP-848). It owns partitions once a response assigns them; `beat` confirms this."""
 
     def __init__(self, broker: Reachable | InProcess, name: str, instance: str | None = None, group: str = TEAM) -> None:
         super().__init__(broker)
@@ -161,7 +161,7 @@ class Member(Actor):
         self.owned: Told = {}
 
     def ids(self) -> dict[str, bytes]:
-        """The ids of all topics, by name."""
+        """Returns the ids of all topics, by name."""
         return dict(self.broker._call(lambda engine: {t.name: t.topic_id for t in engine.cluster.topics.values()}))
 
     def send(self, epoch: int, owned: Told | None = None, version: int = 1, **fields: Any) -> Any:
@@ -175,7 +175,7 @@ class Member(Actor):
         return response
 
     def told(self, response: Any) -> Told | None:
-        """Returns its assignment, or None for a response without an assignment."""
+        """Returns the assignment in a response, or None if the response has no assignment."""
         assert response.error_code == 0, (response.error_code, response.error_message)
         if response.assignment is None:
             return None
@@ -192,33 +192,33 @@ class Member(Actor):
         return given
 
     def beat(self, **fields: Any) -> Told | None:
-        """Send a heartbeat with the member's partitions. Afterwards the member owns the partitions in the response."""
+        """Send a heartbeat with the owned partitions. If the response assigns partitions, the member then owns those."""
         given = self.told(self.send(self.epoch, self.owned, **fields))
         if given is not None:
             self.owned = given
         return given
 
     def fault(self, epoch: int, owned: Told | None = None, **fields: Any) -> int:
-        """The error code of a heartbeat."""
+        """Send a heartbeat. Returns the error code."""
         return int(self.send(epoch, owned, **fields).error_code)
 
     def leave(self, epoch: int = -1) -> int:
-        """The error code of the last heartbeat."""
+        """Send the heartbeat that leaves the group. Returns its error code."""
         return self.fault(epoch)
 
     def commit(self, offset: int, *, partition: int = 0, epoch: int | None = None, version: int = 9) -> int:
-        """The error code of a commit."""
+        """Commit an offset. Returns the error code."""
         at = self.epoch if epoch is None else epoch
         return self.code(offset_commit(self.group, offset, self.name, at, partition=partition), version)
 
     def fetch(self, **who: Any) -> tuple[int, int | None]:
-        """The error code of an OffsetFetch, and the offset if the response has one."""
+        """Send an OffsetFetch. Returns the group's error code, and the offset or None."""
         group = sole(self.ask(offset_fetch_of(self.group, **who), 9).groups)
         return group.error_code, only(group).committed_offset if group.topics else None
 
 
 class TransactionalProducer(Actor):
-    """A producer of transactions; `version` of Produce is OLD or NEW."""
+    """A transactional producer. `version` is the version of Produce, OLD or NEW."""
 
     def __init__(self, broker: Reachable | InProcess, txid: str = "till", version: int = NEW, timeout_ms: int = 60_000) -> None:
         super().__init__(broker)
@@ -231,7 +231,7 @@ class TransactionalProducer(Actor):
         self.sequences.clear()
 
     def init(self, version: int = 5, current: tuple[int, int] = (-1, -1)) -> int:
-        """Get an id and an epoch. Returns the error code."""
+        """Get a producer id and an epoch. Returns the error code."""
         self.ask(find_coordinator(self.txid, kind=TRANSACTION), 4)
         response = self.ask(init_producer_id(self.txid, self.timeout_ms, current), version)
         if not response.error_code:
@@ -239,7 +239,7 @@ class TransactionalProducer(Actor):
         return int(response.error_code)
 
     def add(self, topic: str = "orders", partition: int = 0, version: int = 3) -> int:
-        """Add a partition to the transaction. Returns its error code."""
+        """Add a partition to the transaction. Returns the partition's error code."""
         request = add_partitions(self.txid, (self.pid, self.epoch), topic, [partition])
         return int(only(self.ask(request, version)).partition_error_code)
 
@@ -254,7 +254,7 @@ class TransactionalProducer(Actor):
         return response
 
     def end(self, commit: bool = True, version: int | None = None) -> int:
-        """Commit or abort. Returns the error code."""
+        """Commit or abort the transaction. Returns the error code."""
         version = version or (5 if self.version >= NEW else 4)
         response = self.ask(end_txn(self.txid, (self.pid, self.epoch), commit), version)
         if not response.error_code and version >= 5:
@@ -262,27 +262,27 @@ class TransactionalProducer(Actor):
         return int(response.error_code)
 
     def send_offsets(self, group: str, offset: int, topic: str = "orders", version: int = 5) -> int:
-        """Commit an offset of a group with the transaction. Returns the error code."""
+        """Commit a group's offset in the transaction. Returns the error code."""
         if version < 5:
             assert self.code(add_offsets(self.txid, (self.pid, self.epoch), group), 3) == 0
         return self.code(txn_offset_commit(self.txid, (self.pid, self.epoch), group, offset, topic=topic), version)
 
 
 class Reader(Actor):
-    """Reads a partition as a consumer of this isolation level."""
+    """Reads partitions as a consumer does, with read_committed by default."""
 
     def __init__(self, broker: Reachable | InProcess, committed: bool = True) -> None:
         super().__init__(broker)
         self.committed = committed
 
     def fetch(self, topic: str = "orders", partition: int = 0, offset: int = 0) -> Any:
-        """The partition's response."""
+        """Send a Fetch. Returns the partition's response."""
         request = fetch(offset, topic=topic, partition=partition, isolation_level=int(self.committed))
         return only(self.ask(request, 12))
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """The values that a consumer would deliver to its application, without the records of aborted transactions
-        that Fetch lists.
+        """Returns the values that a consumer would deliver to its application. Records of the aborted transactions that Fetch
+        lists are skipped.
         """
         values: list[str] = []
         offset, aborting = 0, set[int]()
@@ -301,11 +301,11 @@ class Reader(Actor):
         return values
 
     def end(self, topic: str = "orders") -> int:
-        """The end of the partition for a reader of this isolation level."""
+        """Returns the partition's end offset at this isolation level."""
         return int(only(self.ask(list_offsets(-1, topic=topic, isolation_level=int(self.committed)), 6)).offset)
 
     def committed_offset(self, group: str, topic: str = "orders", stable: bool = True) -> tuple[int, int]:
-        """The error and the offset of a group."""
+        """Fetch a group's committed offset. Returns the error code and the offset."""
         self.ask(find_coordinator(group), 4)
         response = only(self.ask(offset_fetch(group, topic=topic, require_stable=stable), 7))
         return response.error_code, response.committed_offset

@@ -1,5 +1,5 @@
-"""Compares two clusters as a client sees them: the responses of the first cluster, and the differences in the responses of the
-second.
+"""Compares two clusters as a client sees them. Tests get the responses of the first cluster, and the differences of the second
+cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Answers = dict[str, dict[str, Any]]
 
 
 class Difference(NamedTuple):
-    """A place in the response of an API, with the different values of the two clusters."""
+    """A field in an API's response that has different values in the two clusters."""
 
     api: str
     place: str

@@ -1,8 +1,8 @@
-"""Artificial logs of one partition with known faults, written independently of the audit, to check the audit.
+"""Artificial logs of one partition with known faults, to check the audit. This module shares no code with the audit's checks.
 
-`History(seed)` has no fault. It has plain, idempotent and transactional producers, sequences that wrap, epochs that
-rise, transactions that abort, and producers that expire. Retention and compaction follow. `plant` puts faults into
-the log; `expected` lists exactly the faults that an audit must find.
+`History(seed)` makes a log without faults. Its producers are plain, idempotent or transactional. Sequences wrap, epochs rise,
+transactions abort and producers expire. Retention and compaction then remove batches. `plant` puts faults into the log;
+`expected` lists exactly the faults that an audit must find.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALONE = (
     "open_transaction",
     "marker_without_data",
 )
-"""Faults that happen to a producer while the log is written."""
+"""Faults in what a producer writes."""
 AFTERWARDS = ("crc", "bad_batch", "unreadable", "torn_tail", "offset_regression", "offset_gap")
 """Faults of the stored data."""
 FAULTS = ALONE + AFTERWARDS
@@ -53,10 +53,10 @@ class Sender:
     next: int
     transactional: bool = False
     bumps: bool = False
-    """Whether the epoch rises with each transaction, as since transaction version 2."""
+    """Whether each transaction increases the epoch, as transaction version 2 does."""
     open: bool = False
     spoiled: bool = False
-    """Whether a fault was planted in this producer."""
+    """Whether a fault was planted among this producer's batches."""
     sent: list[BatchRow] = field(default_factory=list)
     """The batches that were sent in this epoch, since the broker last forgot the producer."""
 
@@ -75,7 +75,7 @@ class History:
         self.damaged: set[int] = set()
         """The base offsets of damaged batches, which an audit does not trust."""
         self.first_fault = 10**9
-        """Nothing at or after this offset may be trimmed."""
+        """Retention and compaction may not remove data at or after this offset."""
         self.senders = [self._sender(pid) for pid in self.chance.sample(range(5000), self.chance.randint(2, 5))]
         pending = [fault for fault in faults if fault in ALONE]
         for step in range(self.chance.randint(20, 60)):
@@ -125,7 +125,7 @@ class History:
         sender.epoch, sender.next, sender.sent = sender.epoch + 1, 0, []
 
     def _end(self, sender: Sender) -> None:
-        """Ends a transaction. Its row does not record if the marker commits or aborts."""
+        """Ends a transaction. The row of its marker does not say whether the transaction commits or aborts."""
         if sender.bumps:
             self._bump(sender)
         self._marker(sender)
@@ -140,12 +140,12 @@ class History:
             if sender.open:
                 continue
             sender.sent = []
-            if self.chance.random() < 0.7:  # the producer starts again at any sequence, perhaps with an old epoch
+            if self.chance.random() < 0.7:  # the producer restarts at any sequence, perhaps with an old epoch
                 sender.next = self.chance.choice([0, sender.next, 12345])
                 sender.epoch = max(sender.epoch - self.chance.choice([0, 0, 1]), 0)
 
     def write(self, sender: Sender | None, first: int, count: int) -> BatchRow:
-        """A batch of `count` records at the end of the log; the producer continues after it."""
+        """Appends a batch of `count` records to the log. The producer's next sequence then follows the batch."""
         if sender is None:
             return self._append(-1, -1, -1, count, 0)
         row = self._append(sender.pid, sender.epoch, first, count, 0x10 if sender.open else 0)
@@ -197,7 +197,7 @@ class History:
     # Faults
 
     def plant(self, fault: str) -> None:
-        """Plants a fault of a producer, which then continues normally."""
+        """Plants a fault among a producer's batches. The producer then continues normally."""
         sender = self.chance.choice([each for each in self.senders if not each.spoiled] or self.senders)
         while len(sender.sent) < 3:
             self._send(sender)
@@ -274,7 +274,7 @@ class History:
         self._expect("marker_without_data", sender, (-1, -1), (row.base_offset, row.last_offset), before.base_offset)
 
     def _damage(self, fault: str) -> None:
-        """Damages a batch of a producer without another fault."""
+        """Damages a batch whose producer has no other fault."""
         spoiled = {each.producer_id for each in self.expected}
         gaps = [each for each in self.expected if each.kind == "gap"]
         batches = [
@@ -304,7 +304,7 @@ class History:
             self.expected.append(self._about(fault, row))
 
     def _tell_of_damage(self) -> None:
-        """Expects unreadable batches to be reported at the offset after the last sound batch."""
+        """Adds expected findings: an unreadable batch must be reported at the offset after the last sound batch before it."""
         offset = self.log_start
         for entry in self.entries:
             if isinstance(entry, Damage):
@@ -318,8 +318,8 @@ class History:
         return Expected(fault, row.producer_id, row.producer_epoch, *sequences, *offsets)
 
     def _move(self, distance: int) -> None:
-        """Changes the offsets of a batch and of all later batches, so a log can have only one such fault. If the
-        offsets move back, some offset occurs twice.
+        """Adds `distance` to the offsets of a batch and of all later batches. A log can have only one such fault. If `distance`
+        is negative, some offset occurs twice.
         """
         rows = [e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)]
         if len(rows) < 2:

@@ -1,8 +1,9 @@
 """Joins the definitions of a message in several releases into one definition.
 
 A release that removes versions of a message also changes the versions of the fields ("0-2" disappears, "3+" becomes "0+").
-So each version is taken from one release: the versions below a border from one release, the others from another. A field
-with different names in two releases is recognised by its position in the versions that both releases have.
+So the definition of each version is taken from a single release: one release defines the versions below a border, another
+release the versions from the border on. A field with different names in two releases is recognised by its position in the
+versions that both releases have.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NONE = (NEVER, NEVER)
 
 
 def bounds(text: str | None) -> Bounds:
-    """`3+`, `0-7`, `5` or `none` as an inclusive range of versions."""
+    """Parse `3+`, `0-7`, `5` or `none` into an inclusive range of versions."""
     if text is None or text == "none":
         return NONE
     if text.endswith("+"):
@@ -43,7 +44,7 @@ def of_all_releases(older: dict[str, Json], main: dict[str, Json], newer: dict[s
         if valid(made) == NONE:
             made = newer.get(name) if valid(newer.get(name)) != NONE else older.get(name)
         if made is None or valid(made) == NONE or (name not in main and made.get("apiKey") in keys):
-            continue  # has only unstable versions, or was renamed in a later release
+            continue  # the message has only unstable versions, or a later release renamed it
         if valid(older.get(name))[0] < valid(made)[0]:
             made = _joined(older[name], made, valid(made)[0], made)
         if valid(made)[1] < valid(newer.get(name))[1] != NEVER:
@@ -54,7 +55,7 @@ def of_all_releases(older: dict[str, Json], main: dict[str, Json], newer: dict[s
 
 
 def _with_stability(found: dict[str, Json]) -> dict[str, Json]:
-    """Returns the definitions. A response also records that its newest version is unstable."""
+    """Copy the flag `latestVersionUnstable` of each request to its response."""
     unstable = {name.removesuffix("Request") for name, each in found.items() if each.get("latestVersionUnstable")}
     return {name: {**each, "latestVersionUnstable": name.removesuffix("Request").removesuffix("Response") in unstable}
             for name, each in found.items()}  # fmt: skip
@@ -85,7 +86,7 @@ def _structs(definition: Json) -> dict[str, list[Json]]:
 
 
 def _inlined(fields: list[Json], structs: dict[str, list[Json]]) -> list[Json]:
-    """Copies of the fields. A field whose type is a struct contains the struct's fields."""
+    """Copy the fields, and put the fields of a struct into each field that has the struct as its type."""
     copies = []
     for field in fields:
         inside = field.get("fields") or structs.get(field["type"].removeprefix("[]"))
@@ -94,9 +95,9 @@ def _inlined(fields: list[Json], structs: dict[str, list[Json]]) -> list[Json]:
 
 
 def _rename(naming: list[Json], other: list[Json], shared: range) -> None:
-    """Give the fields of `other` the names that the fields at the same place have in `naming`.
+    """Rename the fields of `other` to the names that the fields at the same place have in `naming`.
 
-    If `other` uses that name for a new field, the new field keeps it, and the old field gets the name that it has in `other`.
+    If `other` already uses such a name for a new field, the new field keeps the name. The field of `naming` is then renamed.
     """
     pairs = {}
     for version in shared:

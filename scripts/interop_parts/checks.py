@@ -37,7 +37,7 @@ PASS, FAIL, NOT_OFFERED, NOT_RUN = "pass", "fail", "not offered", "not run"
 
 @dataclass(slots=True)
 class Result:
-    """One check of one client; `detail` has the reason of a failure, or a remark."""
+    """The result of one check of one client. `detail` says why the check failed, or is a remark."""
 
     result: str
     detail: str = ""
@@ -46,7 +46,7 @@ class Result:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one client. `missing` is the reason why the client did not run, or ""."""
+    """The results of one client. `missing` says why the client did not run, or is ""."""
 
     client: str
     version: str = ""
@@ -59,11 +59,11 @@ class Outcome:
         return [check for check, found in self.results.items() if found.result == FAIL]
 
     def result(self, check: str) -> str:
-        """One of the four result words."""
+        """Returns PASS, FAIL, NOT_OFFERED or NOT_RUN for this check."""
         return NOT_RUN if self.missing else self.results[check].result if check in self.results else NOT_RUN
 
     def as_json(self) -> dict[str, Any]:
-        """The whole outcome, as JSON for a file."""
+        """Returns the outcome as plain data that can be written as JSON."""
         results = {
             check: {"result": found.result, "detail": found.detail, "seconds": found.seconds}
             for check, found in self.results.items()

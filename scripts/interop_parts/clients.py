@@ -1,4 +1,4 @@
-"""The clients: what each needs, fetched into a folder of the cache, and the command that runs its program."""
+"""The clients: fetches each client's dependencies into the cache, and returns the command that runs its program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from _kafka_releases import COPY, RELEASES, VERSION, KafkaUnavailable, fetch_jar
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
-"""Seconds that fetching a client's dependencies may take."""
+"""The most seconds for each program that fetches a client's dependencies."""
 PYSPARK = "4.0.4"
 OLD_KAFKA_PYTHON = "2.0.2"
 SPRING = "4.0.0"
@@ -24,12 +24,12 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
 class Missing(Exception):
-    """Raised if a client cannot run here; the text is a sentence with the reason."""
+    """Raised if a client cannot run on this machine; the text says why."""
 
 
 @dataclass(slots=True)
 class Command:
-    """How a client's program is started; the broker's address, a prefix and the checks are added."""
+    """The command that starts a client's program, without the broker's address, the prefix and the checks."""
 
     words: Sequence[str | Path]
     environment: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def cache() -> Path:
 
 
 def tool(name: str) -> str:
-    """The path of a program of this machine. Raises Missing."""
+    """Returns the path of an installed program. Raises Missing."""
     found = shutil.which(name)
     if found is None:
         raise Missing(f"it needs `{name}`, which is not on this machine")
@@ -112,18 +112,18 @@ def java(version: str = VERSION, program: str = "Interop") -> Command:
 
 
 def old_java(version: str) -> Callable[[], Command]:
-    """The client of an earlier Kafka, with a program that uses only the common features of all releases."""
+    """The Java client of an earlier release, with a program that uses only features that all releases have."""
     return partial(java, version, "OldInterop")
 
 
 def old_kafka_python() -> Command:
-    """kafka-python of 2020, in its own environment. It uses the API versions of the release in its setting `api_version`."""
+    """kafka-python 2.0.2 in its own environment. Its setting `api_version` selects the release whose API versions it uses."""
     interpreter = environment_of("kafka-python", OLD_KAFKA_PYTHON)
     return Command([interpreter, PROGRAMS / "python" / "old_kafka_python.py"], {"PYTHONPATH": ""})
 
 
 def environment_of(package: str, version: str) -> Path:
-    """The interpreter of an environment that has this package. Raises Missing."""
+    """Makes an environment with this package, and returns its interpreter. Raises Missing."""
     folder = cache() / f"{package}-{version}"
     if not (folder / "complete").exists():
         call([sys.executable, "-m", "venv", "--clear", folder], cache(), "making an environment")
@@ -174,7 +174,7 @@ def go(program: str) -> Callable[[], Command]:
 
 
 def kafkajs() -> Command:
-    """The npm package of the lock file, in a folder that is named after it, beside a copy of the program."""
+    """Installs the npm package in a folder named after the lock file, and copies the program into that folder."""
     node, npm, source, folder = tool("node"), tool("npm"), PROGRAMS / "node", node_folder()
     folder.mkdir(exist_ok=True)
     for file in source.glob("*.js*"):
@@ -185,7 +185,7 @@ def kafkajs() -> Command:
 
 
 def kcat() -> Command:
-    """kcat of this machine, else Debian's package, which is unpacked and not installed."""
+    """The installed kcat, or the kcat of Debian's package, which is unpacked and not installed."""
     command = Command([sys.executable, PROGRAMS / "python" / "client_kcat.py"])
     if shutil.which("kcat"):
         return command
@@ -197,7 +197,7 @@ def kcat() -> Command:
         making = cache() / f"kcat.{os.getpid()}"
         making.mkdir()
         try:
-            # The package, and its dependencies that this machine does not have.
+            # The names of the package and of those dependencies that are not installed.
             wanted = call(["apt-get", "install", "--print-uris", "-qq", "kcat"], making, "`apt-get install kcat`")
             packages = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
             call(["apt-get", "download", "-qq", *packages], making, f"`apt-get download {' '.join(packages)}`")
@@ -237,11 +237,11 @@ OTHERS: dict[str, Callable[[], Command]] = {
     "java-4.4": partial(java, RELEASES["4.4"]),
     f"kafka-python-{OLD_KAFKA_PYTHON}": old_kafka_python,
 }
-"""Clients of other releases. They run only if they are named."""
+"""Clients of other releases. They run only if --clients names them."""
 
 
 def serving(prepare: Callable[[], Command], program: str, *before: str) -> Callable[[], Command]:
-    """The command of a client's service, whose file is in the same folder as the client's program."""
+    """Returns a function that prepares a client's service. The service's file is in the same folder as the client's program."""
 
     def prepared() -> Command:
         command = prepare()
@@ -260,5 +260,6 @@ SERVICES: dict[str, Callable[[], Command]] = {
     "franz-go": go("service"),
     "kafkajs": serving(kafkajs, "service.js"),
 }
-"""Services that keep running: each writes a result to `results` for each record of `orders`. They are prepared like `CLIENTS`.
+"""Services that keep running. Each function prepares the service of a client, as in `CLIENTS`. For each record of `orders` the
+service produces a record to `results`.
 """

@@ -1,4 +1,4 @@
-"""Runs the same clients on wirebroker as several releases of Kafka and, with `--beside-kafka`, on real brokers of these."""
+"""Runs the same clients on wirebroker, which behaves as several releases of Kafka, and optionally on real Kafka brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from interop_parts.checks import PASS, Outcome
 from rich.console import Console
 
 Play = Callable[[str], list[Outcome]]
-"""Runs all clients on the broker at an address."""
+"""A function that runs all clients on the broker at an address."""
 BESIDE = (
     "A number counts the checks that a client passes on wirebroker, of those that it passes on a real Kafka of the "
     "release. The names after it are checks that pass only here (+) or only there (−)."
@@ -25,8 +25,8 @@ ALONE = "A number counts the checks that a client passes, of those that it offer
 
 
 def compare(console: Console, chosen: argparse.Namespace, play: Play) -> int:
-    """Run the clients on each release, print the table and write it. Returns 1 if a check fails on wirebroker that
-    passes on Kafka, or, without `--beside-kafka`, if any check fails. Raises ServerFailed and KafkaUnavailable.
+    """Run the clients on each release, print the table and write it. With `--beside-kafka`, returns 1 if a check passes on
+    Kafka but fails on wirebroker. Without, returns 1 if any check fails. Raises ServerFailed and KafkaUnavailable.
     """
     use_checkout()
     chosen.checks = [check for check in chosen.checks if check not in secured.WAYS]
@@ -62,7 +62,7 @@ def _passed(outcome: Outcome) -> set[str]:
 
 
 def _lost(own: Outcome, kafka: Outcome | None) -> list[str]:
-    """The checks that fail on wirebroker but pass on Kafka; without a Kafka, all that fail on wirebroker."""
+    """Returns the checks that fail on wirebroker but pass on Kafka. Without results of Kafka, returns all failed checks."""
     return own.failed if kafka is None else sorted(_passed(kafka) - _passed(own))
 
 

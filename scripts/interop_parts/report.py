@@ -1,4 +1,4 @@
-"""The outcomes as a table, on the console and as Markdown."""
+"""Prints the outcomes as a table on the console, and formats them as Markdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = {PASS: "✓", FAIL: "✗", NOT_OFFERED: "–", NOT_RUN: ""}
 
 
 def show(console: Console, outcomes: Sequence[Outcome], checks: Sequence[str]) -> None:
-    """A row for each check, a column for each client; then every failure with its reason."""
+    """Print a table with a row for each check and a column for each client. Then print every failure with its reason."""
     table = Table(header_style="bold")
     table.add_column("")
     for outcome in outcomes:
@@ -33,7 +33,7 @@ def show(console: Console, outcomes: Sequence[Outcome], checks: Sequence[str]) -
 
 
 def markdown(outcomes: Sequence[Outcome], checks: Sequence[str]) -> str:
-    """A table with a row for each client that ran, and a line that explains its headings and marks."""
+    """Returns a table with a row for each client that ran, and a line that explains the table's headings and marks."""
     lines = [
         "| client | version | " + " | ".join(check.replace("-", " ") for check in checks) + " |",
         "|---|---|" + ":-:|" * len(checks),

@@ -1,4 +1,4 @@
-"""Runs a client's program: starts it, reads its output line by line, and ends it if it prints nothing for too long."""
+"""Starts a client's program, reads its output line by line, and kills it if it prints nothing for too long."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(
     client: str, bootstrap: str, prefix: str, checks: Sequence[str], told: Callable[[str, Result], None] = lambda *_: None,
     *, offline: bool = False,
 ) -> Outcome:  # fmt: skip
-    """Run the checks of one client; `told` is called with each result at once. With `offline` nothing is fetched.
+    """Run the checks of one client. `told` is called as soon as a check has a result. With `offline`, nothing is fetched.
 
     If a program dies or hangs, its current check fails, and the program is started again for the remaining checks.
     """
@@ -80,7 +80,7 @@ def _take(line: dict[str, Any], left: list[str], outcome: Outcome, told: Callabl
 
 
 def _lines(stream: IO[bytes]) -> Any:
-    """The JSON objects that are printed, one a line; other lines are ignored. Raises TimeoutError."""
+    """Yields the JSON objects that the program prints, one a line, and ignores other lines. Raises TimeoutError."""
     data = b""
     while True:
         *lines, data = data.split(b"\n")

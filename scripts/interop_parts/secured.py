@@ -29,7 +29,7 @@ LISTENERS = {"SSL": "SSL", "MTLS": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "S
 REFUSED = "interop-refused"
 """A topic that bob may describe, and that no user may write to."""
 QUOTA = 10_000
-"""Bytes a second that each client of the user `limited` may produce."""
+"""The produce quota of the user `limited`, in bytes a second."""
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -43,7 +43,7 @@ SPREADS_WITHIN = 20.0
 
 @dataclass(frozen=True)
 class Way:
-    """The listener, SASL mechanism and user with which a client reaches the broker for a check."""
+    """The listener, SASL mechanism and user that a client uses for a check."""
 
     listener: str
     mechanism: str = ""
@@ -72,7 +72,7 @@ class Secured:
     certificates: Path
 
     def access(self, check: str) -> Access:
-        """Returns how the clients reach the broker for this check."""
+        """Returns the address, the credentials and the certificates that clients use for this check."""
         way = WAYS[check]
         protocol = SecurityProtocol[LISTENERS[way.listener]]
         return Access(
@@ -83,7 +83,7 @@ class Secured:
         )  # fmt: skip
 
     def write(self, path: Path) -> None:
-        """Write what the programs need, as JSON: for each check the access, and the settings of each library."""
+        """Write a JSON file for the programs. For each check it has the access, and the settings of each library."""
         path.write_text(json.dumps({check: dict(_forms(self.access(check))) for check in WAYS}))
 
 
@@ -109,7 +109,7 @@ def on_kafka(stack: ExitStack) -> Secured:
 
 
 def written(stack: ExitStack, secured: Secured) -> str:
-    """The name of a file with the settings of the programs."""
+    """Writes the programs' settings to a temporary file, and returns its name."""
     path = Path(stack.enter_context(tempfile.TemporaryDirectory()), "access.json")
     secured.write(path)
     return str(path)
@@ -130,7 +130,7 @@ def _forms(access: Access) -> Iterator[tuple[str, Any]]:
 
 
 def _prepared(secured: Secured) -> Secured:
-    """Make the topic, its ACL and the quota, and wait until the broker has them."""
+    """Create the topic, its ACL and the quota, and wait until the ACL and the quota are in effect."""
     topic = {"name": REFUSED, "num_partitions": 1, "replication_factor": 1}
     acl = {"resource_type": 2, "resource_pattern_type": 3, "resource_name": REFUSED}
     acl |= {"principal": "User:bob", "host": "*", "operation": 8, "permission_type": 3}  # may describe it

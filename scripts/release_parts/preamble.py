@@ -1,4 +1,4 @@
-"""Runs first in the single file, and checks that its compiled modules fit this version of Python and platform."""
+"""The start of wirebroker's single file: checks that its compiled modules fit the platform and this version of Python."""
 
 import sys
 

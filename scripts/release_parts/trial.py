@@ -1,8 +1,9 @@
-"""Start a program as `wirebroker serve`, with no other package than its own, and use it as a client would.
+"""Start a wirebroker program with `serve`, without access to other packages, and use the broker as a client would.
 
     trial.py PROGRAM [WORD ...]
 
-kafka-python produces a record if this interpreter has it; else the control does. Exit code 0 if the record is stored and read.
+If kafka-python is installed, it produces a record. Otherwise the control API stores the record. Exit code 0 if the record is
+stored and read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def ask(address: str, body: object = None) -> Any:
 
 
 def produce(bootstrap: str, control: str) -> str:
-    """Store one record. Returns the name of the client that stored it."""
+    """Store a record, and return the name of the client that stored it."""
     try:
         from kafka import KafkaProducer
     except ImportError:
@@ -38,7 +39,7 @@ def produce(bootstrap: str, control: str) -> str:
 
 
 def main(program: list[str]) -> int:
-    """Serve, produce, read, ask for health, stop."""
+    """Start the broker, produce a record, read it, request the health, and stop the broker."""
     command = [*program, "serve", "--port", "0", "--control", "0", "--topic", "orders"]
     with tempfile.TemporaryDirectory() as elsewhere:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=elsewhere)

@@ -1,6 +1,6 @@
-"""Listen at the ports that tests expect, and forward the connections to the brokers.
+"""Listen on the ports that a suite's tests expect, and forward the connections to the brokers.
 
-forwarding.py LISTEN=HOST:PORT… [-- WORD…]     run the command, and end with its exit code
+forwarding.py LISTEN=HOST:PORT… [-- WORD…]     forward while the command runs, and end with its exit code
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 async def main(words: list[str]) -> int:
-    """Forward until the command ends; without a command until this process is ended."""
+    """Forward connections until the command ends. Without a command, forward until this process is killed."""
     pairs, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     ports = {int(listen): to for listen, _, to in (pair.partition("=") for pair in pairs)}
     async with AsyncExitStack() as stack:
@@ -48,7 +48,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def words(ports: Mapping[int, str]) -> list[str]:
-    """The command that forwards these ports to these addresses."""
+    """Returns the command that forwards each of these ports to its address."""
     return [sys.executable, __file__, *(f"{listen}={to}" for listen, to in ports.items())]
 
 

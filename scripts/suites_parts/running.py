@@ -1,4 +1,4 @@
-"""A suite's run: its output read line by line into a result for each test."""
+"""Runs a suite, and reads the result of each test from its output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bench_parts.process import end_group
 from suites_parts.suites import WORDS, Run, Suite
 
 SILENCE = 300.0
-"""A suite that prints nothing for this number of seconds is ended."""
+"""Seconds without output after which a suite is killed."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one suite. `missing` is the reason why it did not run; `lost` are tests that pass only against Kafka."""
+    """The results of one suite. `missing` says why the suite did not run. `lost` has the tests that pass on Kafka only."""
 
     suite: Suite
     results: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def run(suite: Suite, address: str, only: str, told: Callable[[str, str, int], N
             if log is not None:
                 log.write(text)
             found = made.tells.search(text)
-            # A test that passed and then failed to clean up after itself has failed.
+            # A test whose cleanup fails is reported twice, as passed and as failed. It counts as failed.
             name = made.named(found["name"]) if found else ""
             if found and outcome.results.get(name) != WORDS["FAILED"]:
                 outcome.results[name] = WORDS[found["word"]]
@@ -62,7 +62,7 @@ def run(suite: Suite, address: str, only: str, told: Callable[[str, str, int], N
 
 
 def _lines(made: Run, only: str) -> Iterator[str]:
-    """The lines that the program prints, until it ends or falls silent."""
+    """Yields the lines that the program prints, until it ends or prints nothing for too long."""
     words, environment = [str(word) for word in made.words], os.environ | made.environment
     if only:
         added = made.only(only)

@@ -1,4 +1,4 @@
-"""Replaces kafka-python's module test.service, which is not in its sdist. Its services are brokers that already run."""
+"""Replaces kafka-python's module test.service, which is not in the sdist. In this module a service is a running broker."""
 
 
 class ExternalService:
@@ -15,7 +15,7 @@ class ExternalService:
 
 
 class SpawnedService:
-    """A broker that the tests would start themselves."""
+    """The class with which tests start a broker themselves. It raises RuntimeError."""
 
     def __init__(self, *_):
         raise RuntimeError("these tests are run against one broker, which is running already")

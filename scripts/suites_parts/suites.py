@@ -1,4 +1,4 @@
-"""The suites: what each needs, fetched and built in a folder of the cache, and how its tests are run and read."""
+"""The suites of clients: fetches and builds what each suite needs in a folder of the cache, runs it, and reads its results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ ACLS = (
     "super.users=User:admin;User:ANONYMOUS",
 )
 SARAMA_PORT = 28091
-"""The port of the first broker of sarama's tests. Toxiproxy forwards port 29091 to it, and the next ports to the other brokers.
+"""The port of the first broker for sarama's tests. Toxiproxy forwards port 29091 to it, and the ports after 29091 to the other
+brokers.
 """
 
 PASS, FAIL, SKIP = "passed", "failed", "skipped"
@@ -63,7 +64,7 @@ WORDS |= {"SUCCESSFUL": PASS, "ABORTED": SKIP, "ok": PASS, "ignored": SKIP}
 
 @dataclass(slots=True)
 class Run:
-    """A command that runs tests. `tells` is the pattern of an output line with a result; its groups are `name` and `word`."""
+    """A command that runs tests. `tells` matches an output line with a test's result; its groups are `name` and `word`."""
 
     words: Sequence[str | Path]
     folder: Path
@@ -77,25 +78,25 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite, the number of brokers that it needs, and their settings. `seconds` is its approximate duration."""
+    """A suite, and the number and the settings of the brokers that it needs. `seconds` is the suite's approximate duration."""
 
     name: str
     version: str
     make: Callable[[str], Run]
-    """Fetches the suite's dependencies, and returns the run against the brokers at this address. Raises Missing."""
+    """Fetches the suite's dependencies, and returns the command that runs it on the brokers at this address. Raises Missing."""
     seconds: int
     brokers: int = 1
     """The number of brokers to start, or 0 if the tests start brokers."""
     settings: Sequence[str] = ()
     flags: Sequence[str] = ()
-    """More flags of `wirebroker serve`, such as a port that is fixed in the tests."""
+    """More flags for `wirebroker serve`, such as a port that the tests cannot change."""
     listeners: Sequence[str] = ()
     """The secured listeners of each broker; the address is then `PLAINTEXT=127.0.0.1:9092 SSL=… CERTIFICATES=FOLDER`."""
     users: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """Ports that are fixed in the tests, each with a listener and the number of its broker, from 0."""
+    """Ports that the tests cannot change, each with the listener and the number (from 0) of the broker that it leads to."""
     not_offered: str = "$^"
-    """A pattern of the names of tests that need features which the broker does not have and README names."""
+    """Matches the names of tests that need a feature which wirebroker does not offer. The README lists these features."""
 
 
 def kafka_python(address: str) -> Run:
@@ -127,8 +128,8 @@ def kafka_python(address: str) -> Run:
 
 
 def aiokafka(address: str) -> Run:
-    """The tests of the repository, with the package of PyPI. The tests would start a broker with docker; a stand-in
-    for docker forwards its ports.
+    """The tests of aiokafka's repository, run with the package from PyPI. A stand-in for docker forwards the ports of the
+    brokers that the tests would start.
     """
     folder = cache() / f"suite-aiokafka-{AIOKAFKA}"
     if not (folder / "complete").exists():
@@ -180,15 +181,15 @@ def kafka_go(address: str) -> Run:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(source, folder, copy_function=shutil.copyfile)  # a writable copy, because go.mod must be updated
         call(["go", "test", "-mod=mod", "-c", "-o", binary, "."], folder, "`go test -c`")
-    # The project itself leaves out the tests of net.Conn: a topic is not a pipe.
-    # The tests in `left_out` call a function that they never set, and their panic would end the run.
+    # kafka-go itself does not run the tests of net.Conn, because a topic does not behave as a pipe does.
+    # The tests in `left_out` call a function that is nil. Their panic would end the whole run.
     left_out = "^TestReaderConsumerGroup$/^(consumer_group_commits_on_close|verify_offset_committed)"
     words = [binary, "-test.v", "-test.timeout", "20m", "-test.skip", left_out]
     return Run(words, source, GO_RESULT, {"KAFKA_SKIP_NETTEST": "1"}, go_only)
 
 
 def sarama(address: str) -> Run:
-    """The functional tests of the Go module, which reach the five brokers through toxiproxy."""
+    """The functional tests of sarama, which connect to the five brokers through toxiproxy."""
     at_port(address, SARAMA_PORT)
     binary, proxy = (cache() / f"suite-{name}" for name in (SARAMA.rpartition("/")[2], "toxiproxy@v2.5.0"))
     source = go_module(SARAMA)
@@ -233,7 +234,7 @@ def librdkafka(address: str) -> Run:
 
 
 def confluent_kafka_python(address: str) -> Run:
-    """The integration tests of the repository that need no schema registry, with the package of PyPI."""
+    """Those integration tests of the repository that need no schema registry, run with the package from PyPI."""
     folder = cache() / f"suite-confluent-kafka-python-{CONFLUENT_KAFKA_PYTHON}"
     if not (folder / "complete").exists():
         source = checkout("confluentinc/confluent-kafka-python", f"v{CONFLUENT_KAFKA_PYTHON}", folder)
@@ -241,7 +242,7 @@ def confluent_kafka_python(address: str) -> Run:
         environment(folder, package, *CONFLUENT_NEEDS)
         (folder / "run").mkdir()
         (source / "tests").rename(folder / "run" / "tests")  # without the repository's own package
-        # The fixtures would start a Kafka with trivup. If a broker is given, they only import trivup.
+        # The fixtures would start a Kafka with trivup. On a given broker they only import trivup.
         clusters = folder / "run" / "trivup" / "clusters"
         clusters.mkdir(parents=True)
         (clusters / "KafkaCluster.py").write_text("KafkaCluster = None\n")
@@ -258,7 +259,7 @@ def confluent_kafka_python(address: str) -> Run:
 
 
 def kafkajs(address: str) -> Run:
-    """The specs of the repository, which reach three brokers at fixed ports. The repository's own script creates the users."""
+    """The specs of the repository, which need three brokers at fixed ports. The repository's own script creates the users."""
     folder = cache() / f"suite-kafkajs-{KAFKAJS}"
     source = folder / "source"
     if not (folder / "complete").exists():
@@ -276,7 +277,7 @@ def kafkajs(address: str) -> Run:
 
 
 def confluent_kafka_javascript(address: str, protocol: str) -> Run:
-    """The specs of the repository, with the library of the npm package, and with this group protocol (classic or consumer)."""
+    """The specs of the repository, run with the library from npm and with this group protocol (classic or consumer)."""
     name = f"@confluentinc/kafka-javascript@{CONFLUENT_KAFKA_JAVASCRIPT}"
     folder = cache() / f"suite-confluent-kafka-javascript-{CONFLUENT_KAFKA_JAVASCRIPT}"
     if not (folder / "complete").exists():
@@ -302,7 +303,7 @@ def confluent_kafka_javascript(address: str, protocol: str) -> Run:
 
 
 def platformatic_kafka(address: str) -> Run:
-    """The tests of the repository that need neither Kerberos nor a schema registry, with the version of Node that they need."""
+    """The repository's tests that need neither Kerberos nor a schema registry, run with the version of Node that they need."""
     folder = cache() / f"suite-platformatic-kafka-{PLATFORMATIC_KAFKA}"
     source = folder / "source"
     if not (folder / "complete").exists():
@@ -318,7 +319,7 @@ def platformatic_kafka(address: str) -> Run:
     files = [str(file.relative_to(source)) for file in sorted(source.glob("test/**/*.test.ts"))]
     left_out = re.compile("gssapi|schema-registry|test/registries")
     node = [folder / "node" / "node_modules" / ".bin" / "node", "--test", "--test-concurrency=2", "--test-timeout=120000"]
-    # Node treats each word after the first file as another file, so the pattern of one test must come before the files.
+    # Node takes each argument after the first file for another file, so the pattern that selects a test comes before the files.
     before_files = 'exec "$@" ${PATTERN:+"--test-name-pattern=$PATTERN"} $FILES'
     return Run(
         ["sh", "-ec", before_files, "sh", *node, f"--test-reporter={HERE / 'node_reporter.mjs'}"],
@@ -341,7 +342,7 @@ def rskafka(address: str) -> Run:
         told = call([tool("cargo"), "metadata", "--format-version", "1", "--quiet"], folder, "`cargo metadata`")
         (manifest,) = (each["manifest_path"] for each in json.loads(told)["packages"] if each["name"] == "rskafka")
         shutil.copytree(Path(manifest).parent, folder / "source")
-        # rskafka needs neither the pinned Rust nor the locked rsasl.
+        # rskafka also works with another Rust than the pinned version, and with a newer rsasl than the locked version.
         (folder / "source" / "rust-toolchain.toml").unlink(missing_ok=True)
         call([tool("cargo"), "update", "--quiet", "-p", "rsasl"], folder / "source", "`cargo update`")
         call([tool("cargo"), "test", "--no-run", "--quiet", *chosen], folder / "source", "`cargo test --no-run`")
@@ -363,9 +364,7 @@ def streams(address: str) -> Run:
 
 
 def of_kafka(address: str, artifact: str, classes: str) -> Run:
-    """Kafka's own tests, from a jar of Maven Central. Their class that starts a Kafka is replaced by a class that
-    starts wirebroker.
-    """
+    """Kafka's own tests, from a jar of Maven Central. A class that starts wirebroker replaces the one that starts Kafka."""
     folder = cache() / f"suite-kafka-{KAFKA}"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -383,7 +382,7 @@ def of_kafka(address: str, artifact: str, classes: str) -> Run:
         folder,
         re.compile(r"^JUnit Jupiter > (?P<name>.+) :: (?P<word>SUCCESSFUL|FAILED|ABORTED|SKIPPED)"),
         only=lambda name: ["--include-methodname=.*[.]" + name.partition("(")[0].replace(" > ", "#")],
-        named=lambda name: re.sub(r"\[\d+\] ", "", name),  # removes the index of the parameters
+        named=lambda name: re.sub(r"\[\d+\] ", "", name),  # removes the index of a parametrised run
     )
 
 
@@ -414,12 +413,12 @@ def program(path: Path, script: str) -> None:
 
 
 def listeners(address: str) -> dict[str, str]:
-    """The parts of an address with several listeners."""
+    """Splits an address with several listeners into the addresses by listener."""
     return dict(each.split("=", 1) for each in address.split())
 
 
 def with_stand_ins(address: str, programs: Path) -> dict[str, str]:
-    """The environment in which tests find the stand-in for docker, and these programs."""
+    """Returns the environment variables with which tests find the stand-in for docker and these programs."""
     program(programs / "docker", f'exec "{sys.executable}" "{STAND_INS}/docker_program.py" "$@"')
     python_path = os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])
     path = os.pathsep.join([str(programs), os.environ["PATH"]])
@@ -475,9 +474,9 @@ def go_module(module: str) -> Path:
 
 
 def at_port(address: str, port: int) -> None:
-    """Check that the broker has this port, which the tests cannot change. Raises Missing if the port is another."""
+    """Check that the broker listens on this port, which the tests cannot change. Raises Missing if it does not."""
     if not address.endswith(f":{port}"):
-        raise Missing(f"its tests look for the first broker at port {port}, not {address}")
+        raise Missing(f"its tests connect to the first broker at port {port}, but the broker is at {address}")
 
 
 SUITES = {
@@ -550,7 +549,8 @@ SUITES = {
                 9001: ("PLAINTEXT", 0), 9002: ("SASL_PLAINTEXT", 0),
                 **{9011 + number: ("PLAINTEXT", number) for number in range(3)},
             },
-            # Names of two tests. The quota that admin.test.ts leaves slows the broker that leads partition 0 of every topic.
+            # admin.test.ts leaves a quota that slows the broker of partition 0 of every topic, so the second test here cannot
+            # pass.
             not_offered=".*(describeConfigs should include documentation|fetch loop must stop when stream is paused)",
         ),
         Suite(
@@ -560,7 +560,7 @@ SUITES = {
         Suite("kafka-streams", KAFKA, streams, 900, brokers=0),
         Suite(
             "librdkafka", "2.16.0", librdkafka, 600,
-            # The delay puts two consumers that subscribe at the same time into the first generation.
+            # With the delay, two consumers that subscribe at the same time are both in the first generation.
             settings=("num.partitions=4", "group.initial.rebalance.delay.ms=1000"),
         ),
     )

@@ -1,4 +1,4 @@
-"""Run sarama's tests while toxiproxy stands between them and five brokers: toxiproxy.py SERVER FIRST_PORT WORD…"""
+"""Run sarama's tests while toxiproxy forwards their connections to five brokers: toxiproxy.py SERVER FIRST_PORT WORD…"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ API, LISTENS, BROKERS = "127.0.0.1:8474", 29091, 5
 
 
 def main(server: str, first: int, tests: list[str]) -> int:
-    """Start the proxies, run the tests, end the proxies. Returns the exit code of the tests."""
+    """Start the proxies, run the tests, and stop the proxies. Returns the exit code of the tests."""
     proxies = [
         {"name": f"kafka{i + 1}", "listen": f"127.0.0.1:{LISTENS + i}", "upstream": f"127.0.0.1:{first + i}", "enabled": True}
         for i in range(BROKERS)
@@ -33,14 +33,14 @@ def main(server: str, first: int, tests: list[str]) -> int:
 
 
 def until_ready(proxy: subprocess.Popen[bytes]) -> None:
-    """Wait until all five proxies are there."""
+    """Wait until toxiproxy has all five proxies."""
     while proxy.poll() is None:
         with suppress(OSError), urllib.request.urlopen(f"http://{API}/proxies") as response:
             if len(json.load(response)) == BROKERS:
                 return
             break
         time.sleep(0.1)
-    sys.exit("toxiproxy could not start; does something else listen at one of its ports?")
+    sys.exit("toxiproxy could not start; does another program listen on one of its ports?")
 
 
 if __name__ == "__main__":

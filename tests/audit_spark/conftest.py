@@ -19,11 +19,11 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
 }
-"""Settings for many small queries instead of a large query."""
+"""Spark settings that suit many small queries instead of one large query."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests with a session in one process, as xdist does with `--dist loadgroup`."""
+    """Run all tests that use a Spark session in the same process (xdist does so with `--dist loadgroup`)."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on this machine."""
+    """Returns a Spark session that runs on this machine."""
     from wirebroker_audit.spark.session import get_session
 
     session = get_session("local[2]", QUICK)

@@ -1,9 +1,9 @@
-"""Pipelines from `NAME.in` to `NAME.out`, each with one known fault or with none. Our broker writes Kafka's files.
+"""Pipelines from topic `NAME.in` to topic `NAME.out`, each with one known fault or without. wirebroker writes the logs.
 
     with MockKafka(data=folder) as kafka:
         PLANTED["skipped"](Shop(kafka, "skipped"))
 
-An input has the key `k0` to `k3`, the header `id` and a JSON value with the same id. Its output has them, too.
+An input has a key from `k0` to `k3`, the header `id` and a JSON value with the same id. Its output has the same key and id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirebroker import MockKafka
 
 
 class Expected(NamedTuple):
-    """A finding: its kind and severity, its side and offsets."""
+    """An expected finding. `side` says whether its offsets are of inputs or of outputs."""
 
     kind: str
     side: str
@@ -31,7 +31,7 @@ class Expected(NamedTuple):
 
 
 class Shop:
-    """One pipeline in the making."""
+    """Writes the inputs, outputs and commits of one pipeline."""
 
     def __init__(self, kafka: MockKafka, name: str, inputs: int = 12, **topic: Any) -> None:
         self.kafka, self.name = kafka, name
@@ -62,7 +62,7 @@ class Shop:
         assert not only(response).error_code
 
     def transform(self, *numbers: int, upto: int | None = None, commit: bool = True, version: int = 12) -> None:
-        """One transaction with these outputs, which commits the offset `upto`."""
+        """Runs a transaction that writes these outputs and commits the offset `upto`."""
         producer = self._producer
         producer.version = version
         if producer.pid < 0:
@@ -117,7 +117,7 @@ def skipped(shop: Shop) -> list[Expected]:
 
 @planted
 def skipped_by_key(shop: Shop) -> list[Expected]:
-    """The same where several inputs have one key, and outputs have the values of their inputs."""
+    """As `skipped`, but inputs are matched by key, several inputs have the same key, and outputs have their inputs' values."""
     shop.policy["match"] = "key"
     for number in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11):
         shop.kafka.produce(shop.sink, **shop.record(number))
@@ -127,7 +127,7 @@ def skipped_by_key(shop: Shop) -> list[Expected]:
 
 @planted
 def committed_too_early(shop: Shop) -> list[Expected]:
-    """A consumer commits, then processes, and is killed in between."""
+    """A consumer commits before it processes, and is killed after the commit."""
     shop.out(*range(9))
     shop.commit(12)
     return [Expected("commit_beyond_output", "in", 9, 11)]
@@ -145,7 +145,7 @@ def redelivered(shop: Shop) -> list[Expected]:
 
 @planted
 def sent_twice(shop: Shop) -> list[Expected]:
-    """A retry without idempotence."""
+    """A producer without idempotence retries, so that one output is stored twice."""
     shop.policy["match"] = "value:$.id"
     shop.out(*range(5), 4, *range(5, 12))
     shop.commit(12)
@@ -162,7 +162,7 @@ def invented(shop: Shop) -> list[Expected]:
 
 @planted
 def read_uncommitted(shop: Shop) -> list[Expected]:
-    """The consumer reads an input that is aborted later, and makes an output of it."""
+    """The consumer reads an input before its transaction is aborted, and writes an output for it."""
     assert shop._producer.init() == 0
     shop.send(shop.source, 40)
     assert shop._producer.end(False) == 0
@@ -173,7 +173,7 @@ def read_uncommitted(shop: Shop) -> list[Expected]:
 
 @planted
 def reordered(shop: Shop) -> list[Expected]:
-    """A retry lets a later record of the same key pass."""
+    """A retried output is stored after a later output with the same key."""
     shop.out(0, 1, 2, 3, 5, 6, 8, 4, 7, 9, 10, 11)
     shop.commit(12)
     return [Expected("output_disorder", "out", 7, 7)]
@@ -181,7 +181,7 @@ def reordered(shop: Shop) -> list[Expected]:
 
 @planted
 def reordered_by_key(shop: Shop) -> list[Expected]:
-    """The same where keys are matched, and the outputs have the values of their inputs."""
+    """As `reordered`, but inputs are matched by key, and outputs have the values of their inputs."""
     shop.policy["match"] = "key"
     for number in (0, 1, 2, 3, 5, 6, 8, 4, 7, 9, 10, 11):
         shop.kafka.produce(shop.sink, **shop.record(number))
@@ -191,7 +191,7 @@ def reordered_by_key(shop: Shop) -> list[Expected]:
 
 @planted
 def reset_to_latest(shop: Shop) -> list[Expected]:
-    """An operator resets the group to the end of the log: the commits jump."""
+    """An operator resets the group to the end of the log, so the next commit is hundreds of offsets higher."""
     for number in range(12, 500):
         shop.order(number)
     shop.out(*range(10))
@@ -204,7 +204,7 @@ def reset_to_latest(shop: Shop) -> list[Expected]:
 
 @planted
 def part_of_the_outputs(shop: Shop) -> list[Expected]:
-    """One input has two of three outputs."""
+    """One input has only two of its three outputs."""
     shop.policy["fan_out"] = 3
     for number in range(12):
         shop.out(*[number] * (2 if number == 4 else 3))
@@ -214,7 +214,7 @@ def part_of_the_outputs(shop: Shop) -> list[Expected]:
 
 @planted
 def offsets_outside_the_transaction(shop: Shop) -> list[Expected]:
-    """The outputs are in a transaction that is aborted, the offsets are not."""
+    """The transaction with the outputs is aborted, but the offsets were committed outside it."""
     shop.transform(*range(6), upto=6)
     shop.transform(6, 7, 8, commit=False)
     shop.commit(9)
@@ -224,7 +224,7 @@ def offsets_outside_the_transaction(shop: Shop) -> list[Expected]:
 
 @planted
 def outputs_without_the_offsets(shop: Shop) -> list[Expected]:
-    """The outputs are committed, the offsets are not, so they come again."""
+    """A transaction commits outputs without the offsets of their inputs, so the inputs are processed again."""
     shop.transform(*range(6), upto=6)
     shop.transform(6, 7, 8)
     shop.transform(*range(6, 12), upto=12)
@@ -233,7 +233,7 @@ def outputs_without_the_offsets(shop: Shop) -> list[Expected]:
 
 @planted
 def a_transaction_short_of_outputs(shop: Shop) -> list[Expected]:
-    """The third transaction passes three inputs and has one output."""
+    """The third transaction commits the offsets of three inputs, but has one output."""
     shop.policy["match"] = "transaction"
     shop.transform(*range(4), upto=4)
     shop.transform(*range(4, 8), upto=8)
@@ -279,7 +279,7 @@ def offsets_that_go_back(shop: Shop) -> list[Expected]:
 
 @planted
 def another_writer(shop: Shop) -> list[Expected]:
-    """Somebody else writes into the topic of outputs."""
+    """Another producer writes to the topic of outputs."""
     shop.policy["match"] = "transaction"
     shop.transform(*range(12), upto=12)
     shop.out(3)
@@ -288,17 +288,17 @@ def another_writer(shop: Shop) -> list[Expected]:
 
 @planted
 def by_the_old_protocol(shop: Shop) -> list[Expected]:
-    """All transactions of a producer have the same epoch."""
+    """Before transaction version 2, all transactions of a producer have the same epoch."""
     shop.policy["match"] = "transaction"
     for first in (0, 4, 8):
         shop.transform(*range(first, first + (4 if first != 4 else 2)), upto=first + 4, version=11)
-        time.sleep(0.01)  # the brokers' clocks tell the transactions apart
+        time.sleep(0.01)  # different times of the broker distinguish the transactions
     return [Expected("commit_beyond_output", "in", 4, 7, "likely")]
 
 
 @planted
 def two_consumers(shop: Shop) -> list[Expected]:
-    """A zombie goes on with a partition that belongs to another consumer by now."""
+    """A zombie continues to process a partition that is assigned to another consumer."""
     shop.out(*range(4))
     for number in range(4, 8):
         shop.out(number, number)
@@ -309,7 +309,7 @@ def two_consumers(shop: Shop) -> list[Expected]:
 
 @planted
 def a_drop_that_is_not_allowed(shop: Shop) -> list[Expected]:
-    """Drafts may be dropped, and another input is dropped."""
+    """The pipeline may drop drafts, but it drops an input that is not a draft."""
     shop.policy["may_drop"] = "value:$.state=draft"
     shop.order(12, state="draft")
     shop.order(13, state="new")
@@ -321,14 +321,14 @@ def a_drop_that_is_not_allowed(shop: Shop) -> list[Expected]:
 
 @planted
 def without_a_group(shop: Shop) -> list[Expected]:
-    """Nobody commits, as with Flink or Spark: a later output shows the loss."""
+    """No offsets are committed, as with Flink or Spark. Only a later output shows that an input was lost."""
     shop.out(*range(3), *range(4, 9))
     return [Expected("input_unprocessed", "in", 3, 3, "likely")]
 
 
 @clean
 def transactions(shop: Shop) -> None:
-    """One is aborted, inputs of others are aborted, and the last inputs wait."""
+    """One transaction is aborted, one input is aborted, and the last inputs are not processed yet."""
     shop.policy["match"] = "transaction"
     shop.transform(*range(4), upto=4)
     shop.transform(4, 5, upto=6, commit=False)
@@ -356,14 +356,14 @@ def filtered_in_transactions(shop: Shop) -> None:
 
 @clean
 def in_flight(shop: Shop) -> None:
-    """Inputs wait, and others have an output before their commit."""
+    """Some inputs are not processed yet, and some have an output but are not committed yet."""
     shop.out(*range(9))
     shop.commit(7)
 
 
 @clean
 def aborted_and_done_again(shop: Shop) -> None:
-    """A transaction is aborted; the next one does its work again."""
+    """A transaction is aborted, and the next transaction processes its inputs again."""
     shop.transform(*range(6), upto=6)
     shop.transform(6, 7, upto=8, commit=False)
     shop.transform(*range(6, 12), upto=12)
@@ -402,7 +402,7 @@ def any_number_of_outputs(shop: Shop) -> None:
 
 @clean
 def merged(shop: Shop) -> None:
-    """A table of Streams with a cache: the latest output of each key."""
+    """As a table of Kafka Streams with a cache, the pipeline writes only the latest output of each key."""
     shop.policy |= {"match": "key", "may_merge": True}
     shop.out(8, 9, 10, 11)
     shop.commit(12)
@@ -449,7 +449,7 @@ def an_aborted_input(shop: Shop) -> None:
 
 @clean
 def one_key_many_times(shop: Shop) -> None:
-    """Only keys are matched, and outputs have other values."""
+    """Inputs are matched by key, and the values of outputs differ from those of their inputs."""
     shop.policy["match"] = "key"
     shop.out(*range(12))
     shop.commit(12)
@@ -461,7 +461,7 @@ def nobody_commits(shop: Shop) -> None:
 
 
 def policies(shops: list[Shop]) -> str:
-    """The TOML file of these pipelines."""
+    """Returns the TOML file that describes these pipelines."""
     return "\n".join(
         f"[pipelines.{shop.name}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in shop.policy.items())
         for shop in shops

@@ -1,6 +1,6 @@
-"""A partition's folder that changes all the time: segments grow, are rolled, cleaned, merged and deleted, as by Kafka.
+"""A partition's folder that changes as with a running Kafka: segments grow, are rolled, cleaned, merged and deleted.
 
-Like `synthetic`, this module shares no code with the readers under test.
+Like the module `synthetic`, this module shares no code with the audit, which tests check with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ID_FILE = "partition.metadata"
 
 
 class Restless:
-    """The folder, and the fate of every batch. `act` performs one random operation."""
+    """A partition's folder, and which batches are stored or removed. `act` performs one random operation."""
 
     def __init__(self, root: Path, rng: random.Random, name: str = "orders-0", topic_id: str = "") -> None:
         self.folder, self.rng = root / name, rng
@@ -23,7 +23,7 @@ class Restless:
             (self.folder / ID_FILE).write_text(f"version: 0\ntopic_id: {topic_id}\n")
         self.offset = 0
         self.alike = rng.random() < 0.5
-        """Whether all batches have the same size. Then a rewritten segment has other batches at the same positions."""
+        """Whether all batches have the same size. If so, a rewritten segment can have other batches at the same positions."""
         self.segments: dict[int, dict[int, bytes]] = {0: {}}
         """The batches of each segment, by base offset; the segments are keyed by their first offset."""
         self.removed: set[int] = set()
@@ -50,7 +50,7 @@ class Restless:
             self.path(self.offset).touch()
 
     def clean(self, count: int, keep: float, *, half: bool = False) -> None:
-        """Rewrite the first closed segments as one segment. With `half`, stop before the cleaner's last step."""
+        """Rewrite the first `count` closed segments as one segment. With `half`, stop before the `.swap` file is renamed."""
         firsts = sorted(self.segments)[:-1][:count]
         if not firsts:
             return
@@ -63,7 +63,7 @@ class Restless:
         swap.write_bytes(b"".join(kept.values()))
         for first in firsts:
             old = self.path(first)
-            if old.exists():  # without it there is a `.swap`, which is overwritten
+            if old.exists():  # otherwise a `.swap` of an unfinished compaction is there
                 old.rename(self.path(first, ".deleted"))
             elif first != firsts[0]:
                 self.path(first, ".swap").unlink()
@@ -72,12 +72,12 @@ class Restless:
             swap.rename(self.path(firsts[0]))
 
     def settle(self) -> None:
-        """The files of an unfinished compaction."""
+        """Rename the `.swap` files of unfinished compactions."""
         for path in self.folder.glob("*.swap"):
             path.rename(path.with_suffix(""))
 
     def delete(self, count: int) -> None:
-        """What retention does."""
+        """Delete the first `count` closed segments, as retention does."""
         for first in sorted(self.segments)[:-1][:count]:
             self.removed |= set(self.segments.pop(first))
             path = self.path(first) if self.path(first).exists() else self.path(first, ".swap")

@@ -1,4 +1,4 @@
-"""A log directory with faults, and a whole audit of its copy in a store."""
+"""Makes a log directory with faults, and runs a whole audit of its copy in a store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wirebroker_audit.logs.planning import SMALL_BYTES
 
 
 def make_logs(folder: Path) -> Made:
-    """Makes small partitions with faults, and a partition that is too large for the driver to read itself."""
+    """Makes small partitions with faults, and a partition so large that the executors read it and not the driver."""
     made = make_directory(folder, seed=6, partitions=4)
     large = Writer("large", 0, random.Random(4))
     for each in range(5):
@@ -28,7 +28,7 @@ def make_logs(folder: Path) -> Made:
 
 
 def check_audit(address: str, made: Made, origin: str, environment: Mapping[str, str], out: Path) -> None:
-    """Audits the directory at this address with the command, and checks that exactly the planted faults are found."""
+    """Runs `wirebroker audit` on the directory at this address, and checks that it finds exactly the planted faults."""
     command = [sys.executable, "-m", "wirebroker", "audit", "--path", address, "--out", out]
     environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA} | environment
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

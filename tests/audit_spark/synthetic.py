@@ -1,4 +1,4 @@
-"""Makes Kafka log directories with known faults, byte by byte. It shares no code with the audit.
+"""Makes Kafka log directories with known faults, byte by byte. This module shares no code with the audit.
 
 made = make_directory(folder, seed=1, partitions=40)
 made.faults      # kind, topic, partition, first sequence, first offset of everything that is wrong
@@ -21,7 +21,7 @@ DAY = 86_400_000
 
 
 def varint(number: int) -> bytes:
-    """Zigzag, seven bits at a time."""
+    """Encodes an integer as a zigzag varint."""
     rest, out = (number << 1) ^ (number >> 63), bytearray()
     while True:
         low, rest = rest & 127, rest >> 7
@@ -43,8 +43,8 @@ def batch(
     offset: int, values: list[bytes], *, pid: int = -1, epoch: int = -1, seq: int = -1, time: int = 0,
     attributes: int = 0, key: bytes | None = None, count: int | None = None, left: list[int] | None = None,
 ) -> bytes:  # fmt: skip
-    """Returns a batch of these values. `count` puts a wrong number of records into the header. With `left`, the batch
-    has only the records of these indexes, as if the cleaner had removed the others.
+    """Returns a batch of these values. `count` replaces the number of records in the header, so that it is wrong. With `left`,
+    the batch has only the records with these indexes, as if the cleaner had removed the other records.
     """
     kept = range(len(values)) if left is None else left
     body = b"".join(record(index, key, values[index]) for index in kept)
@@ -55,13 +55,13 @@ def batch(
 
 
 def marker(offset: int, *, pid: int, epoch: int, commit: bool, time: int = 0) -> bytes:
-    """The end of a transaction."""
+    """Returns the marker of a transaction."""
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)
     return batch(offset, [value], pid=pid, epoch=epoch, time=time, attributes=TRANSACTIONAL | CONTROL, key=key)
 
 
 class Fault(NamedTuple):
-    """A fault and its place; −1 for an unknown place."""
+    """A fault and its place. −1 means that the sequence or the offset is not compared."""
 
     kind: str
     topic: str
@@ -72,7 +72,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Writer:
-    """One partition's log in the making."""
+    """Writes the log of one partition."""
 
     topic: str
     partition: int
@@ -84,7 +84,7 @@ class Writer:
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     written: int = 0
     segments: list[tuple[int, int]] = field(default_factory=list)
-    """The first offset of each segment, and the index in `pieces` of its first piece."""
+    """For each segment after the first, its first offset, and the index of its first piece in `pieces`."""
 
     def fault(self, kind: str, sequence: int = -1, offset: int = -1) -> None:
         self.faults.append(Fault(kind, self.topic, self.partition, sequence, offset))
@@ -102,7 +102,7 @@ class Writer:
         self, pid: int, epoch: int = 0, *, count: int = 0, seq: int | None = None, attributes: int = 0,
         values: list[bytes] | None = None, advance: bool = True,
     ) -> int:  # fmt: skip
-        """Writes a batch with the next sequences, or with given sequences. Returns its offset."""
+        """Writes a batch with the producer's next sequences, or with sequences from `seq` on. Returns the batch's offset."""
         self.time += self.rng.randint(0, 50)
         values = values or self.values(count or self.rng.randint(1, 6))
         first = self.sequences.get((pid, epoch), 0) if seq is None else seq
@@ -129,11 +129,11 @@ class Writer:
             (path / f"{first:020d}.log").write_bytes(b"".join(self.pieces[begin:end]))
 
 
-# Harmless events of a log
+# Events that are not faults
 
 
 def ordinary(log: Writer) -> None:
-    """A few producers take turns. Sometimes a segment ends."""
+    """A few producers write batches in random order. Sometimes a segment ends."""
     producers = [log.partition * 100 + number for number in range(log.rng.randint(1, 3))]
     for _ in range(log.rng.randint(2, 12)):
         log.data(log.rng.choice(producers))
@@ -148,21 +148,21 @@ def plain(log: Writer) -> None:
 
 
 def wraps(log: Writer) -> None:
-    """Sequences pass 2³¹ − 1, also inside a batch."""
+    """A producer's sequences wrap after 2³¹ − 1, also within a batch."""
     log.sequences[7001, 0] = WRAP - 5
     for _ in range(5):
         log.data(7001, count=log.rng.randint(2, 4))
 
 
 def bumped(log: Writer) -> None:
-    """A new epoch begins at zero."""
+    """The sequences of each new epoch begin at zero."""
     for epoch in (0, 1, 4):
         log.data(7002, epoch)
         log.data(7002, epoch)
 
 
 def expired(log: Writer) -> None:
-    """A producer that the broker has forgotten after a day may begin at any sequence."""
+    """A producer's state expires after a day. The producer may then continue at any sequence."""
     log.data(7003)
     log.data(7003)
     log.time += DAY + 1000
@@ -171,25 +171,25 @@ def expired(log: Writer) -> None:
 
 
 def transacted(log: Writer) -> None:
-    """Committed and aborted transactions of a producer whose epoch is bumped by each transaction (transaction version 2)."""
+    """Transactions, committed or aborted, of a producer whose epoch each transaction increases (transaction version 2)."""
     for epoch in range(3):
         values = log.values(2)
         log.data(7004, epoch, values=values, attributes=TRANSACTIONAL)
         aborted = log.rng.random() < 0.4
         log.end(7004, epoch + 1, not aborted)
-        if aborted:  # the producer sends aborted records again
+        if aborted:  # another producer sends the aborted records again
             log.data(7005, 0, values=values, attributes=TRANSACTIONAL)
             log.end(7005, 0, True)
 
 
 def late_first(log: Writer) -> None:
-    """A producer whose state the broker does not have may begin at any sequence."""
+    """If the broker has no state of a producer, the producer's first sequence may be any number."""
     log.data(7006, seq=17)
     log.data(7006)
 
 
 def without_epoch(log: Writer) -> None:
-    """The sequences of a producer with an id but no epoch are not checked. Its first epoch may then begin at any sequence."""
+    """Sequences are not checked for a producer with an id but no epoch. Its first epoch may begin at any sequence."""
     log.data(7007, -1, seq=7)
     log.data(7007, -1, seq=7)
     log.data(7007, 0, seq=3)
@@ -197,8 +197,8 @@ def without_epoch(log: Writer) -> None:
 
 
 def compacted(log: Writer) -> None:
-    """A follower's copy of a compacted log: only missing offsets show the compaction, because no checkpoint is there."""
-    log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # a gap in the offsets is then no longer a fault
+    """A follower's copy of a compacted log. There is no cleaner checkpoint, so only missing offsets show the compaction."""
+    log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # missing offsets are no fault in a compacted log
     log.data(7010, count=1, attributes=TRANSACTIONAL)
     log.end(7010, 0, commit=True)
     log.offset += 2  # as if the cleaner had removed this producer's next transaction
@@ -269,7 +269,7 @@ def epoch_regression(log: Writer) -> None:
 
 
 def old_marker(log: Writer) -> None:
-    """The marker that ends a transaction has an older epoch."""
+    """The marker of a transaction has an older epoch than its batches."""
     log.data(8019, 1, attributes=TRANSACTIONAL)
     log.fault("epoch_regression", -1, log.end(8019, 0, True))
 
@@ -350,8 +350,8 @@ def application_duplicate(log: Writer) -> None:
 
 
 def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None = None) -> int:
-    """Writes a batch whose records depend only on the producer and the sequences, and returns its offset. `known` is
-    the first of its sequences that is already stored: from there on, the audit must report a duplicate.
+    """Writes a batch whose records depend only on the producer and the sequences, and returns the batch's offset. `known` is
+    the first sequence of the batch that is already stored. The audit must report a duplicate from this sequence on.
     """
     values = [f"{log.topic}-{log.partition} {pid} {(first + each) % WRAP}".encode() for each in range(count)]
     at = log.data(pid, seq=first % WRAP, values=values, advance=False)
@@ -361,7 +361,7 @@ def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None =
 
 
 def apart(log: Writer) -> None:
-    """Sometimes another producer writes or a segment ends, so that batches are no longer neighbours."""
+    """In some cases writes a batch of another producer, or begins a segment, so that a producer's batches are not adjacent."""
     if log.rng.random() < 0.3:
         log.data(log.partition * 100)
     if log.rng.random() < 0.3:
@@ -369,7 +369,7 @@ def apart(log: Writer) -> None:
 
 
 def rebatched(log: Writer) -> None:
-    """Several batches are stored again: as one batch, as two batches that are divided elsewhere, and unchanged."""
+    """The records of several batches are stored again: as one batch, as two batches with another boundary, and unchanged."""
     pid, first = 8016, log.rng.choice((0, WRAP - 4))
     stretches = [(0, 3), (3, 2), (5, 1), (6, 4)]
     for start, count in stretches:
@@ -382,7 +382,7 @@ def rebatched(log: Writer) -> None:
 
 
 def overlapping(log: Writer) -> None:
-    """Batches that are partly stored already, with new sequences after or before those; then a gap."""
+    """In each batch some sequences are already stored; the new sequences are before or after them. A gap follows."""
     pid, first = 8017, log.rng.choice((0, WRAP - 6))
     resend(log, pid, first + 5, 3)
     apart(log)
@@ -396,7 +396,7 @@ def overlapping(log: Writer) -> None:
 
 
 def scattered(log: Writer) -> None:
-    """A batch whose first and last sequences are already stored, the last before the first. Those between them are new."""
+    """The first and the last sequences of a batch are already stored, the last ones first. The sequences between are new."""
     pid, first = 8018, log.rng.choice((0, WRAP - 5))
     resend(log, pid, first + 6, 2)
     apart(log)
@@ -408,7 +408,7 @@ def scattered(log: Writer) -> None:
 
 
 def cut(log: Writer) -> None:
-    """A batch without a producer id is missing."""
+    """Some offsets between two batches without a producer id are missing."""
     log.put(batch(log.offset, values := log.values(2), time=log.time), len(values))
     log.fault("offset_gap", -1, log.offset)
     log.offset += log.rng.randint(1, 3)
@@ -422,28 +422,28 @@ FAULTS: tuple[Callable[[Writer], None], ...] = (
 
 
 def torn_tail(log: Writer) -> None:
-    """The last batch of the log is cut off. Used only at the end of a log."""
+    """The last batch is not complete. Only for the end of a log."""
     at = log.data(8015)
     log.fault("torn_tail", -1, at)
     raw = log.pieces[-1]
-    log.pieces[-1] = raw[: log.rng.randint(13, len(raw) - 1)]  # the first bytes might all be zero
+    log.pieces[-1] = raw[: log.rng.randint(13, len(raw) - 1)]  # fewer bytes might all be zero
 
 
 def unwritten(log: Writer) -> None:
-    """After a power failure the file has its new length, but zeros for the new bytes. Used only at the end of a log."""
+    """A power failure has left zeros in the place of new batches. Only for the end of a log."""
     log.fault("torn_tail", -1, log.offset)
     log.pieces.append(bytes(log.rng.randint(1, 5000)))
 
 
 def zeros(log: Writer) -> None:
-    """Unused preallocated space, which is not a fault. Used only at the end of a log."""
+    """The last segment ends with unused preallocated space, which is not a fault. Only for the end of a log."""
     begin = log.segments[-1][1] if log.segments else 0
     log.pieces.append(bytes(-sum(map(len, log.pieces[begin:])) % (1 << 20)))
 
 
 @dataclass
 class Made:
-    """A directory, and its faults."""
+    """A log directory and its faults."""
 
     folder: Path
     faults: list[Fault]
@@ -452,7 +452,7 @@ class Made:
 def make_directory(
     folder: Path, seed: int, partitions: int = 20, faults: tuple[Callable[[Writer], None], ...] = FAULTS
 ) -> Made:
-    """A log directory: each partition with some of the faults, among harmless events."""
+    """Makes a log directory. Each partition has up to three faults, and events that are not faults."""
     rng = random.Random(seed)
     found: list[Fault] = []
     for number in range(partitions):

@@ -1,4 +1,4 @@
-"""The application's own table as the journal: rows without a record, their times, and how late the records are."""
+"""The application's own table as the journal. The audit reports rows without a record, and how late records are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = [(f"o{number}", T + 1000 * number, "new") for number in range(10)] + [
     ("thrice", T + 20_000, "new"), ("thrice", T + 40_000, "new"), ("thrice", T + 60_000, "new"), ("late", T + 61_000, "new"),
     ("not yet", 2 * T, "new"), ("after the end", T + 500_000, "new"), ("never meant", T + 5000, "draft"),
 ]  # fmt: skip
-"""Key, time and state."""
+"""The key, the time and the state of each row."""
 RECORDS = [(f"o{number}", T + 1000 * number + 500) for number in range(10) if number != 4] + [
     ("o7", T + 15_000), ("thrice", T + 20_500), ("thrice", T + 60_500), ("ghost", T + 61_000), ("late", T + 91_000),
 ]  # fmt: skip
@@ -127,7 +127,7 @@ def test_each_row_and_each_record_is_in_one_pair(spark: SparkSession) -> None:
     ("rows", "records", "expected"),
     [
         ([1, 2, 3], [4, 5, 6], [(1, 4), (2, 5), (3, 6)]),  # equal numbers: matched in order
-        ([10, 20, 30], [11, 31], [(10, 11), (20, None), (30, 31)]),  # a record belongs to the latest row before it
+        ([10, 20, 30], [11, 31], [(10, 11), (20, None), (30, 31)]),  # a record matches the latest row before it
         ([10], [9, 11], [(None, 11), (10, 9)]),  # the clocks differ
         ([10, 20], [], [(10, None), (20, None)]),
     ],

@@ -1,4 +1,4 @@
-"""The example for Airflow: its task in a real audit, and its DAG with stand-ins for Airflow's decorators."""
+"""The example for Airflow. Its task runs in a real audit; its DAG is loaded with stand-ins for Airflow's decorators."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_each_night_reads_on_and_says_what_it_found(spark: SparkSession, tmp_pat
 
 
 class Failed(Exception):
-    """Stands for AirflowFailException, after which Airflow does not retry a task."""
+    """Stands in for AirflowFailException, with which a task asks Airflow not to retry it."""
 
 
 @pytest.fixture
 def tasks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
-    """The tasks of the example's DAG, which is made when the example is loaded."""
+    """The tasks of the example's DAG. The dictionary is filled when the example is loaded."""
     made: dict[str, Callable[[], None]] = {}
 
     def task(**_: Any) -> Callable[[Callable[[], None]], Callable[[], object]]:

@@ -64,7 +64,7 @@ NOT_BY_BATCH = frozenset(
 
 
 def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
-    """The facts and sentences of findings, to compare the two audits. Sentences about damage are left out: they differ."""
+    """Counts findings by fields and explanation, to compare two audits. Explanations of damage differ, so they are left out."""
     return Counter(
         (*(getattr(each, name) for name in SAID), each.explanation if each.kind not in ("bad_batch", "torn_tail") else "")
         for each in findings
@@ -72,7 +72,7 @@ def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
 
 
 def found_in(spark: SparkSession, out: Path) -> list[Finding]:
-    """The findings that a report has stored."""
+    """Reads the findings that are stored in a report."""
     rows = spark.read.parquet(str(out / "findings")).select(*Finding._fields).collect()
     return [Finding(**row.asDict()) for row in rows]
 
@@ -118,7 +118,7 @@ def test_every_fault_is_found_and_nothing_else(
 
 
 def check_words(findings: list[Finding]) -> None:
-    """Checks some sentences in which a mistake is likely."""
+    """Checks explanations that are easy to get wrong."""
     said = [each.explanation for each in findings]
     assert any(": a marker of producer 8019 epoch 0 is stored at offset" in each for each in said)
     assert any(re.search(": 5 of sequences .* stored twice: from .* at offset .* to .* at offset", each) for each in said)
@@ -143,8 +143,8 @@ def check_report(out: Path, result: Result, findings: list[Finding]) -> None:
 
 
 def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
-    """Compares with the in-memory audit, except where a batch has a wrong length: the in-memory audit does not find
-    the next batch.
+    """Compares the findings with those of the in-memory audit. A partition with a wrong batch length is not compared, because
+    the in-memory audit does not find the batch after it.
     """
     for partition in find_partitions(logs):
         where = (partition.topic, partition.partition)
@@ -220,7 +220,7 @@ def test_a_large_log_is_compared_batch_by_batch(spark: SparkSession, tmp_path: P
 
 @pytest.fixture(scope="module")
 def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterable[dict[str, Any]]:
-    """One audit, over the wire, of the flows B4 to B9 and A16, with their trace and journal. Raw producers play the flows."""
+    """Raw producers play the flows B4 to B9 and A16. One audit of the live broker reads the logs, the trace and a journal."""
     folder = tmp_path_factory.mktemp("story")
     with MockKafka(topics={"orders": 1, "plain": 1, "spread": 2}) as kafka:
         six_in_flight(kafka)
@@ -253,7 +253,7 @@ def plain_batch() -> bytes:
 
 
 def six_in_flight(kafka: MockKafka) -> None:
-    """Flow B4: of six batches in flight the first loses its acknowledgement, its retry is too late, and the epoch is bumped."""
+    """Flow B4: six batches are in flight, and the first ack is lost. The retry is too late, so the producer bumps its epoch."""
     producer = RawProducer(kafka)
     for sequence in range(6):
         producer.send(sequence)
@@ -432,7 +432,7 @@ def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) 
 
 
 def broken(writer: Writer, at: int, how: str) -> None:
-    """The batch with this number, damaged beyond its checksum."""
+    """Damages the batch at this index, so that not only its checksum is wrong."""
     raw = bytearray(writer.pieces[at])
     if how == "torn":
         del raw[70:]
@@ -460,7 +460,7 @@ def test_a_transaction_whose_batch_is_damaged_is_told_of_once(spark: SparkSessio
 
 
 def test_what_changes_while_it_is_audited(spark: SparkSession, tmp_path: Path) -> None:
-    """An audit does not read records that were appended after its start. It reports records that vanish while it runs."""
+    """An audit does not read records that are appended after its start. It reports records that are deleted while it runs."""
     logs = tmp_path / "logs"
     growing, vanishing = Writer("growing", 0, random.Random(1)), Writer("vanishing", 0, random.Random(2))
     for writer in (growing, vanishing):

@@ -1,4 +1,4 @@
-"""A segment has the same runs if it is read in parts as if it is read whole."""
+"""A segment that is read in parts has the same runs as a segment that is read at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runs_of(split: Piece) -> pa.Table:
 
 
 def parts_of(split: Piece, ends: list[int]) -> list[Piece]:
-    """Divides the split into parts that end at these positions, each numbered by its beginning, as a stream reads them."""
+    """Divides a split at these positions into the parts that a stream would read. A part's number is its first position."""
     marks = [split.begin._replace(position=at) for at in (split.begin.position, *ends, split.end.position)]
     return [replace(split, number=begin.position, begin=begin, end=end) for begin, end in pairwise(marks)]
 
@@ -42,7 +42,7 @@ def without_number(runs: pa.Table) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> list[Piece]:
-    """Segments with all kinds of faults, except missing offsets and damage, because a stretch ends there."""
+    """Segments with all kinds of faults except missing offsets and damage, at which a stretch would end."""
     path = tmp_path_factory.mktemp("logs") / "logs"
     make_directory(path, seed=11, partitions=60)
     found = []
@@ -61,13 +61,13 @@ def test_joined_runs_are_those_of_the_whole_segment(splits: list[Piece], breadth
         positions = rows_of(split)["position"].to_pylist()[1:]
         ends = sorted(dice.sample(positions, min(len(positions), dice.randint(1, 30))))
         parts: list[Any] = [runs_of(part) for part in parts_of(split, ends)]
-        while len(parts) > 1:  # joined again and again, as the stream joins folders
+        while len(parts) > 1:  # joins groups of parts until one is left, as a stream joins folders
             some = [pa.concat_tables(parts[at : at + breadth]) for at in range(0, len(parts), breadth)]
             parts = [joined(each, EXPIRATION_MS) for each in some]
         assert without_number(parts[0]) == without_number(runs_of(split)), split.segment
         numbers = parts[0]["run"].to_pylist()
-        assert max(numbers) < 0, "the batches of these runs have other numbers"
-        assert len({number >> 32 for number in numbers}) == 1, "it is one stretch"
+        assert max(numbers) < 0, "a joined run has a number that no batch has"
+        assert len({number >> 32 for number in numbers}) == 1, "the parts form one stretch"
         assert len(set(numbers)) == len(numbers)
         markers += sum(parts[0]["committed"].to_pylist())
     assert len(splits) > 20

@@ -1,4 +1,4 @@
-"""From contents and journals, the audit on Spark finds the same as the in-memory audit."""
+"""For contents and journals, the audit on Spark and the in-memory audit have the same findings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ UNITS = (
 # Contents that repeat
 
 BOTH = {"heartbeats": [500] + [1] * 30 + [5, 20, 21], "states": [5] * 300, "few": [5] * 200}
-"""How often each content occurs in a topic."""
+"""For each topic, how often each of its contents occurs."""
 
 
 def test_contents_that_repeat_are_judged_as_the_audit_in_the_small_judges_them(spark: SparkSession) -> None:
@@ -198,7 +198,7 @@ ODD: list[Any] = [
 
 
 def test_rows_made_by_columns_are_those_made_one_by_one() -> None:
-    """Ordinary rows are made by columns. If one row is odd, all rows are made one by one, which gives exact error messages."""
+    """Normal rows are converted column by column. If one row is wrong, all rows are converted singly, for exact messages."""
     rng, fast = random.Random(5), 0
     for number in range(300):
         kinds = rng.sample(LINES, rng.randrange(1, 3))
@@ -233,7 +233,7 @@ def test_lines_that_only_together_are_json_stay_malformed(lines: list[bytes]) ->
 
 
 def test_names_are_odd_unless_they_occur_once_on_both_sides() -> None:
-    """The arrays give the same result as a slow count, whichever tasks have the rows. Many copies need the memory of two."""
+    """The arrays give the same result as a slow count, however the rows are divided among tasks."""
     rng = random.Random(3)
     for buckets in (1, 7):
         rows = [
@@ -292,7 +292,7 @@ def test_what_unfolds_into_too_much_could_not_be_read_and_is_no_damage(monkeypat
 
 
 def records_of(raw: bytes) -> list[dict[str, Any]]:
-    """The rows of a batch's records."""
+    """Returns a row for each record of a batch."""
     rows = [{"topic": "orders", "partition": 0, "base_offset": 0, "bytes": len(raw), "attributes": 4, "segment": "0.log",
              "position": 0, "problem": None}]  # fmt: skip
     chunk = Chunk(memoryview(raw), pa.RecordBatch.from_pylist(rows, schema=pa.schema(

@@ -1,4 +1,4 @@
-"""Open transactions, and their state at the coordinators."""
+"""Open transactions, and what their coordinators know about them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """`till 3` has committed one transaction on `orders`, and is halfway through its second."""
+    """The transactional id `till 3` has committed one transaction on `orders`, and has a second transaction open."""
     with MockKafka(topics=["orders"], data=tmp_path / "logs") as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "till 3", "log_level": 0})
         producer.init_transactions(20)
@@ -122,6 +122,6 @@ def test_a_live_clusters_coordinators_are_asked(spark: SparkSession, tmp_path: P
             patched.setattr(client, "ask", lambda node, request: asked.append(type(request).__name__) or ask(node, request))
             known = live_coordinators(client, opened, 2**60)
         client.close()
-        assert asked.count("DescribeProducersRequest") == 1, "one for each leader"
+        assert asked.count("DescribeProducersRequest") == 1, "one request for each leader"
         assert [known.about(each, 2**60).severity for each in opened] == ["info", "certain"]
         assert "has ended since" in known.about(opened[0], 2**60).words

@@ -48,7 +48,7 @@ RECOVERED = PartitionChangeRecord(partition_id=0, topic_id=ID, leader_recovery_s
 
 
 def write_metadata(log_dir: Path, *records: Message, base: int = 0, snapshot: Sequence[Message] = ()) -> None:
-    """Writes a metadata log with one record in each batch, from the offset `base` on. `snapshot` has the state before
+    """Writes a metadata log that begins at the offset `base`, with one record in each batch. `snapshot` has the state before
     these records.
     """
     folder = log_dir / "__cluster_metadata-0"
@@ -73,8 +73,8 @@ def elections(root: Path) -> list[Finding]:
 
 
 def two_nodes(root: Path, old: int = 15, new: int = 5) -> None:
-    """Writes the logs of two nodes. Node 1 led first, and has `old` batches of ten records. Node 2 had `new` of these
-    batches when it became leader, and then got two more.
+    """Writes the logs of two nodes. Node 1 was the first leader, and has `old` batches of ten records. When node 2 became the
+    leader it had `new` of these batches. Then it got two more batches.
     """
     save(log(old), root / "node-1", epochs="0 0", high_watermark=old * 10)
     save(log(new + 2), root / "node-2", epochs=f"0 0,2 {new * 10}", high_watermark=new * 10)
@@ -154,14 +154,14 @@ def test_each_of_two_elections_has_the_replica_that_it_left_behind(tmp_path: Pat
     ids=["none", "failover", "moved", "epoch bump", "back in sync", "eligible", "reassigned"],
 )  # fmt: skip
 def test_clean_elections_are_no_finding(records: tuple[Message, ...], tmp_path: Path) -> None:
-    """The old leader may hold records that were never committed."""
+    """The old leader may have records that were never committed."""
     two_nodes(tmp_path)
     write_metadata(tmp_path / "node-2", *CREATED, *records)
     assert elections(tmp_path) == []
 
 
 def test_without_kafkas_mark_the_replicas_in_sync_decide(tmp_path: Path) -> None:
-    """Records of a metadata.version before 3.2 have no leader recovery state."""
+    """Before metadata.version 3.2, partition records have no leader recovery state."""
     two_nodes(tmp_path)
     write_metadata(tmp_path / "node-2", *CREATED, SHRUNK, PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[2], leader=2))
     assert short(elections(tmp_path)) == [("unclean_election", "certain", 50, 149)]
@@ -177,13 +177,13 @@ def test_snapshots_hide_elections_and_older_files_tell_them(tmp_path: Path) -> N
     write_metadata(node, RECOVERED, base=7, snapshot=after)
     assert elections(tmp_path) == []
     write_metadata(node, *CREATED, SHRUNK, LEADERLESS, UNCLEAN)
-    assert len(elections(tmp_path)) == 1, "the segment before the snapshot is still there"
+    assert len(elections(tmp_path)) == 1, "the audit reads the segment before the snapshot"
     oldest = node / "__cluster_metadata-0" / f"{0:020}.log"
     oldest.write_bytes(oldest.read_bytes()[:-1])
     assert elections(tmp_path) == [], "the newest snapshot counts if an older file is damaged"
     oldest.unlink()
     write_metadata(tmp_path / "node-1", *CREATED, SHRUNK, LEADERLESS, UNCLEAN)
-    assert len(elections(tmp_path)) == 1, "another node has kept more"
+    assert len(elections(tmp_path)) == 1, "another node still has the older segment"
     during = PartitionRecord(
         partition_id=0, topic_id=ID, replicas=[1, 2], isr=[2], leader=2, leader_epoch=2, leader_recovery_state=1
     )

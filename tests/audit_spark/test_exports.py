@@ -1,4 +1,4 @@
-"""The findings for other programs, and the policies that decide which findings fail an audit. No Spark here."""
+"""Exports findings to other programs, and applies the policies that decide which findings fail an audit. No Spark here."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_findings_as_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
         told = [json.loads(each.value or b"") for each in records]
         assert sorted(each["explanation"] for each in told) == sorted(2 * [each["explanation"] for each in FINDINGS])
         assert {(each["origin"], each["version"], each["evidence"]["a"]) for each in told} == {("logs", "1.2.3", 1)}
-        assert len({each.key for each in records}) == 4, "a key is the same in every audit"
+        assert len({each.key for each in records}) == 4, "a finding has the same key in both exports"
         assert len({(each.key, each.partition) for each in records}) == 4
         with pytest.raises(BrokerError, match="has no topic other"):
             exports.send(f"{kafka.bootstrap_servers}/other", summary(), FINDINGS)

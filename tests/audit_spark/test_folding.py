@@ -1,4 +1,4 @@
-"""A search chunk by chunk finds the same runs and repeated contents as a slow search through every batch."""
+"""The fast search, chunk by chunk, finds the same runs and repeated contents as a slow search, batch by batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wirebroker_audit.reading.scan import BATCHES  # noqa: E402
 
 @pytest.fixture(scope="module")
 def chunks(tmp_path_factory: pytest.TempPathFactory) -> list[pa.RecordBatch]:
-    """The batches of a log with all kinds of faults, in small chunks."""
+    """The batches of logs with all kinds of faults, in chunks of nine."""
     path = tmp_path_factory.mktemp("logs") / "logs"
     make_directory(path, seed=7, partitions=14)
     whole = [chunk.rows for split in find_pieces(path) for chunk in read_piece(split)]
@@ -75,7 +75,7 @@ def test_batches_are_folded_into_runs(chunks: list[pa.RecordBatch]) -> None:
 
 
 def test_chunks_may_be_folded_in_any_order_and_grouping(chunks: list[pa.RecordBatch]) -> None:
-    """The merge of runs is commutative and associative."""
+    """The order in which runs are merged does not change the result."""
     dice = random.Random(2)
     batches = pa.Table.from_batches(chunks)
     for segment in batches["segment"].unique().to_pylist():
@@ -99,8 +99,8 @@ def test_a_worker_gives_away_the_runs_that_cannot_go_on(
 
 
 def test_small_batches_are_gathered_and_written_together(chunks: list[pa.RecordBatch], tmp_path: Path) -> None:
-    """Each Arrow batch becomes a separate row group of the file, and readers have to load each. Without gathering,
-    20,000 partitions made 20,000 row groups.
+    """Each Arrow batch becomes a row group of the Parquet file, and readers must load each row group. If small batches were not
+    gathered, 20,000 partitions would make 20,000 row groups.
     """
     small = [chunk.slice(at, 7) for chunk in chunks for at in range(0, len(chunk), 7)]
     rows = pa.Table.from_batches(small)

@@ -1,4 +1,4 @@
-"""Commits of groups compared with the logs: lower commits, groups that skipped records, consume-transform-produce."""
+"""The audit compares the commits of groups with the logs: commits that go back, skipped records, consume-transform-produce."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOW = 2**60
 
 
 class Shop:
-    """A broker with 20 orders, and the commits of its groups."""
+    """Makes the commits of consumer groups on a broker."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._config = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
@@ -43,7 +43,7 @@ class Shop:
         consumer.close()
 
     def transform(self, group: str, offset: int, outputs: int, end: str = "commit") -> None:
-        """Writes this number of outputs and commits this offset, in one transaction of the group's producer."""
+        """In one transaction, the group's producer writes `outputs` records and commits the group's offset."""
         if group not in self._producers:
             self._producers[group] = Producer(self._config | {"transactional.id": group})
             self._producers[group].init_transactions(20)

@@ -1,4 +1,4 @@
-"""Findings keep their `id` from audit to audit, so that a report can say which findings are new, still there, or gone."""
+"""A finding has the same `id` in every audit, so a report can say which findings are new, still there, or gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def log(folder: Path, *, more: bool) -> Path:
-    """Writes a log with a gap. With `more`, the log goes on and has a second gap."""
+    """Writes a log with a gap. With `more`, the log has more batches and a second gap."""
     writer = Writer("orders", 0, random.Random(1))
     for sequence, value in enumerate((b"a", b"b", b"c")):
         writer.put(batch(writer.offset, [value], pid=1, epoch=0, seq=sequence, key=value), 1)
@@ -37,7 +37,7 @@ def log(folder: Path, *, more: bool) -> Path:
 
 
 def journal(path: Path, *values: str) -> str:
-    """The records that the application meant to send."""
+    """Writes a journal of the records that the application meant to send."""
     path.write_text("".join(json.dumps({"topic": "orders", "key": each, "value": each}) + "\n" for each in values))
     return str(path)
 

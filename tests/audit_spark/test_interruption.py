@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark is at work gives a sentence and an exit code, and leaves neither stack traces nor half a report."""
+"""After Ctrl-C during a Spark job, the audit prints one message and no stack trace, and leaves no partial report."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def in_java(what: Callable[[], None]) -> Callable[[], None]:
-    """Returns a function that calls `what`, and that belongs to the py4j module that calls the JVM."""
+    """Returns a function that calls `what`, and whose module name is that of py4j's calls to the JVM."""
     module = {"__name__": "py4j.clientserver", "what": what}
     exec("def call(): what()", module)
     return module["call"]  # type: ignore[return-value]
 
 
 class Context:
-    """Stands for a SparkContext."""
+    """Stands in for a SparkContext."""
 
     def __init__(self) -> None:
         self.level = ""
@@ -48,7 +48,7 @@ class Context:
 
 
 def during(job: Callable[[], None], interruption: Interruption, context: Context, cancel: bool = True) -> None:
-    """Runs a job as the JVM would, and then another action."""
+    """Calls a job as if it ran in the JVM, and then does something else."""
     with interruption:
         interruption.watch(context, cancel=cancel)
         in_java(job)()
@@ -125,7 +125,7 @@ def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(number: signal.
 
 
 class Killed(BaseException):
-    """Raised in place of the end of the process."""
+    """Raised where the process would be killed."""
 
 
 @pytest.mark.parametrize("steps", range(9))
@@ -164,7 +164,7 @@ def test_wherever_it_is_killed_there_is_no_half_report(steps: int, tmp_path: Pat
             dict.fromkeys(("summary.json", "report.html"), "old"), dict.fromkeys(("summary.json", "report.html"), "new"),
         )  # fmt: skip
     with contextlib.suppress(LookupError), _whole_or_nothing(out):
-        raise LookupError("the next signal found no job")
+        raise LookupError("no job was running at the next signal")
     assert len({(out / name).read_text() for name in ("summary.json", "report.html")}) == 1
     with _whole_or_nothing(out):
         pass

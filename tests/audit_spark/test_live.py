@@ -1,4 +1,4 @@
-"""The live audit: it reports findings while traffic runs, across stops and starts."""
+"""The live audit reports findings while traffic runs, and continues after a restart."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
         writer.save(fresh)
         for made in list(fresh.rglob("*")):
             place = logs / made.relative_to(fresh)
-            if made.is_file():  # moved into place, because the stream may be reading the old file
+            if made.is_file():  # moved, because the stream may be reading the old file
                 place.parent.mkdir(parents=True, exist_ok=True)
                 made.replace(place)
 
@@ -69,8 +69,8 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
     origin = Directory(spark, logs, ())
     run(spark, origin, out, lambda: None, lambda: write(duplicate))
     assert findings(out) == expected()
-    # Without the last commit file, the last micro-batch runs again, as if the process was killed between its write
-    # and its commit.
+    # After the last commit file is deleted, Spark runs the last micro-batch again, as if the process had been killed before the
+    # commit.
     last = max((out / "live" / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
@@ -124,14 +124,14 @@ def test_runs_do_not_become_more_with_each_micro_batch(
         for _ in range(6):
             writer.data(1)
         event(writer)
-    writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # repeats a batch in a joined run
+    writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # repeats a batch of a joined run
     writer.save(tmp_path / "logs")
     (split,) = find_pieces(tmp_path / "logs")
     positions = rows_of(split)["position"].to_pylist()
     state, micros = LiveState(spark, tmp_path / "live"), 8
     for micro, part in enumerate(parts_of(split, positions[4::4][: micros - 1])):
         state.take(local(spark, rows_of(part)), micro)
-    state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # joins the folders of the micro-batches before it
+    state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # joins the folders of the earlier micro-batches
     runs = state.runs().collect()
     assert len(runs) < state.batches().select("run").distinct().count()
     assert sum(each["batches"] for each in runs) == len(positions)

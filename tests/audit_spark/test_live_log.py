@@ -121,7 +121,7 @@ def responding(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Responding], N
 
 
 class After:
-    """Leaves the first responses unchanged, and changes this many of the later responses."""
+    """Leaves the first `first` responses unchanged, and applies `how` to the next `count` responses."""
 
     def __init__(self, first: int, how: Responding, count: int = 10**6) -> None:
         self.first, self.how, self.count, self.calls = first, how, count, 0
@@ -137,7 +137,7 @@ def without_batches(response: Any) -> Any:
 
 
 def throttled(response: Any) -> Any:
-    """Makes the response of Kafka's FetchContext.getThrottledResponse."""
+    """Returns a response like that of Kafka's FetchContext.getThrottledResponse."""
     return SimpleNamespace(throttle_time_ms=700, error_code=0, session_id=0, responses=[])
 
 

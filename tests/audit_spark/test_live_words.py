@@ -15,7 +15,7 @@ from wirebroker_audit.inputs.policy import Policy
 
 
 class Query:
-    """A stream that reports these findings in turn until Ctrl-C ends it."""
+    """A stand-in for a stream. It reports one state after another, and then raises KeyboardInterrupt as Ctrl-C does."""
 
     def __init__(self, out: Path, moments: list[dict[str, Any]]) -> None:
         self._out, self._moments = out, moments
@@ -61,7 +61,7 @@ def test_of_a_partition_made_anew_what_was_read_before_ended(tmp_path: Path) -> 
 
 
 class Failing(Query):
-    """A stream that reads each state once and then fails."""
+    """A stand-in for a stream that reports one state after another and then fails."""
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
@@ -74,12 +74,12 @@ class Failing(Query):
         return True
 
     def exception(self) -> Exception:  # type: ignore[override]
-        """Returns the error of a task in the form that Spark gives it."""
+        """Returns a task's error with the text that Spark makes of it."""
         return ValueError("Job aborted\n  File x\nOSError: orders-0 at offset 5: broker:9092: refused\n\tat org.apache")
 
 
 def test_a_stream_that_fails_goes_on_while_it_reads_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The audit reports a failure once, reports the findings again after a restart, and ends when restarts do not help."""
+    """The audit reports a failure once, and restarts the stream. It ends if the stream fails again and again."""
     now = [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(live.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))

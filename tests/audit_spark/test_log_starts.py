@@ -1,4 +1,4 @@
-"""The checks find the same in a stream's joined runs as in the whole log, even if the log start moves in between."""
+"""Checks of a stream's joined runs have the same findings as checks of the whole log, even if the log start moves."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 LogStart = tuple[str, int, int]
 LOG_STARTS = StructType([schema.BOUNDS[name] for name in ("topic", "partition", "log_start")])
 UNREADABLE = (bad_length, bad_magic, cut)
-"""These faults are left out: after a stop, a stream does not know the expected offset at damaged bytes, so its
-sentence differs.
+"""Faults that are not planted. A stream that continues at damaged bytes does not know the expected offset, so its explanation
+would differ.
 """
 AT_ONCE = 8
 
 
 def marks(folder: Path, log_start: int, dice: random.Random) -> list[Mark]:
-    """The places at which a stream stops: the beginnings of segments, and the ends of about half of the batches."""
+    """Returns the places at which a stream stops: the start of each segment, and the ends of about half of the batches."""
     made: list[Mark] = []
     for first, path in segments_now(folder):
         begin = UNREAD._replace(start=log_start).at_segment(first)
@@ -61,13 +61,13 @@ def marks(folder: Path, log_start: int, dice: random.Random) -> list[Mark]:
 
 
 def scanned(folder: Path, begin: Mark, end: Mark) -> list[pa.RecordBatch]:
-    """The batches between two marks."""
+    """Reads the batches between two marks."""
     topic, _, partition = folder.name.rpartition("-")
     return [chunk.rows for chunk in read_piece(Piece(topic, int(partition), begin, end, str(folder)))]
 
 
 def micro_batches_of(logs: Path, starts: list[LogStart], dice: random.Random, *, whole: bool) -> list[pa.Table]:
-    """Returns all rows that a stream reads, micro-batch by micro-batch, or that a whole audit reads, segment by segment."""
+    """Returns the rows that a stream reads in each micro-batch or, with `whole`, those that an audit reads of each segment."""
     log_start = {f"{topic}-{partition}": start for topic, partition, start in starts}
     steps = []
     for folder in sorted(logs.iterdir()):
@@ -93,7 +93,7 @@ def by_segment(runs: pa.Table) -> pa.Table:
 
 
 def joined_in_folders(read: list[pa.Table]) -> pa.Table:
-    """The runs of a single folder, which joins the folders of all micro-batches, eight at a time."""
+    """Joins the runs of all micro-batches, eight folders at a time, until one folder is left. Returns its runs."""
     folders = [pa.Table.from_batches([fold(each) for each in table.to_batches()], RUNS) for table in read]
     while len(folders) > 1:
         groups = [pa.concat_tables(folders[at : at + AT_ONCE]) for at in range(0, len(folders), AT_ONCE)]
@@ -102,7 +102,7 @@ def joined_in_folders(read: list[pa.Table]) -> pa.Table:
 
 
 def streamed(spark: SparkSession, read: list[pa.Table], starts: list[LogStart]) -> tuple[DataFrame, DataFrame]:
-    """Returns the batches and runs that a stream has after these micro-batches if the logs start at `starts`."""
+    """Returns a stream's batches and runs after these micro-batches, if the logs then start at `starts`."""
     known = local_rows(spark, starts, LOG_STARTS)
     left = local(spark, pa.concat_tables(read)).join(known, ["topic", "partition"]).where("last_offset >= log_start")
     batches = settled(left.select(*schema.BATCHES.names))
@@ -139,4 +139,4 @@ def test_joined_runs_give_the_findings_of_the_whole(spark: SparkSession, tmp_pat
         batches, folded = streamed(spark, read, starts)
         assert found_in(batches, folded, starts) == expected
         assert folded.count() <= 1.1 * runs.count()
-        assert len({each.split(",")[0] for each in expected}) > 3, "too few kinds of findings"
+        assert len({each.split(",")[0] for each in expected}) > 3, "the test needs more than three kinds of findings"

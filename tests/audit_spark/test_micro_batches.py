@@ -1,5 +1,4 @@
-"""The state of a followed log's micro-batches stays in few folders, and is complete whenever the process ends. No
-Spark here."""
+"""The state of a stream's micro-batches is kept in few folders, and is complete whenever the process ends. No Spark here."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from wirebroker_audit.folding.micro_batches import BREADTH, Folder, MicroBatches
 
 
 class Killed(BaseException):
-    """Raised in place of a signal that cannot be caught: no code handles this exception."""
+    """Raised where the process would be killed. The code under test does not catch it."""
 
 
 class Shaky:
-    """Writes the number of each micro-batch; the process may end at any step."""
+    """Stores the number of each micro-batch. At any step the process may be killed."""
 
     def __init__(self, folder: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.rng = folder, rng
@@ -55,7 +54,7 @@ class Shaky:
             self.step()
 
     def take(self, micro: int) -> MicroBatches:
-        """Repeats one micro-batch until it succeeds."""
+        """Runs one micro-batch repeatedly until it is not killed."""
         while True:
             try:
                 shelf = MicroBatches(self.folder / "rows", self.folder / "aside")

@@ -1,4 +1,4 @@
-"""Pipelines: was each input processed once? Planted losses, doubles and reorders are found; what is allowed is not."""
+"""The audit checks whether a pipeline processed each input exactly once. It finds planted faults, and reports nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def plant(folder: Path, names: dict[str, Any]) -> tuple[list[Shop], dict[str, Any]]:
-    """All these pipelines in one directory, and what each plant returned."""
+    """Writes these pipelines into one log directory. Returns the pipelines, and the faults planted in each."""
     with MockKafka(data=folder) as kafka:
         kafka.warm()
         shops = [Shop(kafka, name) for name in names]

@@ -1,4 +1,4 @@
-"""Records as rows: the fast reader of single-record batches returns the same rows as the general reader."""
+"""Converts records to rows: the fast reader of single-record batches returns the same rows as the general reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows_of(chunk: Chunk) -> list[dict[str, Any]]:
 
 
 def one_by_one(chunk: Chunk, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Returns the rows of the general reader."""
+    """Returns the rows that the general reader makes."""
     none = np.empty(0, np.int64)
     with monkeypatch.context() as patched:
         patched.setattr(records, "find_singles", lambda view, places: find_singles(view, none))
@@ -71,5 +71,5 @@ def test_whatever_a_record_holds_both_readings_say_the_same(monkeypatch: pytest.
             chunk = chunk_of([good, seal(header._replace(base_offset=1, base_sequence=1), damaged)])
             found = rows_of(chunk)
             assert found == one_by_one(chunk, monkeypatch)
-            if at in (0, len(body) - 1):  # the size of the record, and the number of its headers
+            if at in (0, len(body) - 1):  # the bytes with the record's size and its number of headers
                 assert [row["problem"] for row in found] == [None, "bad_batch"]

@@ -29,7 +29,7 @@ from wirebroker_audit.reading.remote import RemotePath, place
 
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder with the buckets of an S3 whose address is in the environment."""
+    """Starts an S3, puts its address into the environment, and returns the folder of its buckets."""
     (tmp_path / "s3").mkdir()
     with serving(tmp_path / "s3") as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
@@ -70,7 +70,7 @@ def test_a_brokers_checkpoints_and_metadata_are_read(s3: Path) -> None:
 
 
 def test_what_a_store_refuses_is_an_os_error(s3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store fails as Azure does without credentials: Arrow then raises its own exception."""
+    """If a store refuses access, as Azure does without credentials, Arrow raises an exception that is not an OSError."""
 
     def refuse(path: object) -> None:
         raise pa.ArrowException("Unknown error: no token\nSee Azure")
@@ -104,7 +104,7 @@ def test_what_tiered_storage_has_taken_over_is_not_missing(tmp_path: Path) -> No
         log.roll() if number == 3 else None
         log.data(1, count=2)
     log.save(tmp_path)
-    (tmp_path / "orders-0" / f"{0:020d}.log").unlink()  # as in tiered storage: the log start offset stays 0
+    (tmp_path / "orders-0" / f"{0:020d}.log").unlink()  # with tiered storage the log start offset stays 0
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
     (only,) = read_directory(tmp_path).partitions
     assert only.begins_at == 6

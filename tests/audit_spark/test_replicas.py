@@ -1,4 +1,4 @@
-"""Which replica of a partition the audit reads, and what a comparison of all replicas shows."""
+"""The audit chooses the replica of a partition that it reads, and compares all replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
-    """Writes a log of this many batches of ten records. Two logs with the same seed have the same first batches."""
+    """Writes a log with `batches` batches of ten records. Logs with the same seed begin with the same batches."""
     writer = Writer("orders", 0, random.Random(seed))
     for number in range(batches):
         if roll and number:
@@ -39,7 +39,7 @@ def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
 
 
 def save(writer: Writer, node: Path, *, epochs: str = "", high_watermark: int | None = None, number: int = 0) -> Path:
-    """Makes a broker's directory with only this log. Returns the partition's folder."""
+    """Makes a broker's log directory that has only this log. Returns the partition's folder."""
     writer.save(node)
     folder = node / f"{writer.topic}-{writer.partition}"
     (node / "meta.properties").write_text(f"version=1\nnode.id={number or int(node.name[-1])}\n")
@@ -91,7 +91,7 @@ def test_after_an_unclean_election_the_newer_leader_epoch_is_read(tmp_path: Path
 
 
 def recreated(tmp_path: Path) -> None:
-    """Node 1 was down while `orders` was deleted and created again, and its log is longer."""
+    """Node 1 was down while `orders` was deleted and created again. Its log of the deleted topic is longer."""
     with MockKafka(topics=["orders"], data=tmp_path / "node-2") as kafka:
         for value in range(5):
             kafka.produce("orders", value=f"{value} of the old topic")
@@ -141,8 +141,8 @@ def test_folders_that_kafka_sets_aside_are_named(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The audit finds the end of the log by the offset index, even if the index is mostly empty; without an index, by
-    the headers.
+    """The audit finds the end of the log with the offset index, even if most of the index is unused. Without an index it reads
+    the headers of the batches.
     """
     writer = log(400)
     folder = save(writer, tmp_path / "node-1")
@@ -160,19 +160,19 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
     (folder / f"{0:020}.index").write_bytes(entries + bytes(10_000))
     path = folder / f"{0:020}.log"
     os.truncate(path, places[379] + 5)
-    assert tails.tail_of(folder).end == 3790, "an index that reaches beyond the log, as after a power cut"
+    assert tails.tail_of(folder).end == 3790, "an index with entries after the end of the log, as after a power cut"
     path.unlink()
-    assert tails.tail_of(folder).end == 0, "Kafka keeps a segment even for an empty log"
+    assert tails.tail_of(folder).end == 0, "a folder without a segment has no records"
 
 
 @pytest.fixture
 def kafka_4_3_1(tmp_path: Path) -> Path:
-    """The log directories of three nodes of Kafka 4.3.1 with replication.factor=2 (large indexes are cut).
+    """The log directories of three nodes of Kafka 4.3.1 with replication.factor=2 (the files of large indexes are cut short).
 
     `unclean-0` got 50 records. Then node 2 stopped, and node 1 alone committed 100 more records and died for good.
-    Node 2 became the leader, and got 20 records. `again-0` got 50 records on nodes 1 and 2. While node 1 was dead,
-    the topic was deleted and created again on nodes 2 and 3, and got 20 records. `fine-0` got 70 records on nodes 3
-    and 2. At the end, nodes 2 and 3 were killed.
+    Node 2 became the leader, and got 20 records. `again-0` got 50 records on nodes 1 and 2. While node 1 was dead, the topic
+    `again` was deleted and created again on nodes 2 and 3, and got 20 records. `fine-0` got 70 records on nodes 3 and 2. At the
+    end, nodes 2 and 3 were killed.
     """
     with tarfile.open(Path(__file__).parents[1] / "data" / "replicas-kafka-4.3.1.tar.xz") as file:
         file.extractall(tmp_path / "real", filter="data")
@@ -194,7 +194,7 @@ def test_a_real_cluster_after_an_unclean_election_and_a_topic_created_again(kafk
 
 
 def test_a_real_cluster_without_its_metadata(kafka_4_3_1: Path) -> None:
-    """Without the cluster's metadata, the audit chooses the same replicas by their files."""
+    """Without the cluster's metadata, the audit chooses the same replicas from the partitions' files."""
     for each in kafka_4_3_1.glob("node-*/__cluster_metadata-0"):
         shutil.rmtree(each)
     found, _, notices = read_directory(kafka_4_3_1)
@@ -231,7 +231,7 @@ def test_a_follower_that_is_behind_and_a_tail_that_is_gone(tmp_path: Path) -> No
     (tmp_path / "node-2" / ".kafka_cleanshutdown").write_text("")
     assert ("truncated", "certain", 70, 79) in short(compared(tmp_path))
     shutil.rmtree(tmp_path / "node-1")
-    assert short(compared(tmp_path)) == [("truncated", "certain", 70, 79)], "the audit also reports it for a single replica"
+    assert short(compared(tmp_path)) == [("truncated", "certain", 70, 79)], "a single replica shows the loss, too"
 
 
 @pytest.mark.parametrize("rolled", [False, True])
@@ -256,7 +256,7 @@ def test_a_wrong_length_on_a_follower_does_not_end_the_comparison(tmp_path: Path
     save(log(9), tmp_path / "node-1", epochs="0 0,1 90", high_watermark=90)
     writer = log(9)
     raw = bytearray(writer.pieces[4])
-    raw[9] ^= 0x40  # 4 MiB more than the file has
+    raw[9] ^= 0x40  # the length is now 4 MiB larger than the file
     writer.pieces[4] = bytes(raw)
     save(writer, tmp_path / "node-2", epochs="0 0", high_watermark=90)
     assert short(compared(tmp_path)) == [("replica_damage", "certain", 40, 49)]
@@ -271,7 +271,7 @@ def test_what_the_leader_alone_has_lost(tmp_path: Path) -> None:
         f"node 1 has lost these records, and node 2 still has them. Copy {tmp_path}/node-2/orders-0 before"
         in differs.explanation
     )
-    assert read_directory(tmp_path).notices == [], "the findings report it"
+    assert read_directory(tmp_path).notices == [], "the findings already report the difference"
 
 
 def test_a_log_without_a_segment_has_lost_everything(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_missing_offsets_are_certain_only_where_a_file_tells_of_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    """A folder that was copied without its log directory may belong to a compacted topic."""
+    """If only a partition's folder was copied, its topic may be compacted."""
     writer = log(1)
     writer.offset += 5
     writer.data(1, count=10)

@@ -26,7 +26,7 @@ from wirebroker_audit.report.gather import Ribbon, Timeline
 from wirebroker_audit.report.history import HISTORY, KEPT, earlier, save
 
 READABLE = 10
-"""The least size of letters in pixels, when a picture fills a phone of the width `PHONE`."""
+"""The smallest size of text in pixels, if a picture is as wide as `PHONE`."""
 PHONE = 360 - 32
 NAMES = ("orders", "<script>alert(1)</script>", "a$b$c_{", "x" * 249, "\u202edesrever", "bell\a", "'\" onload=alert(1) x='")
 FAR = 10**12
@@ -64,7 +64,7 @@ RETRIED = finding("epoch_duplicate", offset=FAR + 50) | {
 
 
 def audits(count: int) -> list[dict[str, Any]]:
-    """A history of this many nights."""
+    """Returns a history of nightly audits."""
     days = (datetime(2026, 1, 1, 2, 30) + timedelta(days=n) for n in range(count))
     return [
         {
@@ -90,7 +90,7 @@ PICTURES: dict[str, Callable[[], str]] = {
         [{"variant": rule, "window": 5, "recognised": 1, "rejected": 2, "doubled": 3} for rule in RULES]
     ),
 }
-"""One picture of each kind, with small and with large numbers."""
+"""Pictures of each kind, with small and with large numbers."""
 
 
 @cache
@@ -102,7 +102,7 @@ TEXT = re.compile(r'<text style="font-size: ([\d.]+)px([^"]*)"([^>]*)>([^<]*)</t
 
 
 def texts(svg: str) -> list[tuple[str, float, float, float]]:
-    """Each text, its size, and its left and right edge in matplotlib's wide font."""
+    """Returns each text with its size and its left and right edges, measured in matplotlib's wide font."""
     found = []
     for size, style, place, text in TEXT.findall(svg):
         if "rotate(-90" in place or "translate" in place:
@@ -213,9 +213,9 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
     assert "2026-01-02 03:04:05 UTC" in written
     assert "wirebroker 1.2.3" in written
     assert "2026-01-20 02:30" in written
-    assert "2026-01-10 02:30" not in written, "the table has the latest ten"
+    assert "2026-01-10 02:30" not in written, "the table has only the latest ten audits"
     places = [written.index(each) for each in ("gap: 9 certain", "<svg", "What was read")]
-    assert places == sorted(places), "the findings come first"
+    assert places == sorted(places), "the sections are not in order"
 
 
 def luminance(colour: str) -> float:

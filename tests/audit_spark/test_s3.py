@@ -1,4 +1,4 @@
-"""The command audits a log directory in an S3. The S3 is moto's server, which runs in a separate environment."""
+"""The command audits a log directory in S3. The server is moto, which runs in an environment of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_
 
 
 def moto() -> Path:
-    """The Python of an environment with moto; the test is skipped where it cannot be fetched."""
+    """Installs moto into an environment, and returns its Python. If moto cannot be fetched, the test is skipped."""
     cache = cache_folder()
     folder = cache / f"moto-{MOTO}"
     python = folder / "bin" / "python"
@@ -40,7 +40,7 @@ def moto() -> Path:
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[str]:
-    """The address of an empty S3."""
+    """Starts an empty S3, and returns its address."""
     said = tmp_path / "moto.log"
     command = [moto(), "-u", "-m", "moto.server", "-p", "0"]
     with said.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as server:

@@ -1,4 +1,4 @@
-"""Reaches a real Kafka with TLS and SASL by `--command-config`. Needs java and Kafka's jars, but not Spark."""
+"""The audit connects to a real Kafka with TLS and SASL from `--command-config`. Needs java and Kafka's jars, but not Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kafka() -> Iterator[KafkaServer]:
 
 
 def reach(kafka: KafkaServer, tmp_path: Path, protocol: str, text: str = "") -> str:
-    """Connects to the listener of this protocol. Returns the error, or "" without one."""
+    """Connects to the listener for this protocol. Returns the error's text, or "" after success."""
     path = tmp_path / "client.properties"
     folder = kafka.security.folder
     path.write_text(f"security.protocol={protocol}\n" + text.replace("{ca}", str(folder / "ca.pem")))

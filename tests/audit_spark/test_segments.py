@@ -96,7 +96,7 @@ def test_splits_read_every_batch_once_with_and_without_an_index(tmp_path: Path) 
 
 
 def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "CHUNK", 1000)  # small chunks, so that runs span several
+    monkeypatch.setattr(segments, "CHUNK", 1000)  # small chunks, so that a run is in several chunks
     writer = log(tmp_path)
     for number in range(60):
         writer.data(1 + number % 2)
@@ -113,7 +113,7 @@ def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, mo
 def test_a_transactional_log_has_as_many_runs_as_producers(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run may have any number of transactions, also in transaction version 2, in which each transaction has its own epoch."""
+    """A run can have many transactions, even in transaction version 2, where each transaction has another epoch."""
     monkeypatch.setattr(segments, "CHUNK", 1000)
     writer = log(tmp_path)
     epochs = {1: 0, 2: 0}
@@ -302,8 +302,8 @@ def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -
 
 
 def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
-    """A replica copies only the batches that its leader has kept, so offsets are missing before the replica's own
-    cleaner writes a checkpoint.
+    """A replica copies only batches that the leader still has. So offsets can be missing before the replica's own cleaner has
+    written a checkpoint.
     """
     with MockKafka(data=tmp_path) as kafka:
         kafka.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})

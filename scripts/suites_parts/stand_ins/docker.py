@@ -1,4 +1,4 @@
-"""A stand-in for the Python package docker, for a client's suite whose broker runs already.
+"""Stands in for the Python package docker, so that a client's suite uses a running broker and does not start a container.
 
 A "container" forwards the ports that the tests request. SUITE_LISTENERS has the target addresses
 (`PLAINTEXT=127.0.0.1:9092 SSL=…`). For Kafka's tools, the container runs the stand-in for the program docker
@@ -19,7 +19,7 @@ import forwarding
 
 
 class Container:
-    """Stands for a container, but only forwards ports."""
+    """Stands in for a container. It only forwards ports."""
 
     def __init__(self, wanted: dict[str, Any]) -> None:
         listeners = dict(each.split("=", 1) for each in os.environ["SUITE_LISTENERS"].split())
@@ -30,7 +30,7 @@ class Container:
         self._process.stdout.readline()
 
     def exec_run(self, command: str, **_: Any) -> tuple[int, bytes]:
-        """Exit code and output of one of Kafka's tools."""
+        """Runs one of Kafka's tools, and returns its exit code and output."""
         done = subprocess.run(
             ["docker", "exec", "broker", "bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
@@ -43,7 +43,7 @@ class Container:
 
 
 def from_env() -> SimpleNamespace:
-    """The client of docker's daemon."""
+    """Stands in for the function that returns a client of the docker daemon."""
     run = lambda environment, **_: Container(environment)  # noqa: E731
     return SimpleNamespace(containers=SimpleNamespace(run=run), close=lambda: None)
 

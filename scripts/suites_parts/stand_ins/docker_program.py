@@ -1,5 +1,5 @@
-"""A stand-in for the program docker in client suites: `ps` prints one container, `exec ID bash -c COMMAND` runs a tool of
-Kafka's.
+"""Stands in for the program docker in the suites of clients. `ps` prints one container. `exec ID bash -c COMMAND` does what a
+tool of Kafka's would do.
 
 The tools support the options that these suites use, and send Kafka requests to the broker. SUITE_LISTENERS has the
 broker's addresses, as `PLAINTEXT=127.0.0.1:9092 SSL=…`.
@@ -29,7 +29,7 @@ SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 
 
 def tool(command: str) -> None:
-    """One of Kafka's tools: kafka-acls, kafka-configs or kafka-topics. Raises ValueError if the broker refuses it."""
+    """Do what kafka-acls, kafka-configs or kafka-topics would do. Raises ValueError if the broker refuses a request."""
     words = shlex.split(command)
     name, given = Path(words[0]).name.removesuffix(".sh"), _given(words[1:])
     address = re.findall(r"PLAINTEXT=(\S+)", os.environ["SUITE_LISTENERS"])[0]
@@ -44,7 +44,7 @@ def tool(command: str) -> None:
 
 
 def _given(words: list[str]) -> dict[str, str]:
-    """The options and their values; "" for those without one."""
+    """Parses a tool's options. The value of an option without a value is ""."""
     pairs = zip(words, [*words[1:], "--"], strict=True)
     return {word[2:]: "" if value.startswith("--") else value for word, value in pairs if word.startswith("--")}
 

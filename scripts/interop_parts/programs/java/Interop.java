@@ -305,7 +305,7 @@ public class Interop {
             same(found.type().toString().toLowerCase(), protocol, "type");
         }
         one.close();
-        until(() -> shared(List.of(two)), "the one that stayed has all partitions");
+        until(() -> shared(List.of(two)), "the remaining member has all partitions");
         two.close();
         return "";
     }

@@ -156,7 +156,7 @@ const checks = {
     await until(() => owned[0].length === 2 && owned[1]?.length === 2, 'two members have two partitions each')
     assert.equal(new Set([...owned[0], ...owned[1]]).size, 4)
     await first.disconnect()
-    await until(() => owned[1].length === 4, 'the one that stayed has all partitions')
+    await until(() => owned[1].length === 4, 'the remaining member has all partitions')
     await second.disconnect()
   },
 

@@ -62,7 +62,7 @@ async def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[s
 
 
 async def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """All values from the beginning to the end that this isolation level shows."""
+    """Returns the values of all records in the topic that are visible at this isolation level."""
     async with assigned(bootstrap, isolation) as consumer:
         async with admin(bootstrap) as client:
             (found,) = await client.describe_topics([topic])
@@ -81,7 +81,7 @@ async def read(bootstrap: str, topic: str, isolation: str = "read_committed") ->
 
 
 async def send(producer: AIOKafkaProducer, topic: str, values: list[bytes], **settings: Any) -> list[tuple[int, int]]:
-    """Produce and wait; (partition, offset) as acknowledged."""
+    """Produce the values, wait for the acknowledgements, and return the acknowledged partitions and offsets."""
     told = await asyncio.gather(*[await producer.send(topic, value, **settings) for value in values])
     return sorted((each.partition, each.offset) for each in told)
 
@@ -130,7 +130,7 @@ async def fence(bootstrap: str, name: str) -> str:
         except FENCED as error:
             told = type(error).__name__
         else:
-            raise AssertionError("the zombie could commit")
+            raise AssertionError("the zombie was not fenced: its commit succeeded")
         await heir.commit_transaction()
     await zombie.stop()
     same(await read(bootstrap, name), [b"heir"])
@@ -154,7 +154,8 @@ async def offsets_in_transaction(bootstrap: str, name: str) -> None:
                 await producer.send_offsets_to_transaction({source: records[-1].offset + 1}, name)
                 await getattr(producer, f"{end}_transaction")()
 
-                # aiokafka's OffsetFetch does not request stable offsets, so it may not wait for the transaction's markers.
+                # aiokafka's OffsetFetch does not require stable offsets, so it may return before the transaction's markers are
+                # written.
                 async def stands(consumer: AIOKafkaConsumer = consumer, committed: int = committed) -> bool:
                     return await consumer.committed(source) == committed
 
@@ -176,7 +177,7 @@ async def rebalance(bootstrap: str, name: str) -> None:
     await two.start()
     await until(lambda: shared(one, two), "two members have two partitions each")
     await one.stop()
-    await until(lambda: shared(two), "the one that stayed has all partitions")
+    await until(lambda: shared(two), "the remaining member has all partitions")
     await two.stop()
 
 
@@ -216,7 +217,7 @@ async def configs(bootstrap: str, name: str) -> None:
 
 
 async def filled(bootstrap: str, name: str) -> TopicPartition:
-    """A partition with three records, of the times 1000, 2000 and 3000 (ms since the epoch)."""
+    """Creates a partition with three records, whose timestamps are 1000, 2000 and 3000."""
     partition = await create(bootstrap, name, config={"retention.ms": "-1"})
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         for at in (1000, 2000, 3000):
@@ -258,7 +259,7 @@ async def groups(bootstrap: str, name: str) -> str:
 
 
 async def secured(bootstrap: str, name: str) -> None:
-    """Produce and consume with the certificates or the user of this check."""
+    """Produce and consume with the certificates or the user that this check names."""
     partition = await create(bootstrap, name)
     settings = client_settings("aiokafka", access(name))
     async with AIOKafkaProducer(**settings) as producer:
@@ -276,7 +277,7 @@ async def acl(bootstrap: str, name: str) -> str:
         except aiokafka.errors.TopicAuthorizationFailedError as error:
             told = type(error).__name__
         else:
-            raise AssertionError("the topic could be written")
+            raise AssertionError("the client could write to the topic, but the ACL denies it")
         await send(producer, name, [b"x"])
     return told
 

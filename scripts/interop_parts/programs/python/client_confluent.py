@@ -39,7 +39,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, st
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """All values from the beginning to the end that this isolation level shows."""
+    """Returns the values of all records in the topic that are visible at this isolation level."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "none", "auto.offset.reset": "earliest",
          "enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
@@ -71,7 +71,7 @@ def transactional(bootstrap: str, name: str) -> Producer:
 
 
 def send(producer: Producer, topic: str, values: list[bytes], **settings: Any) -> list[tuple[int, int]]:
-    """Produce and wait; (partition, offset) as acknowledged."""
+    """Produce the values, wait for the acknowledgements, and return the acknowledged partitions and offsets."""
     told: list[tuple[int, int]] = []
 
     def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
@@ -131,7 +131,7 @@ def fence(bootstrap: str, name: str) -> str:
         same(error.args[0].code() in FENCED and error.args[0].fatal(), True, f"{error} is a fatal fencing error:")
         told = error.args[0].name()
     else:
-        raise AssertionError("the zombie could commit")
+        raise AssertionError("the zombie was not fenced: its commit succeeded")
     heir.commit_transaction(LIMIT)
     same(read(bootstrap, name), [b"heir"])
     return told
@@ -161,7 +161,7 @@ def offsets_in_transaction(bootstrap: str, name: str) -> None:
 
 
 def share(bootstrap: str, name: str, settings: dict[str, Any]) -> None:
-    """One member, two, and one again share four partitions."""
+    """A group with four partitions has one member, then two members, then one member again."""
     create(bootstrap, name, 4)
     members = [Consumer({"bootstrap.servers": bootstrap, "group.id": name, **settings}) for _ in range(2)]
     one, two = members
@@ -177,7 +177,7 @@ def share(bootstrap: str, name: str, settings: dict[str, Any]) -> None:
     two.subscribe([name])
     until(lambda: shared(one, two), "two members have two partitions each")
     one.close()
-    until(lambda: shared(two), "the one that stayed has all partitions")
+    until(lambda: shared(two), "the remaining member has all partitions")
     two.close()
 
 
@@ -217,7 +217,7 @@ def configs(bootstrap: str, name: str) -> None:
 
 
 def filled(bootstrap: str, name: str) -> TopicPartition:
-    """A partition with three records, of the times 1000, 2000 and 3000 (ms since the epoch)."""
+    """Creates a partition with three records, whose timestamps are 1000, 2000 and 3000."""
     partition = create(bootstrap, name, config={"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": bootstrap})
     for at in (1000, 2000, 3000):
@@ -276,7 +276,7 @@ def consumed(settings: dict[str, Any], topic: str) -> bytes:
 
 
 def secured(bootstrap: str, name: str) -> None:
-    """Produce and consume with the certificates or the user of this check."""
+    """Produce and consume with the certificates or the user that this check names."""
     create(bootstrap, name)
     found = settings(name, "confluent")
     send(Producer(found), name, [b"x"])

@@ -28,7 +28,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> list[TopicPartiti
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """All values from the beginning to the end that this isolation level shows."""
+    """Returns the values of all records in the topic that are visible at this isolation level."""
     with KafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False, isolation_level=isolation
     ) as consumer:
@@ -102,7 +102,7 @@ def fence(bootstrap: str, name: str) -> str:
         except FENCED as error:
             told = type(error).__name__
         else:
-            raise AssertionError("the zombie could commit")
+            raise AssertionError("the zombie was not fenced: its commit succeeded")
         heir.commit_transaction()
     zombie.close(timeout=1)
     same(read(bootstrap, name), [b"heir"])
@@ -127,7 +127,7 @@ def offsets_in_transaction(bootstrap: str, name: str) -> None:
                         records.extend(found)
                     return bool(records)
 
-                until(polled, "records of the source")
+                until(polled, "records of the source topic arrived")
                 producer.begin_transaction()
                 send(producer, target, [record.value.replace(b"in", b"out") for record in records])
                 offset = OffsetAndMetadata(records[-1].offset + 1, "", -1)
@@ -143,7 +143,7 @@ def rebalance(bootstrap: str, name: str) -> None:
     one, two = KafkaConsumer(**settings), KafkaConsumer(**settings)
     for member in (one, two):
         member.subscribe([name])
-        member.partitions_for_topic(name)  # a member that learns of the topic later joins again, and may hang
+        member.partitions_for_topic(name)  # a member that learns of the topic after its join rejoins, and may hang
 
     def shared(*members: KafkaConsumer) -> bool:
         for member in members:
@@ -154,7 +154,7 @@ def rebalance(bootstrap: str, name: str) -> None:
     until(lambda: shared(one), "one member has all partitions")
     until(lambda: shared(one, two), "two members have two partitions each")
     one.close()
-    until(lambda: shared(two), "the one that stayed has all partitions")
+    until(lambda: shared(two), "the remaining member has all partitions")
     two.close()
 
 
@@ -183,7 +183,7 @@ def configs(bootstrap: str, name: str) -> None:
 
 
 def filled(bootstrap: str, name: str) -> TopicPartition:
-    """A partition with three records, of the times 1000, 2000 and 3000 (ms since the epoch)."""
+    """Creates a partition with three records, whose timestamps are 1000, 2000 and 3000."""
     (partition,) = create(bootstrap, name)
     with admin(bootstrap) as client:
         client.alter_configs([ConfigResource("TOPIC", name, {"retention.ms": "-1"})])
@@ -237,7 +237,7 @@ def transactions(bootstrap: str, name: str) -> None:
 
 
 def secured(bootstrap: str, name: str) -> None:
-    """Produce and consume with the certificates or the user of this check."""
+    """Produce and consume with the certificates or the user that this check names."""
     (partition,) = create(bootstrap, name)
     settings = client_settings("kafka-python", access(name))
     with KafkaProducer(**settings) as producer:
@@ -250,13 +250,13 @@ def secured(bootstrap: str, name: str) -> None:
 def acl(bootstrap: str, name: str) -> str:
     create(bootstrap, name)
     settings = client_settings("kafka-python", access(name))
-    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent producer cannot go on after a refusal
+    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent producer fails for good if refused
         try:
             send(producer, REFUSED, [b"x"])
         except kafka.errors.TopicAuthorizationFailedError as error:
             told = type(error).__name__
         else:
-            raise AssertionError("the topic could be written")
+            raise AssertionError("the client could write to the topic, but the ACL denies it")
         send(producer, name, [b"x"])
     return told
 

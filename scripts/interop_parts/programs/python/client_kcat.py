@@ -1,4 +1,4 @@
-"""kcat: its command line, as a shell would use it. kcat has no admin calls, so topics are created by producing."""
+"""Runs kcat from its command line, as a shell would. kcat has no admin calls, so topics are created by producing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kit import LIMIT, OVER, REFUSED, SECURED, WAITS, NotOffered, access, number
 KCAT = os.environ.get("KCAT", "kcat")
 VERSION = re.findall(r"Version (\S+) .*librdkafka (\S+)", subprocess.check_output([KCAT, "-V"], text=True))[0]
 PIECE = 20_000
-"""Filler lines that make kcat send before its input ends."""
+"""The number of times that the values are repeated, so that kcat sends records before its input ends."""
 FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
 
 
@@ -28,7 +28,7 @@ def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
-    """The different values of a topic."""
+    """Returns the distinct values of the records in a topic."""
     text = kcat(bootstrap, "-C", "-t", topic, "-e", "-q", "-o", "beginning", "-X", f"isolation.level={isolation}")
     return sorted(set(text.split()))
 
@@ -40,7 +40,7 @@ def transaction(bootstrap: str, name: str, values: list[str], *, ends: bool = Tr
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdin is not None
-    # kcat sends nothing before it has read a large piece of its input or the whole input.
+    # kcat sends nothing until it has read a large piece of its input, or all of it.
     process.stdin.write("".join(f"{value}\n" for value in values) * (1 if ends else PIECE))
     process.stdin.flush()
     if ends:
@@ -85,7 +85,7 @@ def fence(bootstrap: str, name: str) -> str:
 
 
 def rebalance(bootstrap: str, name: str) -> None:
-    """Two members share four topics, as kcat cannot create one with four partitions."""
+    """Two members share four topics with one partition each, because kcat cannot create a topic with four partitions."""
     topics = [f"{name}-{number}" for number in range(4)]
     for topic in topics:
         kcat(bootstrap, "-P", "-t", topic, given="x\n")
@@ -106,11 +106,11 @@ def rebalance(bootstrap: str, name: str) -> None:
         until(lambda: {each.split()[0] for each in owned(first)} == set(topics), "one member has all topics")
         half = len(owned(first)) // 2
         two = join(second)
-        until(lambda: len(owned(first)) == len(owned(second)) == half, "two members have one half each")
+        until(lambda: len(owned(first)) == len(owned(second)) == half, "each of the two members has half of the topics")
         same(set(owned(first)) & set(owned(second)), set(), "owned twice:")
         one.terminate()
         one.wait(LIMIT)
-        until(lambda: len(owned(second)) == 2 * half, "the one that stayed has all topics")
+        until(lambda: len(owned(second)) == 2 * half, "the remaining member has all topics")
         two.terminate()
         two.wait(LIMIT)
 
@@ -124,14 +124,14 @@ def list_offsets(bootstrap: str, name: str) -> None:
 
 
 def flags(name: str) -> list[str]:
-    """Returns the settings of this check as flags. kcat needs true and false in small letters."""
+    """Returns the settings of this check as flags. kcat accepts true and false only in lower case."""
     found = settings(name, "confluent")
     texts = {key: str(value).lower() if value is True else value for key, value in found.items() if key != "bootstrap.servers"}
     return [word for key, value in texts.items() for word in ("-X", f"{key}={value}")]
 
 
 def secured(_: str, name: str) -> None:
-    """Produce and consume with the certificates or the user of this check."""
+    """Produce and consume with the certificates or the user that this check names."""
     broker = access(name).bootstrap_servers
     kcat(broker, "-P", "-t", name, *flags(name), given="x\n")
     same(kcat(broker, "-C", "-t", name, "-o", "beginning", "-c", "1", "-q", *flags(name)), "x\n", "record")
@@ -153,8 +153,8 @@ def acl(_: str, name: str) -> str:
 
 
 def quota(_: str, name: str) -> str:
-    """Sends two records in separate requests. The first record uses up the quota for 2.5 s. Without the quota, kcat
-    takes a second.
+    """Sends two records in separate requests. After the first record the quota delays the client by 2.5 s. Without a quota,
+    kcat would take about a second.
     """
     alone = ("-X", "linger.ms=0", "-X", "batch.num.messages=1", "-X", "max.in.flight.requests.per.connection=1")
     began = time.monotonic()

@@ -1,5 +1,5 @@
-"""PySpark's Kafka source and sink, as batches and as streams. The sink does not support transactions. So the producer
-of Spark's own kafka-clients writes the transactions, and Spark reads with `isolation.level` read_committed.
+"""Uses PySpark's Kafka source and sink in batch queries and in streaming queries. Spark's sink does not support transactions.
+So the Java producer that Spark contains writes the transactions, and Spark reads them with `isolation.level` read_committed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _sessions: list[SparkSession] = []
 
 
 def session() -> SparkSession:
-    """Spark, started when first needed."""
+    """Returns the Spark session, which the first call starts."""
     if not _sessions:
         builder = SparkSession.builder.master("local[2]").appName("interop").config("spark.ui.enabled", "false")
         builder = builder.config("spark.jars.packages", CONNECTOR).config("spark.jars.ivy", os.environ["IVY"])
@@ -40,7 +40,7 @@ def values(frame: DataFrame) -> list[str]:
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
-    """The values of a topic, by a batch query."""
+    """Returns the values of the records in a topic, read by a batch query."""
     return values(session().read.format("kafka").options(**settings(bootstrap, topic, isolation)).load())
 
 
@@ -54,7 +54,7 @@ def stream(bootstrap: str, source: str, target: str, checkpoint: str, isolation:
 
 
 def produce(bootstrap: str, name: str) -> None:
-    """Writes a batch to a topic, streams it to a second topic in two runs, and reads that topic as a batch."""
+    """A batch query writes to a topic, a streaming query copies the records in two runs, and a batch query reads the copies."""
     target = f"{name}-copy"
     sent = [value.decode() for value in numbered("value", 9)]
     sink = {"kafka.bootstrap.servers": bootstrap, "topic": name, "kafka.enable.idempotence": "true"}
@@ -68,7 +68,7 @@ def produce(bootstrap: str, name: str) -> None:
 
 
 def transactions(bootstrap: str, name: str, ends: list[tuple[str, str]]) -> None:
-    """Runs one transaction for each (value, end): it has one record with the value, and its end is "commit" or "abort"."""
+    """Runs a transaction for each pair of a value and an end: it writes a record with the value, and then commits or aborts."""
     session()
     java: Any = _sessions[0].sparkContext._jvm
     properties = java.java.util.Properties()

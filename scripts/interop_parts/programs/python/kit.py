@@ -1,4 +1,4 @@
-"""The shared parts of the Python clients' programs: the arguments, one JSON line per check, and small helpers.
+"""What the programs of the Python clients share: they parse arguments, print a line of JSON for each check, and use helpers.
 
 A program is called with the broker's address, a prefix for all names it uses, and the ids of checks. It prints
 `{"client": …, "version": …}` and then, for each check in the order given, `{"check": …, "result": …, "detail": …,
@@ -21,7 +21,7 @@ SECURED = ("tls", "mtls", "sasl-plain", "scram-sha-256", "scram-sha-512", "oauth
 REFUSED = "interop-refused"
 """A topic that bob may not write."""
 OVER = 115_000
-"""Bytes that use up a quota of 10,000 bytes a second for 1.5 s."""
+"""The size in bytes of a record after which a quota of 10,000 bytes a second delays the client by 1.5 s."""
 WAITS = 1.0
 """The least number of seconds that a client must wait after it has used up its quota."""
 LIMIT = 20.0
@@ -29,11 +29,11 @@ LIMIT = 20.0
 
 
 class NotOffered(Exception):
-    """Raised if the client has no call for this; the text names what is missing."""
+    """Raised if the client does not offer what a check needs; the text names the missing call."""
 
 
 def run(client: str, version: str, checks: Mapping[str, Callable[[str, str], str | None]]) -> None:
-    """Run the checks named on the command line; each gets the broker's address and a prefix for its names."""
+    """Run the checks that the command line names. Each check gets the broker's address and a prefix for the names it uses."""
     bootstrap, prefix, *wanted = sys.argv[1:]
     _say(client=client, version=version)
     for name in wanted:
@@ -51,7 +51,7 @@ def run(client: str, version: str, checks: Mapping[str, Callable[[str, str], str
 
 
 def access(name: str) -> Any:
-    """Returns the listener and the login with which the check of this name reaches a secured broker."""
+    """Returns the listener and the login that the check `name` uses on a secured broker."""
     from wirebroker.security.protocols import SecurityProtocol
     from wirebroker.testing.client_settings import Access
 
@@ -62,7 +62,7 @@ def access(name: str) -> Any:
 
 
 def settings(name: str, library: str) -> dict[str, Any]:
-    """Returns the settings with which this library reaches a secured broker for the check."""
+    """Returns the client settings of this library that the check `name` needs on a secured broker."""
     found: dict[str, Any] = _forms(name)[library]
     return found
 
@@ -83,7 +83,7 @@ def same(found: object, expected: object, what: str = "found") -> None:
 
 
 def until(condition: Callable[[], bool], what: str, limit: float = LIMIT) -> None:
-    """Call `condition` again and again until it holds; AssertionError after `limit` seconds."""
+    """Call `condition` repeatedly until it returns true. Raises AssertionError after `limit` seconds."""
     deadline = time.monotonic() + limit
     while not condition():
         if time.monotonic() > deadline:
@@ -91,10 +91,10 @@ def until(condition: Callable[[], bool], what: str, limit: float = LIMIT) -> Non
 
 
 def waited_since(began: float, least: float = WAITS) -> str:
-    """Returns in words how long a client waited after it used up its quota. Raises AssertionError if the wait is too short."""
+    """Returns a text with the client's wait after it used up its quota. Raises AssertionError if the wait is too short."""
     waited = time.monotonic() - began
     if waited < least:
-        raise AssertionError(f"the next acknowledgement came after {waited:.2f} s, not as late as {least:.0f} s")
+        raise AssertionError(f"the next acknowledgement came after {waited:.2f} s; with a quota it takes {least:.0f} s or more")
     return f"waited {waited:.1f} s"
 
 

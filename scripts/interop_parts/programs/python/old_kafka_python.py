@@ -1,4 +1,4 @@
-"""kafka-python 2.0.2, which uses the API versions of the release that its setting `api_version` names, from 0.8.2 on."""
+"""kafka-python 2.0.2. Its setting `api_version` selects the release, from 0.8.2 on, whose API versions it uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def consumed(topic: str, settings: dict[str, Any], group: str | None = None) -> 
 
 
 def produce(bootstrap: str, prefix: str) -> str:
-    """Produce and read with each release: message sets of magic 0 and 1, and batches."""
+    """Produce and consume as a client of each release: message sets of magic 0 and 1, and record batches."""
     for release in RELEASES:
         settings = {"bootstrap_servers": bootstrap, "api_version": release}
         for codec in (None, "gzip"):
@@ -44,7 +44,7 @@ def produce(bootstrap: str, prefix: str) -> str:
 
 
 def rebalance(bootstrap: str, prefix: str) -> None:
-    """With each release that has Kafka's own groups, consume in a group, commit, and read the committed offsets."""
+    """For each release whose groups are stored in Kafka, consume in a group, commit, and read the committed offsets."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, api_version=(0, 10))
     for release in RELEASES[1:]:
         topic = f"{prefix}-{'-'.join(map(str, release or ('asked',)))}"

@@ -1,5 +1,5 @@
-"""A service that keeps running while its broker is reset. Arguments: LIBRARY BOOTSTRAP. It returns a result for each order, and
-commits.
+"""A service that keeps running while its broker is reset. Arguments: LIBRARY BOOTSTRAP. For each order it produces a result and
+commits the offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def kafka_python(address: str) -> None:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=GROUP, enable_auto_commit=False, auto_offset_reset="earliest"
     )
-    assert consumer.partitions_for_topic(ORDERS)  # a member that joins without knowing the topic waits for its next Metadata
+    assert consumer.partitions_for_topic(ORDERS)  # else the member gets no partitions until its next Metadata
     consumer.subscribe([ORDERS])
     producer = kafka.KafkaProducer(bootstrap_servers=address, enable_idempotence=True)
     while True:
@@ -44,7 +44,7 @@ def aiokafka(address: str) -> None:
 
 
 def confluent_kafka(address: str) -> None:
-    """Works exactly once: the result and the offset are committed in one transaction."""
+    """Processes each order exactly once: one transaction has the result and the committed offset."""
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer({

@@ -280,7 +280,7 @@ func rebalance(name string, options ...kgo.Opt) string {
 	two, second := member(name, options)
 	kit.Until("two members have two partitions each", func() bool { return first() == 2 && second() == 2 })
 	one.Close()
-	kit.Until("the one that stayed has all partitions", func() bool { return second() == 4 })
+	kit.Until("the remaining member has all partitions", func() bool { return second() == 4 })
 	two.Close()
 	return ""
 }

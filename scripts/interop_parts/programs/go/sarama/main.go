@@ -245,7 +245,7 @@ func rebalance(name string) string {
 	two := join(name, name, false)
 	kit.Until("two members have two partitions each", func() bool { return one.owned.Load() == 2 && two.owned.Load() == 2 })
 	one.close()
-	kit.Until("the one that stayed has all partitions", func() bool { return two.owned.Load() == 4 })
+	kit.Until("the remaining member has all partitions", func() bool { return two.owned.Load() == 4 })
 	two.close()
 	return ""
 }
