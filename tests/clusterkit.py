@@ -1,4 +1,4 @@
-"""A short dialogue with several brokers over the raw wire; each helper returns the values to compare."""
+"""Sends requests to several brokers over the wire. Each helper returns the values that tests compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wirekit import batch, client
 
 
 class Told(NamedTuple):
-    """A Produce response; −1 stands for a missing offset."""
+    """The result of a Produce request. −1 means that the response has no such offset."""
 
     error: str
     offset: int = -1
@@ -23,7 +23,7 @@ class Told(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A Fetch response; `values` counts the bytes of its records."""
+    """The result of a Fetch request. `size` is the size of its records in bytes."""
 
     error: str
     high_watermark: int
@@ -72,7 +72,7 @@ class Cluster:
         self, node: int, topic: str, count: int = 1, *, seq: int = -1, pid: int = 5, acks: int = -1, version: int = 12,
         timeout_ms: int = 5000,
     ) -> None:  # fmt: skip
-        """Sends a Produce; the test waits for the response later."""
+        """Sends a Produce request. `told` waits for the response."""
         data = batch(seq, count, pid=pid if seq >= 0 else -1, epoch=0 if seq >= 0 else -1, timestamp=self.kafka.clock.now())
         self.wires[node].send(produce_request(topic, data, acks=acks, timeout_ms=timeout_ms), version)
 
@@ -106,13 +106,13 @@ class Cluster:
         )
 
     def end(self, node: int, topic: str, version: int = 6) -> tuple[str, int, int]:
-        """ListOffsets of the end: error, offset, leader epoch."""
+        """Requests the end offset with ListOffsets. Returns the error, the offset and the leader epoch."""
         request = list_offsets(-1, topic=topic)
         response = only(self.wires[node].request(request, version))
         return error_name(response.error_code), response.offset, response.leader_epoch
 
     def epoch_end(self, node: int, topic: str, epoch: int, current: int = -1) -> tuple[str, int, int]:
-        """OffsetForLeaderEpoch: error, epoch, end offset."""
+        """Sends OffsetForLeaderEpoch. Returns the error, the epoch and its end offset."""
         part = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
         request = plain("OffsetForLeaderEpoch", replica_id=-1, topics=[{"topic": topic, "partitions": [part]}])
         response = only(self.wires[node].request(request, 3))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
-# No deadline: the time that a Hypothesis example takes depends more on the machine than on the code.
+# Hypothesis has no deadline, because the time of an example depends more on the machine than on the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
 
@@ -27,7 +27,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keeps the garbage collector from scanning thousands of tests and their imports each time it runs."""
+    """Freezes the collected tests and their imports, so that the garbage collector does not scan them in each run."""
     gc.disable()
     try:
         return (yield)

@@ -1,4 +1,4 @@
-"""A client of the HTTP control that holds every response against the OpenAPI document."""
+"""A client of the HTTP control. It checks every response against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Response:
 
 
 class ControlClient:
-    """`ask` expects a good response and returns its JSON; `refused` expects a problem."""
+    """A client of the control. `ask` expects success and returns the JSON. `refused` expects an error response (a problem)."""
 
     def __init__(self, url: str, timeout: float = 10) -> None:
         self.url = url
@@ -38,14 +38,14 @@ class ControlClient:
         self._timeout = timeout
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """Sends any request; a body that is not bytes is sent as JSON. The OpenAPI document must describe the response."""
+        """Sends any request. A body is sent as JSON unless it is bytes. The OpenAPI document must describe the response."""
         response = self.raw(method, path, body, headers)
         if path != "/openapi.json":
             self._check(method, path, response)
         return response
 
     def raw(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """Sends a request like `send`, but does not check the response."""
+        """Sends a request as `send` does, but does not check the response."""
         assert self._where.hostname is not None
         connection = http.client.HTTPConnection(self._where.hostname, self._where.port, timeout=self._timeout)
         try:
@@ -56,13 +56,13 @@ class ControlClient:
             connection.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a valid request; returns the content of the response, or None."""
+        """Sends a valid request. Returns the JSON of the response, or None if the response is empty."""
         response = self.send(method, path, body)
         assert response.status < 300, response.body
         return response.json if response.body else None
 
     def refused(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends an invalid request, whose response is a problem. Returns the problem."""
+        """Sends an invalid request. Checks that the response is a problem document, and returns it."""
         response = self.send(method, path, body)
         assert response.media == PROBLEM, response.body
         problem = response.json
@@ -87,7 +87,7 @@ class ControlClient:
     def _operation(self, method: str, path: str) -> Any:
         templates = sorted(self.document["paths"], key=lambda each: ("{" in each, -len(each)))
         for template in templates:
-            slashes = "{group_id}" in template or "{transactional_id}" in template  # these ids may have slashes
+            slashes = "{group_id}" in template or "{transactional_id}" in template  # these ids can contain slashes
             pattern = re.sub(r"\\{\w+\\}", ".+" if slashes else "[^/]+", re.escape(template))
             if re.fullmatch(pattern, path) and method.lower() in self.document["paths"][template]:
                 return self.document["paths"][template][method.lower()]

@@ -1,4 +1,4 @@
-"""Kill a broker under load, compare the acknowledged records with the records that it serves afterwards, and audit the log."""
+"""Kill a broker under load and restart it. Then compare its records with the acknowledged records, and audit the log."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from wirekit import batch
 
 TOPIC = "orders"
 LEDGER = "ledger"
-"""A compacted topic that a transactional producer writes."""
+"""A compacted topic to which a transactional producer writes."""
 LEDGER_SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "100"}
 OFTEN = ("--config", "log.cleaner.backoff.ms=50")
 GONE = (OSError,)
 
 
 class Served:
-    """`wirebroker serve --data` as a process of its own."""
+    """Runs `wirebroker serve --data` in its own process."""
 
     def __init__(self, data: Path | Sequence[Path], *flags: str) -> None:
         given = str(data) if isinstance(data, Path) else ",".join(map(str, data))
@@ -54,19 +54,19 @@ class Served:
         self.said = self.process.communicate()[1]
 
     def client(self) -> WireClient:
-        """A new client of the broker."""
+        """Connects a new client to the broker."""
         return WireClient(*self.address)
 
 
 @dataclass
 class Sender(threading.Thread):
-    """An idempotent producer of one partition with one batch in flight, until the broker dies."""
+    """An idempotent producer that sends one batch after another to a partition until the broker dies."""
 
     served: Served
     partition: int
     size: int
     acknowledged: dict[int, int] = field(default_factory=dict)
-    """The offset of each batch by its first sequence."""
+    """The offset of each acknowledged batch, by its first sequence."""
     next_sequence: int = 0
     producer_id: int = -1
     wrong: str = ""
@@ -78,18 +78,18 @@ class Sender(threading.Thread):
         return id(self)
 
     def begin(self) -> None:
-        """Get a producer id, and send in a thread."""
+        """Get a producer id, and start to send in a thread."""
         asked = init_producer_id(None, 1000)
         self.producer_id = self.served.client().request(asked, 0).producer_id
         self.start()
 
     def data(self, sequence: int) -> bytes:
-        """The batch that begins with this sequence, which determines its content."""
+        """Returns the batch that begins with this sequence. The sequence determines the batch's records."""
         count = 1 + sequence % 3
         return batch(sequence, count, pid=self.producer_id, epoch=0, tag=f"{self.partition}:" + "x" * self.size)
 
     def send(self, wire: WireClient, sequence: int) -> tuple[int, int]:
-        """Send one batch. Returns the error code and the offset."""
+        """Send one batch. Returns the error code and the base offset."""
         request = produce_request(TOPIC, self.data(sequence), self.partition)
         response = only(wire.request(request, 9))
         return response.error_code, response.base_offset
@@ -111,7 +111,7 @@ class Sender(threading.Thread):
 
 
 class Committer(threading.Thread):
-    """Commits rising offsets for a group until the broker dies."""
+    """Commits increasing offsets for a group until the broker dies."""
 
     def __init__(self, served: Served) -> None:
         super().__init__(daemon=True)
@@ -131,7 +131,7 @@ class Committer(threading.Thread):
 
 
 class Mover(threading.Thread):
-    """Moves client and coordinator partitions between two log directories until the broker dies."""
+    """Moves partitions of client topics and internal topics between the log directories until the broker dies."""
 
     def __init__(self, served: Served, dirs: Sequence[Path], chance: random.Random) -> None:
         super().__init__(daemon=True)
@@ -153,8 +153,8 @@ class Mover(threading.Thread):
 
 
 class Bookkeeper(threading.Thread):
-    """Writes increasing numbers under ten keys until the broker dies: one number per transaction; every fourth transaction
-    aborts.
+    """Writes increasing numbers under ten keys until the broker dies. Each transaction writes one number. Every fourth
+    transaction is aborted.
     """
 
     def __init__(self, served: Served, first: int) -> None:
@@ -166,9 +166,9 @@ class Bookkeeper(threading.Thread):
 
     @staticmethod
     def begin(wire: WireClient) -> InitProducerIdResponse:
-        """Get a producer id and epoch, which aborts an open transaction."""
+        """Send an InitProducerId, which also aborts the open transaction of an earlier producer."""
         asked = init_producer_id(LEDGER)
-        for _ in range(5):  # after a start, coordinators need a moment to load
+        for _ in range(5):  # coordinators need a moment to load after the broker's start
             wire.request(plain("FindCoordinator", key=LEDGER, key_type=1), 3)
             response = wire.request(asked, 5)
             if response.error_code == 0:
@@ -188,7 +188,7 @@ class Bookkeeper(threading.Thread):
             wire.close()
 
     def write(self, wire: WireClient, producer_id: int, epoch: int) -> tuple[int, int]:
-        """Do one transaction. Returns the producer id and epoch for the next producer."""
+        """Run one transaction. Returns the producer id and the epoch for the next transaction."""
         record = Record(0, 0, b"%d" % (self.number % 10), b"%d " % self.number + bytes(20_000))
         now = time.time_ns() // 1_000_000
         data = build_batch(
@@ -211,7 +211,7 @@ def _failed(code: int) -> str:
 
 
 def balances(wire: WireClient) -> dict[int, int]:
-    """The last committed number of each key, as a read_committed consumer finds it."""
+    """Returns the last committed number of each key, as a read_committed consumer reads it."""
     found: dict[int, int] = {}
     offset = 0
     while True:
@@ -232,7 +232,7 @@ def balances(wire: WireClient) -> dict[int, int]:
 
 
 def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
-    """Commit an offset of the topic's first partition for a group. Returns the error code."""
+    """Commit an offset for the group in the topic's first partition. Returns the error code."""
     wire.request(plain("FindCoordinator", key="group", key_type=0), 3)
     request = offset_commit("group", offset, topic=topic)
     code: int = only(wire.request(request, 8)).error_code
@@ -240,7 +240,7 @@ def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
 
 
 def committed(wire: WireClient, topic: str = TOPIC) -> int:
-    """Returns the offset that the group has committed for the topic's first partition."""
+    """Returns the group's committed offset in the topic's first partition."""
     wire.request(plain("FindCoordinator", key="group", key_type=0), 3)
     for _ in range(3):
         response = wire.request(offset_fetch("group", topic=topic), 7)
@@ -250,7 +250,7 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
 
 
 def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_level: int = 0) -> PartitionData:
-    """The records of a Fetch from this offset."""
+    """Fetches from this offset, and returns the partition's response."""
     asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     topics = [{"topic": topic, "partitions": [asked]}]
     request = plain("Fetch", replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
@@ -260,7 +260,7 @@ def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_l
 
 
 def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[bytes | None]]]:
-    """Every batch of a partition: offset, producer id, first sequence, values."""
+    """Returns the base offset, the producer id, the first sequence and the values of every batch in a partition."""
     found: list[tuple[int, int, int, list[bytes | None]]] = []
     offset = 0
     while True:
@@ -275,9 +275,9 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
 
 
 def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int = 2) -> str:
-    """Kills a broker under load at a random moment, starts it again, compares, and audits. Returns the result as a line.
+    """Kills a broker under load at a random moment, starts it again, compares its records, and audits. Returns a summary.
 
-    If the broker has several log directories, partitions move between them throughout.
+    If the broker has several log directories, partitions are moved between them all the time.
     """
     chance = random.Random(seed)
     with Served(data, "--topic", f"{TOPIC}:{senders}", *OFTEN, *flags) as served:
@@ -326,16 +326,18 @@ def create_ledger(wire: WireClient) -> None:
 
 
 def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
-    """Checks that each key's last number is the acknowledged number or a later one, and that no aborted number is found."""
+    """Checks that each key's last number is its last committed number or a later one, and that no transaction with the number
+    was aborted.
+    """
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))
-        assert last % 4 != 3, "the number is of an aborted transaction"
+        assert last % 4 != 3, "an aborted transaction wrote this number"
 
 
 def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:
     """Checks that no acknowledged batch is lost, and that a retried batch is stored once."""
-    code, offset = sender.send(wire, sender.next_sequence)  # perhaps stored before, but not acknowledged
+    code, offset = sender.send(wire, sender.next_sequence)  # the batch may be stored already, without an ack
     assert code == 0, (sender.next_sequence, ErrorCode(code).name)
     sender.acknowledged[sender.next_sequence] = offset
     found = stored(wire, sender.partition)

@@ -1,10 +1,10 @@
-"""Damage a data directory file by file, and judge each start: it must refuse with a sentence, or serve the truth.
+"""Damage one file of a data directory, and judge how a broker starts on it. It must refuse with a message, or serve the truth.
 
-The truth is everything that a broker acknowledged before it stopped: every record by offset, leader epoch and content,
-committed offsets, groups, transactions, producers, topics with their ids and settings, and the bounds of each log.
+The truth is everything that a broker acknowledged before it stopped: the offset, the leader epoch and the content of every
+record, committed offsets, groups, transactions, producers, topics with their ids and settings, and the bounds of each log.
 
-After kill −9, an unfinished write looks like a truncated batch. Then a partition may lack its last batches if no sound batch
-follows and the broker reports the cut, or if the file ends between two batches.
+After kill −9, the broker cannot distinguish damage from an unfinished write at the end of a log. So the last batches of a
+partition may be missing if the broker reports that it cut them off, or if the damaged file ends between two batches.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ SETTINGS = {
 }
 MODES = ("clean", "kill")
 LONGEST_START = 1.0
-"""Seconds that a start may take."""
+"""The most seconds of CPU time for a start."""
 HANGS_AFTER = 10.0
 TRIES = 2000
-"""The number of damages to one directory."""
+"""How many damages are tried on one directory."""
 METADATA = "__cluster_metadata-0"
 _serial = itertools.count()
 
 
 class Truth(NamedTuple):
-    """What was acknowledged."""
+    """What the broker acknowledged."""
 
     now: int
     state: dict[str, Any]
     batches: dict[tuple[str, int], list[tuple[int, ...]]]
-    """For each partition, its batches: base offset, last offset, leader epoch, and a hash of the batch."""
+    """The base offset, the last offset, the leader epoch and a hash of each batch, by partition."""
     next_producer_id: int
 
 
 class Damage(NamedTuple):
-    """One change to one file. The directory's seed and these values are enough to repeat it."""
+    """A change to one file. The seed of the directory and these values determine the change."""
 
     mode: str
     path: str
@@ -78,14 +78,14 @@ class Damage(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a start ("served", "lost a tail", "refused", or a failure), and the sentence or the reason."""
+    """The result of a start ("served", "lost a tail", "refused" or a failure), and the broker's message or the reason."""
 
     kind: str
     why: str = ""
 
     @property
     def is_wrong(self) -> bool:
-        """Tells whether the broker, and not the test, is to blame for this error."""
+        """True if the broker neither served the truth nor refused the directory."""
         return self.kind not in ("served", "lost a tail", "refused")
 
 
@@ -93,11 +93,11 @@ class Hang(BaseException):
     """Raised if a start takes too long."""
 
 
-# A directory, and the truth about it
+# Data directories and the truth about them
 
 
 def observe(engine: Engine) -> Truth:
-    """The state that the engine serves."""
+    """Returns the state that the engine serves."""
     found = {}
     for partition in engine.cluster.partitions():
         rows = []
@@ -114,7 +114,7 @@ def observe(engine: Engine) -> Truth:
 
 @dataclass
 class Made:
-    """A directory in both modes, and the truth about it."""
+    """The data directories and their truths, by mode."""
 
     places: dict[str, Path] = field(default_factory=dict)
     truths: dict[str, Truth] = field(default_factory=dict)
@@ -139,7 +139,7 @@ def make(root: Path, seed: int) -> Made:
 
 
 def fill(kafka: MockKafka, chance: random.Random) -> None:
-    """Makes segments, producers, transactions, groups, settings, a compacted topic, deleted records and deleted topics."""
+    """Creates segments, producers, transactions, groups, settings, a compacted topic, deleted records and deleted topics."""
     wire = client(kafka)
     kafka.create_topic("ledger", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
     kafka.create_topic("short", 1, {"retention.ms": "86400000", "max.message.bytes": "5000"})
@@ -175,7 +175,7 @@ def _produce(kafka: MockKafka, chance: random.Random) -> None:
 
 
 def roll(engine: Engine, topics: set[str]) -> None:
-    """Begin a new segment in every partition of these topics."""
+    """Roll a new segment in every partition of these topics."""
     assert engine.store is not None
     for partition in engine.cluster.partitions():
         if partition.topic in topics:
@@ -222,7 +222,7 @@ def _begin(wire: WireClient, name: str) -> InitProducerIdResponse:
 
 
 def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage]:
-    """Yields damages endlessly, each to a random file; small files are as likely as large files."""
+    """Yields random damages without end. Small files are chosen as often as large files."""
     names = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() and path.name != ".lock")
     while True:
         name = chance.choice(names)
@@ -237,9 +237,9 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 
 
 def _is_told(place: Path, mode: str, *names: str) -> bool:
-    """Returns whether these logs of two partitions differ in any way.
+    """Whether a broker can notice that these files of two partitions were swapped.
 
-    Closed segments with the same offsets count as equal. After kill −9, an active segment counts as equal to any segment.
+    It cannot notice this for closed segments with the same offsets, nor, after kill −9, for an active segment.
     """
     logs = [place / name for name in names if name.endswith(".log")]
     if not logs:
@@ -255,8 +255,9 @@ def _offsets(path: Path) -> tuple[tuple[int, int], ...]:
 
 
 def every_byte(place: Path, mode: str) -> Iterator[Damage]:
-    """Yields three damages for every byte of every file: the byte flipped, the file cut there, and the file zeroed from
-    there."""
+    """Yields three damages for every byte of every file. The byte is flipped, the file is cut at the byte, or the file is
+    zeroed from the byte on.
+    """
     for path in sorted(place.rglob("*")):
         if path.is_file() and path.name != ".lock":
             name = str(path.relative_to(place))
@@ -367,7 +368,7 @@ class Words(logging.Handler):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raises Hang if the block takes longer than this. It works in the main thread only."""
+    """Raises Hang if the block takes longer than `seconds`. Works only in the main thread."""
 
     def ring(*_: object) -> None:
         raise Hang(f"not done after {seconds} s")
@@ -382,8 +383,9 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
-    """Returns the state that a broker serves from the directory after a check of retention and an append, and the broker's
-    log."""
+    """Starts a broker on the directory, and applies retention. Returns the state that the broker then serves, and its log
+    messages.
+    """
     logger = logging.getLogger("wirebroker")
     words = Words()
     logger.addHandler(words)
@@ -397,7 +399,7 @@ def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
             taken = time.thread_time() - begun
             if taken > LONGEST_START:
                 raise Hang(f"the start took {taken:.1f} s")
-            engine.tick(truth.now + 400_000)  # retention is checked
+            engine.tick(truth.now + 400_000)  # applies retention
             found = observe(engine)
             _read_again(engine, found)
             store.close(truth.now)
@@ -411,7 +413,7 @@ def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
 
 
 def _read_again(engine: Engine, found: Truth) -> None:
-    """A Fetch of each offset must return the batch that a walk over the whole log finds there."""
+    """Checks that a read from the first or last offset of each batch returns this batch."""
     for partition in engine.cluster.partitions():
         for base, last, _, hashed in found.batches[partition.topic, partition.index]:
             for offset in {max(base, partition.log_start_offset), last}:
@@ -422,7 +424,7 @@ def _read_again(engine: Engine, found: Truth) -> None:
 
 
 def judge(damage: Damage, made: Made, place: Path) -> Outcome:
-    """Start a broker on the damaged directory, and compare."""
+    """Start a broker on the damaged directory, and compare its state with the truth."""
     truth = made.truths[damage.mode]
     try:
         found, said = start(place, truth)
@@ -430,7 +432,7 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
         return Outcome("refused", str(refused))
     except Hang as hangs:
         return Outcome("hangs", f"{hangs}: {''.join(traceback.format_tb(hangs.__traceback__)[-3:])}")
-    except Exception:  # a user would see a traceback
+    except Exception:  # a user would see the traceback
         return Outcome("traceback", traceback.format_exc())
     wrong = differences(truth, found)
     if not wrong:
@@ -441,7 +443,7 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
 
 
 def differences(truth: Truth, found: Truth) -> list[str]:
-    """Returns sentences about acknowledged state that is lost."""
+    """Returns a sentence for each difference between the truth and what the broker serves."""
     wrong = [
         f"{topic}-{index}: batches {rows} are {found.batches.get((topic, index))}"
         for (topic, index), rows in truth.batches.items()
@@ -460,14 +462,14 @@ def _without_epoch(logs: dict[tuple[str, int], tuple[int, ...]]) -> dict[tuple[s
 
 
 def _known(one: Truth, truth: Truth) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """Returns the leader epochs that began before the end of the log. Each start adds an epoch at the end of the log."""
+    """Returns the leader epochs that began before the end of the true log. Each start adds an epoch at the end of the log."""
     ends = {where: row[2] for where, row in truth.state["logs"].items()}
     return {where: [each for each in starts if each[1] < ends.get(where, 0)] for where, starts in one.state["epochs"].items()}
 
 
 def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said: list[str]) -> Outcome:
-    """Judges a start after kill −9. Only the last batches of the damaged log may be missing, and state that only these batches
-    recorded.
+    """Judges a start after kill −9 that does not serve the whole truth. Only the last batches of the damaged log may be
+    missing, and the state that only these batches record.
     """
     truth, place = made.truths["kill"], made.places["kill"]
     told = any(Path(damage.path).parent.name in sentence for sentence in said)
@@ -490,12 +492,12 @@ def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said
 
 
 def _may_have_gained(folder: str, topic: str, index: int) -> bool:
-    """Tells whether the partition may have more batches: undamaged batches, and markers that the coordinator writes again."""
+    """Whether the partition may have additional batches: it has the damaged log, or a coordinator wrote its markers again."""
     return f"{topic}-{index}" == folder or folder.startswith("__transaction_state")
 
 
 def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
-    """Returns how many batches of the damaged log are before the damage."""
+    """Returns the number of batches before the damage in the damaged log."""
     path = place / damage.path
     size = path.stat().st_size
     cut = max(size - 1 - damage.value % 40, 0)
@@ -508,9 +510,9 @@ def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
 
 
 def _explained(damage: Damage, found: Truth, truth: Truth, said: list[str]) -> Outcome | None:
-    """Returns "lost a tail" if the broker reports the loss of a file that a power cut may leave empty or missing.
+    """Returns "lost a tail" if the broker reports the loss of a file that may be empty or missing after a power cut.
 
-    Without the checkpoint of log start offsets, deleted records come back; nothing else may change.
+    Without the checkpoint of log start offsets, deleted records are there again. No other record may differ.
     """
     same = _ends_with if damage.path == "log-start-offset-checkpoint" else list.__eq__
     whole = all(same(found.batches.get(where, []), rows) for where, rows in truth.batches.items())
@@ -536,7 +538,7 @@ class Report:
 
     @property
     def tried(self) -> int:
-        """Damages that were tried."""
+        """The number of damages that were tried."""
         return sum(self.counts.values())
 
     def __str__(self) -> str:
@@ -546,7 +548,7 @@ class Report:
 
 
 def try_one(damage: Damage, made: Made, scratch: Path) -> Outcome | None:
-    """Copy the directory, damage the copy, and start a broker on it. Returns None for a damage without effect."""
+    """Copy the directory, damage the copy, and start a broker on it. Returns None if the damage changes nothing."""
     place = scratch / f"tried-{next(_serial)}"
     shutil.copytree(made.places[damage.mode], place, copy_function=shutil.copyfile)
     try:
@@ -558,12 +560,12 @@ def try_one(damage: Damage, made: Made, scratch: Path) -> Outcome | None:
 
 
 def scratch_folder() -> str | None:
-    """Returns a folder to work in: in memory if the system has such a folder."""
+    """Returns a folder in memory, or None if the system has none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def run(seed: int, deadline: float, *, most: int | None = None, most_wrong: int = 20, exhaustive: bool = False) -> Report:
-    """Tries damages until `time.monotonic()` reaches `deadline`, `most` were tried, or `most_wrong` have failed."""
+    """Tries damages until `time.monotonic()` reaches `deadline`, `most` were tried, or `most_wrong` starts have failed."""
     report = Report()
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as name:
         while True:

@@ -1,5 +1,4 @@
-"""The defaults of all settings as a broker reports them, for a test and for the recording (scripts/record-oracle
---defaults)."""
+"""Reads the defaults of all settings from a broker, for a test and for scripts/record-oracle --defaults."""
 
 from __future__ import annotations
 
@@ -8,16 +7,16 @@ from wirebroker.client.wire import WireClient
 
 RESOURCES = {"broker": (4, "1"), "topic": (2, "t"), "group": (32, "g"), "client metrics": (16, "m")}
 DEFAULT = 5
-"""A synonym of a setting with this source holds the setting's default."""
+"""The synonym of a setting that has this source contains the setting's default."""
 
 
 def default_of(entry: DescribeConfigsResourceResult) -> str | None:
-    """Returns the default of a setting. None means that the default is null, or that the setting has none."""
+    """Returns the default of a setting. None means that the default is null, or that the setting has no default."""
     return next((synonym.value for synonym in entry.synonyms if synonym.source == DEFAULT), None)
 
 
 def defaults(client: WireClient) -> dict[str, dict[str, str | None]]:
-    """Returns the default of each setting by the kind of resource and the setting's name. A topic `t` must exist."""
+    """Returns the default of each setting, by the kind of resource and the setting's name. The topic `t` must exist."""
     asked = [DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES.values()]
     response = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
     return {

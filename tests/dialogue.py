@@ -1,9 +1,9 @@
-"""Tests as dialogues: a client sends requests, and the broker responds.
+"""Lets tests be written as dialogues in which a client sends requests and the broker responds.
 
     Dialogue(kafka) >> seq(0, 2) << accepted(at=0) >> seq(4) << refused(45) >> seq(3) << accepted(at=3)
 
-`>>` sends a request without waiting, so that several can be in flight. `<<` takes the next response, and fails with the
-dialogue so far unless it is the expected response.
+`>>` sends a request and does not wait, so several requests can be in flight. `<<` takes the next response. If it is not the
+expected response, `<<` raises AssertionError with the dialogue up to this response.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, add
 from wirekit import Reachable, batch
 
 WITHIN = 20.0
-"""Seconds that a dialogue waits for a response."""
+"""The most seconds that a dialogue waits for a response."""
 INIT_PRODUCER_ID = init_producer_id(None, 1000)
 NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
-"""The last versions that name topics; later versions use ids."""
+"""The last versions in which requests have topic names. Later versions use topic ids."""
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """A Produce of the dialogue's idempotent producer: one batch with these sequences and the records v0, v1 …"""
+    """A Produce request of the dialogue's idempotent producer. Its batch has these sequences, and the records v0, v1 …"""
 
     first: int
     last: int
@@ -40,18 +40,18 @@ class Sequences:
 
 
 def seq(first: int, last: int | None = None, *, epoch: int = 0, topic: str = "orders", partition: int = 0) -> Sequences:
-    """A Produce of the sequences first…last in one batch."""
+    """Returns a Produce request whose batch has the sequences from `first` to `last`."""
     return Sequences(first, first if last is None else last, epoch, topic, partition)
 
 
 def tagged(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 0) -> ProduceRequest:
-    """A Produce of the records tag0, tag1 … in one batch without a producer id."""
+    """Returns a Produce request whose batch has the records tag0, tag1 … and no producer id."""
     return produce_request(topic, batch(count=count, tag=tag), partition)
 
 
 @dataclass(frozen=True)
 class Response:
-    """An expected response: fields of its parts (see `responses.parts`), a value for each part, or fields of the whole."""
+    """An expected response. Each field has a list of values, one for each part of the response (see `responses.parts`)."""
 
     fields: dict[str, Any]
     of_parts: bool = True
@@ -64,7 +64,7 @@ class Response:
 
 
 def _field(part: Any, name: str) -> Any:
-    """A field of a part, or `offsets`: the base offsets of the batches in a Fetch's response."""
+    """Returns a field of a part. The name `offsets` stands for the base offsets of the batches in a Fetch response."""
     return [read_header(view).base_offset for view in iter_batches(part.records)] if name == "offsets" else getattr(part, name)
 
 
@@ -76,34 +76,34 @@ class Silence:
 
 
 class Closed:
-    """The broker closes the connection; the next request uses a new connection."""
+    """Expects that the broker closes the connection. The next request uses a new connection."""
 
 
 CLOSED, SILENCE = Closed(), Silence()
 
 
 def answered(**fields: Any) -> Response:
-    """A response with a single element, which has these fields."""
+    """Expects a response with a single part, which has these fields."""
     return Response({name: [value] for name, value in fields.items()})
 
 
 def each(**fields: list[Any]) -> Response:
-    """A response with several elements: each field has a list with its value in every element."""
+    """Expects a response with several parts. Each field is given as a list with its value in every part."""
     return Response(fields)
 
 
 def overall(**fields: Any) -> Response:
-    """A response that has these fields itself, outside its elements."""
+    """Expects a response that has these fields at its top level."""
     return Response({name: [value] for name, value in fields.items()}, of_parts=False)
 
 
 def accepted(at: int) -> Response:
-    """The Produce response for a batch stored at this offset, now or by an earlier request."""
+    """Expects the Produce response for a batch that is stored at this offset, by this or an earlier request."""
     return answered(error_code=0, base_offset=at)
 
 
 def refused(code: int, **fields: Any) -> Response:
-    """A response with this error code."""
+    """Expects a response with this error code."""
     return answered(error_code=code, **fields)
 
 
@@ -111,14 +111,14 @@ ANY_RESPONSE = overall()
 
 
 def connection_to(kafka: Reachable | InProcess, node: int, within: float) -> Connection:
-    """A new connection to one of the brokers."""
+    """Opens a connection to one of the brokers."""
     if isinstance(kafka, InProcess):
         return kafka.link(node)
     return Connection(address_of(kafka.bootstrap_servers.split(",")[node]), within)
 
 
 class Dialogue:
-    """One client of a broker, by default of the first broker of a MockKafka or an InProcess."""
+    """A client of one broker of a MockKafka or an InProcess, by default of the first broker."""
 
     def __init__(
         self, kafka: Reachable | InProcess, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None
@@ -132,11 +132,11 @@ class Dialogue:
 
     @property
     def part(self) -> Any:
-        """Returns the element of the last response; its request must name only one thing."""
+        """Returns the only part of the last response."""
         return only(self.last)
 
     def __rshift__(self, request: Message | Sequences | tuple[Message | Sequences, int]) -> Dialogue:
-        """Send a request, in the given version if any, without waiting for the response."""
+        """Send a request in the given version or the newest version. Does not wait for the response."""
         message, version = request if isinstance(request, tuple) else (request, None)
         if isinstance(message, Sequences):
             message = self._batch(message)
@@ -149,7 +149,7 @@ class Dialogue:
 
     @property
     def producer_id(self) -> int:
-        """Returns the id of the dialogue's producer. Requests an id if the caller passed none."""
+        """Returns the producer id of the dialogue. Sends InitProducerId if the caller passed no producer id."""
         if self._producer_id is None:
             self._producer_id = int(self._open().request(INIT_PRODUCER_ID, 0).producer_id)
         return self._producer_id
@@ -159,7 +159,7 @@ class Dialogue:
         return produce_request(asked.topic, data, asked.partition)
 
     def __lshift__(self, expected: Response | Silence | Closed) -> Dialogue:
-        """Checks that the broker responds as expected. Raises AssertionError with the dialogue so far."""
+        """Checks that the broker responds as expected. If not, raises AssertionError with the dialogue up to this point."""
         try:
             self.last = self._open().response(expected.seconds if isinstance(expected, Silence) else None)
         except NoResponse:

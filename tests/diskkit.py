@@ -1,4 +1,4 @@
-"""A disk whose n-th write or sync fails, and a broker on this disk without sockets and threads."""
+"""A disk on which a chosen write or sync fails, and a broker without sockets and threads that uses this disk."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ NEEDS_ROOM = frozenset({"create", "mkdir", *WRITES})
 
 
 class Failure(NamedTuple):
-    """Says which call fails, and how. With `short`, half of the data is written first; with `stays`, all later calls that
-    need room fail, too."""
+    """Says which call fails, and how. With `short`, half of the data is written before the failure. With `stays`, all later
+    calls that need disk space fail, too.
+    """
 
     number: int
     code: int = errno.ENOSPC
@@ -63,14 +64,14 @@ class Disk:
         self._patch_opening(monkeypatch)
 
     def repair(self) -> None:
-        """Ends the failure: later calls succeed."""
+        """Ends the failure, so that later calls succeed."""
         self.failure, self._rest_fails = None, False
 
     def _mine(self, path: Any) -> bool:
         return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(self._root)
 
     def step(self, kind: str) -> bool:
-        """One call. Raises OSError if the call fails. Returns whether only half of the data is to be written."""
+        """Counts a call. Raises OSError if the call must fail. Returns true if only half of the data must be written."""
         number = len(self.calls)
         self.calls.append(kind)
         failure = self.failure
@@ -99,7 +100,7 @@ class Disk:
             if fd in self._descriptors:
                 self.step(name)
                 if name in ("fsync", "fdatasync"):
-                    return None  # tests simulate no power cut, so a real sync is not needed
+                    return None  # a real sync is not needed, because tests do not simulate power cuts
             return real(fd, *rest)
 
         monkeypatch.setattr(os, name, call)
@@ -113,7 +114,7 @@ class Disk:
             return real(path, *rest, **options)
 
         monkeypatch.setattr(os, name, call)
-        # shutil.rmtree uses a function only if these sets contain it
+        # shutil.rmtree uses a function of `os` only if these sets contain it
         for offered in (os.supports_dir_fd, os.supports_follow_symlinks):
             if real in offered:
                 offered.add(call)
@@ -142,7 +143,7 @@ class Disk:
                 self.step("open" if os.path.exists(path) else "create")
             fd = opened(path, flags, *rest, **options)
             self._descriptors.discard(fd)
-            if self._mine(path):  # folders are synced as well
+            if self._mine(path):  # a folder is also opened, to sync it
                 self._descriptors.add(fd)
             return fd
 
@@ -153,7 +154,7 @@ class Disk:
         def through(path: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
             if not self._mine(path) or not set("wa+") & set(mode):
                 return plain(path, mode, *rest, **options)
-            assert "b" in mode, "text is written through wirebroker.storage.files"
+            assert "b" in mode, "text must be written with wirebroker.storage.files"
             flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if "w" in mode else 0)
             return io.BufferedRandom(Raw(os.open(path, flags, 0o644)), 1024)
 
@@ -163,7 +164,7 @@ class Disk:
 
 
 class Raw(io.RawIOBase):
-    """A file that passes its calls to `Disk`."""
+    """A file whose writes go through `os` functions that `Disk` intercepts."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -202,7 +203,7 @@ class Raw(io.RawIOBase):
 
 
 class Broker:
-    """An engine on a directory. The work of `net.storage_jobs` is done at once instead of in threads."""
+    """An engine with a data directory. It runs storage jobs itself; a real broker runs them in threads (`net.storage_jobs`)."""
 
     def __init__(self, place: Path, sync: str, now: int) -> None:
         self.now = now
@@ -217,7 +218,7 @@ class Broker:
         self._responses: list[bytes] = []
 
     def ask(self, request: Message, version: int) -> Any:
-        """Returns the response, or None if the connection was closed instead."""
+        """Sends a request. Returns the response, or None if the broker closed the connection."""
         if self._connection.state is CLOSED:
             self._connection = self.engine.connect(1)
         self._responses = []
@@ -267,7 +268,7 @@ def _done(job: Job) -> bool:
 
 
 def kept(engine: Engine) -> dict[str, Any]:
-    """Returns a broker's state as clients have seen it, by its kind."""
+    """Returns the state of a broker that clients have seen, by names such as "topic orders"."""
     cluster, groups = engine.cluster, engine.groups
     found: dict[str, Any] = {}
     for topic in cluster.topics.values():
@@ -286,7 +287,7 @@ def kept(engine: Engine) -> dict[str, Any]:
 
 
 def opened_again(place: Path, now: int, look: Callable[[Engine], Any]) -> Any:
-    """Returns the result of `look` on a broker that has just started with this directory."""
+    """Starts a broker with this directory, and returns the result of `look` on its engine."""
     broker = Broker(place, "never", now)
     try:
         return look(broker.engine)

@@ -329,8 +329,8 @@ def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: 
 
 
 def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:
-    """A replica's end offset does not follow from the base offset of its last segment, nor from the size of a
-    preallocated file.
+    """Neither the base offset of the last segment nor the size of a preallocated file says which replica has the higher end
+    offset.
     """
     writer = log(tmp_path)
     writer.data(1)
@@ -347,8 +347,8 @@ def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:
 
 
 def test_what_retention_and_the_cleaner_do_not_write_down(tmp_path: Path) -> None:
-    """Kafka writes no log start to its checkpoint if it is the beginning of a segment. The cleaner always cleans
-    whole segments.
+    """If the log start offset is the first offset of a segment, Kafka does not write it to the checkpoint. The cleaner always
+    cleans whole segments.
     """
     writer = log(tmp_path)
     for _ in range(3):
@@ -364,7 +364,7 @@ def test_what_retention_and_the_cleaner_do_not_write_down(tmp_path: Path) -> Non
     checkpoint.write_text("")
     (found,) = find_partitions(tmp_path)
     assert found.cleaned_until == -1
-    assert read_directory(tmp_path)[1:] == ([], []), "Kafka leaves the file empty until it has an entry"
+    assert read_directory(tmp_path)[1:] == ([], []), "Kafka creates the checkpoint without entries"
 
 
 @pytest.mark.parametrize("content", ["0\n2\norders 0 5\n", "0\n1\norders 0\n", "0\nmany\n"])
@@ -380,7 +380,7 @@ def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, 
 
 
 def reading(root: Path) -> Iterator[dict[str, object]]:
-    """Yields the rows of the only split. Nothing is read, and no file is opened, before the first row is requested."""
+    """Yields the rows of the only piece. No file is opened before the first row is requested."""
     (split,) = find_pieces(root)
     return (row for chunk in read_piece(split) for row in chunk.rows.to_pylist())
 

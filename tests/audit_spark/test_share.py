@@ -1,4 +1,4 @@
-"""The progress of an audit: the share that is done, and the time that is left."""
+"""The progress of an audit: which share is done, and how much time is left."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from wirebroker_audit.sources import expected
 def test_the_share_and_the_time_that_is_left() -> None:
     share = Share()
     share.begin("starting Spark", 0)
-    assert share.look(0.5, 9) == (0.0, None), "nothing is known yet"
+    assert share.look(0.5, 9) == (0.0, None), "no stage is known yet"
     share.expect({"scan": 30, "check": 10, "report": 10})
     share.begin("scan", 10)
     assert share.look(0.5, 12) == (pytest.approx(0.3), None), "too early to tell"
     done, left = share.look(0.5, 40)
     assert (done, left) == (pytest.approx(0.3), pytest.approx(70)), "30 s for 30 %"
-    assert share.look(0.2, 41)[0] == done, "the share does not go back when Spark's next job adds tasks"
-    assert share.look(1.0, 41)[0] < 0.6, "the stage may run more jobs, so its share is not full"
+    assert share.look(0.2, 41)[0] == done, "the share does not decrease when Spark's next job adds tasks"
+    assert share.look(1.0, 41)[0] < 0.6, "a stage is not complete after one job, because it may run more jobs"
     share.begin("check", 70)
-    share.expect({"scan": 30, "check": 60, "report": 10})  # there are more rows than expected by the segments' sizes
+    share.expect({"scan": 30, "check": 60, "report": 10})  # there are more rows than the sizes of segments suggested
     shown, left = share.look(0, 70)
-    assert 0.5 < shown < 0.6, "the share does not go back here either"
+    assert 0.5 < shown < 0.6, "the share does not decrease after a new estimate"
     assert left == pytest.approx(140), "but 60 s were 30 %"
     share.begin("something else", 100)
     share.begin("report", 110)
@@ -48,7 +48,7 @@ def test_estimates_come_from_sizes_and_then_from_rows() -> None:
         return sum(expected.by_size(pieces, journal, by_record=True).values())
 
     assert total(log(1 << 33)) > 4 * total(log(1 << 30))
-    assert total(log(1 << 30, pieces=20_000)) > total(log(1 << 30)) + 50, "each piece adds to the time"
+    assert total(log(1 << 30, pieces=20_000)) > total(log(1 << 30)) + 50, "each piece takes additional time"
     assert total(log(1 << 20), journal=1 << 30) > 10 * total(log(1 << 20))
     few, many = (sum(expected.by_rows(log(1 << 30), 1000, each, 0, by_record=True).values()) for each in (1000, 10**8))
     assert many > few + 1000

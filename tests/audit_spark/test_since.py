@@ -1,5 +1,5 @@
-"""Audits that continue from an earlier report: findings at the border of the two audits, logs that were truncated or
-created again in between, and reports from which no audit can continue.
+"""Audits that continue from an earlier report. Tests findings across the border between the two audits, logs that were
+truncated or created again between them, and reports from which an audit cannot continue.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def saved(writer: Writer, logs: Path, topic_id: str = "") -> None:
 
 
 def covered(logs: Path) -> ReportState:
-    """Returns the report's state after an audit of this log."""
+    """Returns what a report would record after an audit of this log."""
     rows = [row for split in find_pieces(logs) for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     last = rows[-1]
     base = int(last["segment"].rpartition("/")[2].removesuffix(".log"))
@@ -51,7 +51,7 @@ def covered(logs: Path) -> ReportState:
 
 
 def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]:
-    """Returns the segment and base offset of each batch after the state."""
+    """Returns the segment and the base offset of each batch that a next audit reads."""
     found = onward(state, find_partitions(logs), find_pieces(logs))
     rows = [row for split in found.pieces for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     assert {row["problem"] for row in rows} <= {None}
@@ -60,7 +60,7 @@ def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]
 
 
 def log(batches: int, *rolls: int, seed: int = 1) -> Writer:
-    """Writes a log of batches of one record. A new segment begins at each offset in `rolls`."""
+    """Writes a log whose batches have one record each. A new segment begins at each offset in `rolls`."""
     writer = Writer("orders", 0, random.Random(seed))
     for number in range(batches):
         if number in rolls:
@@ -85,7 +85,7 @@ def test_a_rewritten_segment_is_read_from_the_offset_under_a_name_that_sorts_lat
     saved(log(6, 3), tmp_path)
     state = covered(tmp_path)
     for rolls in ((), (8,)):
-        saved(log(9, *rolls), tmp_path)  # now without the segment 3, as if the cleaner had joined segments
+        saved(log(9, *rolls), tmp_path)  # without the segment 3, as if the cleaner had merged it
         found, rows = left(tmp_path, state)
         assert rows == [("6.log", 6), ("6.log", 7), (f"{6 if not rolls else 8}.log", 8)]
         assert found.physical == {"orders-0/00000000000000000006.log": 0}
@@ -175,7 +175,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
 
 
 def test_two_audits_find_what_one_of_the_whole_finds_also_across_the_seam(spark: SparkSession, tmp_path: Path) -> None:
-    """A gap and a duplicate at the border, an open transaction at the end of the first day, damage at the end of the file."""
+    """The first audit ends with an open transaction and an incomplete batch. A gap and a duplicate are at the border."""
     writer = Writer("orders", 0, random.Random(3))
     for _ in range(4):
         writer.data(1, count=2)

@@ -1,6 +1,6 @@
 """Whole audits of log directories in HDFS and in Azure's storage: Hadoop's own small cluster, and Azurite.
 
-`scripts/remote-stores` fetches both and runs these tests. Otherwise the tests are skipped.
+`scripts/remote-stores` fetches both and runs these tests. The tests are skipped if the stores were not fetched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def hdfs(tmp_path: Path) -> Iterator[str]:
-    """The address of an empty HDFS."""
+    """Starts an empty HDFS, and returns its address."""
     if shutil.which("java") is None or not HADOOP.is_dir():
         lacking("hdfs", "scripts/remote-stores fetches Hadoop's jars")
     command = ["java", "-cp", f"{HADOOP}/*", Path(__file__).with_name("MiniHdfs.java"), tmp_path / "hdfs"]
@@ -49,7 +49,7 @@ def hdfs(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of an empty container."""
+    """Starts Azurite, and returns the address of an empty container."""
     if not AZURITE.exists():
         lacking("azurite", "scripts/remote-stores fetches Azurite")
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
@@ -73,7 +73,7 @@ def listens(port: int) -> bool:
 
 
 def copied(logs: Path, address: str) -> Path:
-    """A copy of the directory in the store."""
+    """Copies the directory into the store, and returns the copy's path."""
     there = place(address)
     assert isinstance(there, RemotePath)
     system, path = remote._system(there)

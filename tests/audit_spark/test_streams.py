@@ -1,5 +1,5 @@
-"""A log as Spark reads it, whole or as a stream, with damage, retention, and unreadable files. These tests do not start
-Spark.
+"""Reads logs as Spark does, in one batch or as a stream. The logs have damage, deleted segments and unreadable files. These
+tests do not start Spark.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_a_log_that_is_not_large_keeps_all_cores_busy(writer: Writer, tmp_path: 
 
 
 class Followed:
-    """A stream, and the rows of its micro-batches."""
+    """Reads a stream, and collects the rows of its micro-batches."""
 
     def __init__(self, root: Path, **options: str) -> None:
         self.options = {"path": str(root), **options}
@@ -141,7 +141,7 @@ class Followed:
         self.stream.partitions(self.at, self.at)  # as Spark does
 
     def take(self, again: int = 0) -> list[dict[str, Any]]:
-        """Reads one micro-batch. Before that, the stream reads it `again` times and is killed before it can commit."""
+        """Reads one micro-batch. Before this, the stream reads it `again` times, and is killed each time before the commit."""
         end = self.stream.latestOffset()
         for _ in range(again):
             rows(self.stream, self.at, end)
@@ -178,7 +178,7 @@ def test_each_batch_is_read_once_whatever_becomes_of_the_segments(
 
     def looked(folder: Path) -> list[tuple[int, Path]]:
         found = look(folder)
-        if rng.random() < 0.3:  # the folder changes right after it is listed
+        if rng.random() < 0.3:  # the folder changes right after the audit has listed it
             log.act()
         return found
 
@@ -293,7 +293,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(tmp_path: Path, t
     followed.take()
     shutil.rmtree(log.folder)
     another = Restless(tmp_path, random.Random(6), topic_id=topic_id and "xtzWWN4bTjitpL3kfd9s5g")
-    another.append(20 if topic_id else 4)  # without a topic id, only a lower end of the log shows the change
+    another.append(20 if topic_id else 4)  # without topic ids, the audit sees the new topic only because its log ends earlier
     if topic_id:
         assert another.offset > log.offset
     followed.restart()

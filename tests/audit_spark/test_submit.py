@@ -28,15 +28,15 @@ SPARK = Path(pyspark.__file__).parent
 
 
 def packages(folder: Path) -> Path:
-    """Our packages as a zip, as docs/how-to/audit-spark/spark.md says."""
+    """Packs our packages into a zip as docs/how-to/audit-spark/spark.md describes."""
     for part in ("broker/wirebroker", "protocol/kafkawire", "pipeline/wirebroker_audit"):
         shutil.copytree(ROOT / part, folder / Path(part).name, ignore=shutil.ignore_patterns("__pycache__"))
     return Path(shutil.make_archive(str(folder), "zip", folder))
 
 
 def foreign_python(folder: Path) -> Path:
-    """Makes a Python that has the libraries but not our packages. (Python ignores path files in a folder that a path
-    file names.)
+    """Makes a Python environment that has the libraries but not our packages. (The `.pth` file adds a folder, and Python
+    ignores `.pth` files in it.)
     """
     venv.create(folder, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
@@ -48,7 +48,7 @@ def foreign_python(folder: Path) -> Path:
 
 
 def submitted(folder: Path, master: str, *options: str) -> None:
-    """Audits more than the driver reads itself, with executors that get our packages only from `--py-files`."""
+    """Audits a log that executors must read. The executors get our packages only from `--py-files`."""
     make_directory(folder / "logs", seed=4, partitions=3, faults=(duplicate,))
     large = Writer("large", 0, random.Random(4))
     large.data(1, values=[random.Random(each).randbytes(SMALL_BYTES // 4) for each in range(5)])
@@ -68,7 +68,7 @@ def submitted(folder: Path, master: str, *options: str) -> None:
 
 
 def environment(python: str) -> dict[str, str]:
-    """The environment of Spark's programs."""
+    """Returns the environment variables of Spark's programs."""
     provide_java()
     return {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -88,7 +88,7 @@ def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path
 @pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
 def test_a_standalone_cluster_audits_as_shown(tmp_path: Path) -> None:
-    """A master and a worker, each in a separate process, started as in docs/how-to/audit-spark/sizing.md."""
+    """Starts a master and a worker in separate processes, as in docs/how-to/audit-spark/sizing.md."""
     master = f"spark://127.0.0.1:{free_port()}"
     port = master.rpartition(":")[2]
     programs = (
@@ -104,7 +104,7 @@ def test_a_standalone_cluster_audits_as_shown(tmp_path: Path) -> None:
 
 
 def free_port() -> int:
-    """A port that no program uses at the moment."""
+    """Returns a port that no program uses at the moment."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
         return int(opened.getsockname()[1])

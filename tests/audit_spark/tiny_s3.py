@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 PAGE = 7
-"""The number of keys in a page of a listing. Amazon's S3 returns 1000."""
+"""The number of keys in a page of a listing. (Amazon's S3 returns pages of 1000 keys.)"""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(root: Path) -> Iterator[str]:
-    """The address of an S3 whose buckets are the subfolders of `root`."""
+    """Starts an S3 whose buckets are the subfolders of `root`, and returns its address."""
     handler = type("Handler", (_Handler,), {"root": root})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

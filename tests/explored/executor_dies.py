@@ -1,4 +1,6 @@
-"""Sends three records. The first run on a Spark executor kills it (SIGKILL); a later run leaves a mark."""
+"""Sends three records. The first run on a Spark executor creates a file and kills the executor (SIGKILL). Later runs find the
+file.
+"""
 
 import os
 import signal
@@ -12,7 +14,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 def main() -> None:
-    """Send and ignore the results, which may be errors after a fault."""
+    """Send the records, and ignore the results, which may be errors after a fault."""
     mark = Path(sys.argv[1])
     executor = next((each for each in psutil.Process().parents() if any(EXECUTOR in word for word in each.cmdline())), None)
     if executor is not None:

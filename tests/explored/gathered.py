@@ -1,4 +1,4 @@
-"""Sends six records at once with aiokafka; "unseen" gathers their exceptions and ignores them."""
+"""Sends six records concurrently with aiokafka. With "unseen", it collects the exceptions and ignores them."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaProducer
 
 
 async def main(unseen: bool) -> None:
-    """Send, and wait for all results."""
+    """Send the records, and wait for all results."""
     producer = AIOKafkaProducer(
         bootstrap_servers=os.environ["WIREBROKER_BOOTSTRAP"],
         enable_idempotence=True,

@@ -1,4 +1,4 @@
-"""Commits a transaction, and tries again after any error."""
+"""Commits a transaction, and repeats the commit after any error."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Reads four orders and writes an invoice for each: "process-first", "commit-first" or "transactional"."""
+"""Reads four orders and writes an invoice for each. The argument is "process-first", "commit-first" or "transactional"."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ def process_first() -> None:
 
 
 def commit_first() -> None:
-    """Commit, then send, and ignore the results."""
+    """Commit the offset, then send the invoices, and ignore the results."""
     producer = Producer({**where, **quick, "retries": 0})
     for _ in range(4):
         message = consumer.poll(10)
@@ -49,7 +49,7 @@ def commit_first() -> None:
 
 
 def transactional() -> None:
-    """One transaction for everything, which is aborted and retried as a whole."""
+    """Send the invoices and commit the offset in one transaction. After an error, abort and repeat the whole transaction."""
     producer = Producer({**where, **quick, "transactional.id": "billing"})
     producer.init_transactions(10)
     done, first = 0, None
@@ -73,7 +73,7 @@ def transactional() -> None:
 
 
 def commit(producer: Producer) -> None:
-    """Commits the transaction, and repeats this after each retriable error."""
+    """Commits the transaction, and repeats the commit after each retriable error."""
     while True:
         try:
             producer.commit_transaction(10)

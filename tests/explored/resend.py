@@ -1,4 +1,4 @@
-"""Sends three records with kafka-python and waits for each; "again" resends a record that the client gives up."""
+"""Sends three records with kafka-python, and waits for each. With "again", it resends a record that the client gives up."""
 
 import os
 import sys

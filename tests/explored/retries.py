@@ -1,4 +1,4 @@
-"""Sends six records, retries, and looks at every result, but without idempotence; "idempotent" switches it on."""
+"""Sends six records with retries, and checks every result. The producer is idempotent only with "idempotent"."""
 
 import os
 import sys

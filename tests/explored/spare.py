@@ -1,4 +1,4 @@
-"""Sends an order. After a failure it sends the order with a second producer, and ignores the result."""
+"""Sends an order. If this fails, it sends the order with a second producer, and ignores the result."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The batches that Produce acknowledged, and whether the logs have them."""
+"""Remembers the batches that Produce responses acknowledged, and checks that the logs have them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A partition's log as it was read. `cleaned_to` is the offset up to which compaction may have taken records."""
+    """A partition's log as it was read. Before the offset `cleaned_to`, compaction may have removed records."""
 
     name: str
     start: int
@@ -29,13 +29,13 @@ class Log(NamedTuple):
 
 
 TopicId = Callable[[Any], bytes | None]
-"""The id of a topic that a request names by name or id; None for an unknown topic."""
+"""Returns a topic's id for the name or id in a request, or None for an unknown topic."""
 AS_SENT = ("producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
-"""Header fields that a broker stores unchanged. A retry has them in common with the first copy, whose offset it gets."""
+"""Header fields that a broker stores unchanged. If a retry gets the offset of the first copy, these fields are the same."""
 
 
 class Acknowledged:
-    """Batches by topic id, partition and offset. Deleting a topic deletes its batches."""
+    """Acknowledged batches by topic id, partition and offset. The batches of deleted topics are not checked."""
 
     def __init__(self) -> None:
         self._batches: dict[tuple[bytes, int], dict[int, Batch]] = {}
@@ -66,9 +66,9 @@ class Acknowledged:
                 offset += header.last_offset_delta + 1
 
     def check(self, topic_id: bytes, index: int, log: Log) -> None:
-        """Check that every acknowledged batch of this partition is at its offset. Raises Finding."""
+        """Check that the log has every acknowledged batch of this partition at its offset. Raises Finding."""
         for offset, batch in self._batches.get((topic_id, index), {}).items():
-            if offset >= max(log.start, log.cleaned_to):  # below, it may be deleted or compacted
+            if offset >= max(log.start, log.cleaned_to):  # earlier batches may be deleted or compacted
                 self._compare(f"{log.name} at {offset}", batch, log.batches.get(offset))
 
     @staticmethod
@@ -83,7 +83,7 @@ class Acknowledged:
 
 
 def read_log(name: str, start: int, end: int, raw: Iterable[Buffer], *, compacted: bool, cleaned_to: int = 0) -> Log:
-    """Returns the log that these batches form. Raises Finding if an offset is missing that compaction cannot have taken."""
+    """Returns the log that these batches form. Raises Finding if offsets are missing in a topic that is not compacted."""
     batches, expected = dict[int, Batch](), -1
     for each in raw:
         header = read_header(each)

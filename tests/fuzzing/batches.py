@@ -26,7 +26,7 @@ NUMBERS = (
     2**31,
     2**63 - 1,
 )
-"""Numbers at which fields of any size change their meaning."""
+"""Boundary values of fields of any size."""
 WIDTHS = {
     "base_offset": 64, "partition_leader_epoch": 32, "attributes": 16, "last_offset_delta": 32, "base_timestamp": 64,
     "max_timestamp": 64, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32, "records_count": 32,
@@ -44,7 +44,7 @@ BOMB = 1 << 20
 
 
 def fit(number: int, bits: int) -> int:
-    """The number cut to `bits` bits, like a cast in Java."""
+    """Returns the lowest `bits` bits of the number as a signed integer, as a cast in Java does."""
     half = 1 << (bits - 1)
     return (number + half) % (2 * half) - half
 
@@ -69,7 +69,7 @@ def _record(random: Random, number: int) -> Record:
 
 
 def damaged_batch(random: Random, batch: bytes) -> bytes:
-    """Returns the batch with an error in it. The CRC is mostly valid, so that the broker also reads the rest."""
+    """Returns the batch with an error. In most cases the CRC is valid, so that the broker reads the rest of the batch."""
     ways = (_header, _header, _header, _body, _body, _records, _compression, _bomb, _marker, _bytes, _several, _old)
     return (random.choice(ways) if len(batch) >= HEADER_SIZE else _bytes)(random, batch)
 
@@ -93,7 +93,7 @@ def _body(random: Random, batch: bytes) -> bytes:
 
 
 def _records(random: Random, batch: bytes) -> bytes:
-    """Records whose offsets, times and order contradict the header."""
+    """Replaces the records by records whose offsets, times and order contradict the header."""
     deltas = random.choice(((0, 0), (1, 0), (5, 6), (0, 2**31 - 1), (-1, 0), (2**31 - 2, 2**31 - 1)))
     times = random.choice((0, -1, 2**62, -(2**62), 2**63 - 1))
     records = [Record(delta, times, b"key", b"value") for delta in deltas]
@@ -106,7 +106,7 @@ def _records(random: Random, batch: bytes) -> bytes:
 
 
 def _compression(random: Random, batch: bytes) -> bytes:
-    """The attributes name another compression, or the compressed data is damaged."""
+    """Names another compression in the attributes, or damages the compressed data."""
     header, body = read_header(batch), bytearray(batch[HEADER_SIZE:])
     if random.random() < 0.5 and body:
         body[random.randrange(len(body))] ^= 1 << random.randrange(8)
@@ -116,7 +116,7 @@ def _compression(random: Random, batch: bytes) -> bytes:
 
 
 def _bomb(random: Random, batch: bytes) -> bytes:
-    """Little data that decompresses into much."""
+    """Replaces the records by compressed data that decompresses to a much larger size."""
     codec = random.choice((1, 2, 3, 4))
     content = random.choice((b"\0", b"\x02", b"\x0c\0\0\0\x01\x01\0")) * (BOMB >> random.choice((0, 3, 6)))
     header = read_header(batch)._replace(attributes=codec)
@@ -131,7 +131,7 @@ def _marker(random: Random, batch: bytes) -> bytes:
 
 
 def _bytes(random: Random, batch: bytes) -> bytes:
-    """Changes any byte, and leaves the CRC unchanged."""
+    """Changes random bytes, but does not update the CRC."""
     made = bytearray(batch)
     for _ in range(random.randint(1, 3)):
         made[random.randrange(len(made))] = random.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
@@ -143,7 +143,7 @@ def _several(random: Random, batch: bytes) -> bytes:
 
 
 def _old(random: Random, batch: bytes) -> bytes:
-    """The magic byte names another format."""
+    """Changes the magic byte to another format."""
     made = bytearray(batch)
     made[16] = random.choice((0, 1, 3, 127, 255))
     return bytes(made)

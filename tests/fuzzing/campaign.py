@@ -1,4 +1,4 @@
-"""Runs many cases in turn, and reports each cause of failure once, with the command that repeats it."""
+"""Runs many cases one after another. Reports each cause of failure once, with the command that repeats the failed case."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fuzzing.script import Finding, Script, minimise
 from fuzzing.served import ServedCase
 
 MINIMISING = 20.0
-"""The number of seconds that may be spent on reducing a finding."""
+"""The most seconds for reducing the script of a finding."""
 
 
 @dataclass(slots=True)
 class Found:
-    """A finding, its number of occurrences, and the command that repeats it."""
+    """A finding, how often it occurred, and the command that repeats it."""
 
     finding: Finding
     replay: str
@@ -32,7 +32,7 @@ class Found:
 
 @dataclass(slots=True)
 class Report:
-    """The result of a campaign. `cpu` is the CPU time in seconds, of this process or of the servers that it started."""
+    """The result of a campaign. `cpu` is the CPU time, in seconds, of this process or of the servers that it started."""
 
     cases: int = 0
     requests: int = 0
@@ -44,7 +44,7 @@ class Report:
     found: dict[str, Found] = field(default_factory=dict)
 
     def note(self, finding: Finding, replay: str) -> Found | None:
-        """Counts a finding. Returns it if its cause is new."""
+        """Counts a finding. Returns the finding if no earlier finding has the same cause."""
         known = self.found.get(finding.kind)
         if known is not None:
             known.times += 1
@@ -72,7 +72,7 @@ Told = Callable[[Report], None]
 
 
 def seeds(first: int, minutes: float) -> Iterator[int]:
-    """Yields successive seeds for `minutes`, at least one seed."""
+    """Yields successive seeds until `minutes` have passed. Yields at least one seed."""
     end = time.monotonic() + minutes * 60
     for seed in count(first):
         yield seed
@@ -100,14 +100,14 @@ def play(chosen: Iterator[int], folder: Path, tell: Told, show: Show, apis: tupl
 
 
 def _only_slow_once(outcome: Outcome) -> bool:
-    """Tells whether the finding is a slow case that is fast when repeated: then the machine was busy."""
+    """Whether a slow case was fast when it was repeated. If so, the machine was busy, and the finding does not count."""
     finding = outcome.finding
     slow = finding is not None and finding.kind.startswith("slow")
     return finding is not None and slow and not still_fails(outcome.script.setting, finding.kind)(outcome.script.steps)
 
 
 def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, ...] = ()) -> Report:
-    """Plays each seed's case to a server over TCP. `cpu` in the report is the servers'."""
+    """Plays each seed's case to a server over TCP. `cpu` in the report is the CPU time of the servers."""
     report = Report()
     for seed in chosen:
         outcome = ServedCase(seed, apis).run()
@@ -126,7 +126,7 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
 
 
 CASES: dict[str, type[RelayCase | HostileCase]] = {"relay": RelayCase, "hostile": HostileCase}
-"""The classes of cases by their names in `scripts/fuzz`: relays of a proxy, or data directories of a stranger."""
+"""The kinds of cases by their names in `scripts/fuzz`: relays of a proxy, and data directories made by an attacker."""
 
 
 def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Report:
@@ -145,7 +145,7 @@ def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Repor
 
 
 def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> Report:
-    """Lets every reader read this many examples of each seed."""
+    """Makes `examples` examples for each seed and reader, and lets the reader read them."""
     report, begun = Report(), time.process_time()
     for seed in chosen:
         for name in readers.READERS:
@@ -162,7 +162,7 @@ def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> 
 def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
     try:
         readers.run(name, seed, examples)
-    except Flaky as flaky:  # the example fails only sometimes, such as by being slow
+    except Flaky as flaky:  # the example does not fail each time; for example, it is slow only once
         return Finding(f"{name}: not each time", str(flaky)[:500])
     except AssertionError as unfit:
         notes = "\n".join(getattr(unfit, "__notes__", ()))
@@ -171,7 +171,7 @@ def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
 
 
 def _smaller(seed: int, script: Script, finding: Finding, folder: Path) -> tuple[Finding, str]:
-    """Reduces the finding's script and saves it. Returns the finding, and the command that repeats it."""
+    """Reduces the script of a finding, and saves it. Returns the finding, and the command that repeats it."""
     end = time.monotonic() + MINIMISING
     fails = still_fails(script.setting, finding.kind)
     steps = minimise(script.steps, fails, lambda: time.monotonic() < end) if fails(script.steps) else script.steps

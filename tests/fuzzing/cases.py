@@ -1,4 +1,4 @@
-"""One case: a seed, its setting and requests, its result, and the script that repeats it."""
+"""A case of the fuzzer: makes the broker's settings and the requests from a seed, plays them, and returns the result."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from wirebroker.apis import SERVED
 OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup", "SyncGroup", "OffsetCommit",
          "TxnOffsetCommit",
          "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics", "Heartbeat")  # fmt: skip
-"""APIs that change something. An API named twice is chosen twice as often."""
+"""APIs that change the broker's state, which are chosen often. An API that is listed twice is chosen twice as often."""
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
            "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
-"""APIs that a good client calls in the end, after all other clients' requests."""
+"""APIs that the good client calls at the end, after the requests of all other clients."""
 CONNECTIONS = 4
 GOOD = 99
 """The number of the good client's connection."""
 FEWEST, MOST = 20, 200
 LARGEST = 4 << 20
-"""The most bytes of a request's body; a larger body is replaced by another."""
+"""The most bytes of a request's body. If a body is larger, another request is made."""
 
 
 def setting_of(seed: int) -> Setting:
-    """Returns the broker for a seed: every fifth broker has a directory, every seventh is a cluster, and so on."""
+    """Returns the broker's settings for a seed: every fifth broker has a directory, every seventh is a cluster, and so on."""
     traces = {1: "verdicts", 4: "changes", 7: "all"}
     return Setting(
         seed=seed, brokers=3 if seed % 7 == 3 else 1, data=seed % 5 == 2, trace=traces.get(seed % 11, "off"),
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Case:
-    """Makes up requests and plays them at once, because later requests use values of earlier responses."""
+    """Makes requests and sends each at once, because later requests use values from earlier responses."""
 
     def __init__(self, seed: int, apis: Sequence[str] = (), steps: int | None = None) -> None:
         self.random = Random(f"requests-{seed}")
@@ -90,7 +90,7 @@ class Case:
         return self.world.do(step)
 
     def _find_coordinators(self) -> None:
-        """Looks for coordinators: this creates the internal topics, which groups and transactions need."""
+        """Sends FindCoordinator, which creates the internal topics that groups and transactions need."""
         for key_type, keys in enumerate((["group-0", "group-1"], ["transaction-0", "transaction-1"])):
             self._correlation += 1
             raw = encode_request(self._correlation, "fuzz", FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys), 4)
@@ -115,7 +115,7 @@ class Case:
 
     def _frame(self) -> bytes:
         served, key = served_by(self.world.engine), self._key()
-        while key not in served:  # an API of a later release
+        while key not in served:  # the broker's release does not have this API
             key = self._key()
         oldest, newest = served[key]
         version = self.random.choice((newest, self.random.randint(oldest, newest)))
@@ -137,7 +137,7 @@ class Case:
 
     @staticmethod
     def _count_sequences(made: Made, response: Response) -> None:
-        """Notes the sequence that follows each acknowledged batch."""
+        """Remembers the producer's next sequence after each acknowledged batch."""
         producer = made.producer
         if producer is None or response.asked.request is None:
             return
@@ -149,7 +149,7 @@ class Case:
                     producer.sequences[where] = (producer.sequences.get(where, 0) + count) % 2**31
 
     def _good_client(self) -> None:
-        """Sends requests for everything that the other clients may have damaged. Each request must get a response."""
+        """Requests everything that the other clients may have damaged, as a good client. Each request must get a response."""
         for number in range(self.world.setting.brokers):
             self._do(Step("start broker", number))
         for name in LASTING:
@@ -183,7 +183,7 @@ def replay(script: Script, in_the_end: bool = True) -> Finding | None:
 
 
 def still_fails(setting: Setting, kind: str) -> Callable[[Sequence[Step]], bool]:
-    """Returns a function that tells whether steps lead to a finding of this kind."""
+    """Returns a function that returns true if steps lead to a finding of this kind."""
 
     def fails(steps: Sequence[Step]) -> bool:
         found = replay(Script(setting, tuple(steps)))

@@ -1,4 +1,4 @@
-"""Calls of the HTTP control from its OpenAPI document, with valid and invalid bodies and parameters.
+"""Calls the operations of the HTTP control's OpenAPI document, with valid and invalid bodies and parameters.
 
 schemathesis makes the requests and compares the responses with the document.
 """
@@ -33,16 +33,16 @@ THERE = {
     "topic": "orders", "fault": 0, "partition": 0, "node_id": 1, "transactional_id": "till", "group_id": "team",
     "producer_id": 0,
 }  # fmt: skip
-"""Existing things, by the names of the parameters that name them."""
+"""The names of things that exist, by the parameters in which requests name them."""
 schemathesis.openapi.media_type(TOML, FAULT_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass")))
 TIMEOUT = 0.02
-"""The most seconds for which a request may wait for records or verdicts."""
+"""The longest timeout, in seconds, of a request that waits for records or verdicts."""
 LONGEST = 10.0
-"""Seconds after which an unanswered request is a finding; the machine may be busy."""
+"""Seconds after which an unanswered request is a finding. The limit is high because the machine may be busy."""
 
 
 class Unfit(AssertionError):
-    """Raised if the control's response is not in its document, or the control logged an error or took too long."""
+    """Raised if the OpenAPI document does not describe a response, or if the control logged an error or was too slow."""
 
 
 class _Errors(logging.Handler):
@@ -57,7 +57,7 @@ class _Errors(logging.Handler):
 
 
 class ControlFuzz:
-    """A broker with a control, and its operations."""
+    """Starts a broker with a control, and calls the control's operations."""
 
     def __init__(self) -> None:
         self._errors = _Errors()
@@ -74,12 +74,14 @@ class ControlFuzz:
         self.kafka.stop()
 
     def operations(self) -> list[Any]:
-        """Returns all operations of the document except the stream that never ends."""
+        """Returns all operations of the document except /events, whose response never ends."""
         found = [each.ok() for each in self.schema.get_all_operations()]
         return [each for each in found if each.path != "/events"]
 
     def run(self, operation: Any, number: int, examples: int) -> None:
-        """Calls one operation with `examples` sets of values, chosen by the seed. Raises Unfit, or an error of schemathesis."""
+        """Calls one operation `examples` times, with values that the seed `number` chooses. Raises Unfit, or schemathesis's
+        error.
+        """
         modes = st.one_of(
             [operation.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)]
         )
@@ -98,7 +100,7 @@ class ControlFuzz:
             calls()
 
     def _call(self, case: Any, real: bool) -> None:
-        """Calls the operation, with the names of existing things if `real`, and compares the response with the document."""
+        """Calls the operation and compares the response with the document. With `real`, the call names existing things."""
         if real:
             case.path_parameters.update({name: THERE[name] for name in case.path_parameters if name in THERE})
         query = case.query or {}
@@ -114,7 +116,7 @@ class ControlFuzz:
             response = case.call(base_url=self.url, timeout=LONGEST)
         except requests.Timeout:
             raise Unfit(f"{case.method} {case.formatted_path}: no response in {LONGEST} s") from None
-        except (requests.RequestException, ValueError):  # HTTP cannot carry this call
+        except (requests.RequestException, ValueError):  # the call cannot be sent by HTTP
             return
         self._look(case, time.monotonic() - begun)
         case.validate_response(response, checks=list(CHECKS))
@@ -136,7 +138,7 @@ def _is_long(timeout: Any) -> bool:
 
 
 def each_operation(number: int, examples: int, tell: Callable[[str, BaseException | None], None]) -> int:
-    """Calls every operation with this many examples, and reports the findings. Returns the number of calls."""
+    """Calls every operation `examples` times, and reports the findings. Returns the number of calls."""
     fuzz = ControlFuzz()
     try:
         for operation in fuzz.operations():

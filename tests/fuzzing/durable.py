@@ -1,4 +1,4 @@
-"""The state of a broker that must survive kill −9 and a restart, as read over the wire."""
+"""Reads, over the wire, the state of a broker that must survive kill −9 and a restart."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from responses import sole
 
 OFFSETS = "the offsets of group"
 Ask = Callable[[Message, int], Any]
-"""Sends a request of a version and returns the response."""
+"""Sends a request in a version, and returns the response."""
 TOPIC, DYNAMIC_TOPIC = 2, 1
-"""A kind of resource, and the source of its own settings."""
+"""The resource type of topics, and the config source of settings that a topic has itself."""
 
 
 def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
     for each in ask(ListTransactionsRequest(duration_filter=-1), 1).transaction_states:
         found = ask(DescribeTransactionsRequest(transactional_ids=[each.transactional_id]), 0).transaction_states[0]
         state, topics = found.transaction_state, {topic.topic: sorted(topic.partitions) for topic in found.topics}
-        if state.startswith("Prepare"):  # after a start, the coordinator carries out the decision
+        if state.startswith("Prepare"):  # a restarted coordinator completes the transaction
             state, topics = state.replace("Prepare", "Complete"), {}
         who = (state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms, topics)
         known[f"transaction {each.transactional_id}"] = who
@@ -53,7 +53,7 @@ def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Returns the differences as sentences."""
+    """Returns a text with all differences."""
     told = [
         f"{what}: {before.get(what)!r}, and afterwards {after.get(what)!r}"
         for what in sorted(before.keys() | after.keys())

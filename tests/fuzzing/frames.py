@@ -1,4 +1,4 @@
-"""A request's frame: its header, and the damage that the frame of any API can have."""
+"""Makes the frames of requests, and damages them in ways that work for every API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAGGED = (
 
 
 def frame(key: int, version: int, correlation_id: int, body: bytes, client_id: bytes | None = CLIENT_ID.encode()) -> bytes:
-    """A request frame without its size. An API that Kafka does not have gets the older header."""
+    """Returns a request frame without its size. For an API that Kafka does not have, the header has no tagged fields."""
     size = -1 if client_id is None else len(client_id)
     head = HEAD.pack(key, version, correlation_id, size) + (client_id or b"")
     try:
@@ -30,7 +30,7 @@ def frame(key: int, version: int, correlation_id: int, body: bytes, client_id: b
 
 
 def damaged_frame(random: Random, raw: bytes) -> bytes:
-    """Returns the frame shortened, lengthened, with changed bytes, or with another version or client id."""
+    """Shortens or lengthens the frame, or changes bytes, the version or the client id."""
     way = random.randrange(8)
     if way == 0:
         return raw[: random.randrange(len(raw) + 1)]
@@ -41,7 +41,7 @@ def damaged_frame(random: Random, raw: bytes) -> bytes:
     if way == 3:
         length = random.choice((-1, -2, 0, 3, 32767, -32768))
         return raw[:8] + struct.pack(">h", length) + raw[10:]
-    if way == 4:  # the last byte of most flexible requests counts tagged fields
+    if way == 4:  # in most flexible requests, the last byte is the number of tagged fields
         return raw[:-1] + random.choice(TAGGED)
     made = bytearray(raw)
     for _ in range(random.randint(1, 4)):

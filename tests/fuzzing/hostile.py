@@ -1,7 +1,8 @@
-"""Data directories that a stranger has made: links, pipes, names, sizes, and records that no broker writes, in sound batches.
+"""Data directories made by an attacker, with links, pipes, odd names and sizes, and valid batches with odd records.
 
-A start may serve such a directory, or refuse it with a sentence. It must end, and must not read or change anything outside the
-directory. The test compares everything next to the directory, and Python reports each file and folder that the broker touches.
+A broker may serve such a directory, or refuse it with a message. It must not hang, and must not read or change anything outside
+the directory. The test compares everything next to the directory. An audit hook of Python reports each file and folder that the
+broker opens or changes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from wire.random_messages import Maker, versions_of
 
 HANGS_AFTER = 20.0
 LONGEST_SENTENCE = 2000
-"""The most characters of a refusal, without the path of the directory."""
+"""The most characters of a message that refuses a directory, without the directory's path."""
 NAMES = (
     "../../pwned", "../up", "/tmp/wirebroker-pwned", "a/b", "a\\b", "a\0b", ".", "..", "", "x" * 250, "y" * 10_000,
     "\x1b[31mred", "orders", "new", "größe", "\u202egpj.exe", "nul.x", "CON", "a\nb", "__cluster_metadata",
@@ -63,7 +64,7 @@ IDS = (bytes(16), b"\7" * 16, bytes(15) + b"\1")
 
 
 class Stranger(Maker):
-    """Makes records with ordinary or with unexpected fields."""
+    """Makes records with normal or with odd values."""
 
     def primitive(self, spec: str) -> Any:
         if spec == "string":
@@ -76,7 +77,7 @@ class Stranger(Maker):
 
 
 class HostileCase:
-    """Makes a directory with one to three strange entries of these kinds, and starts a broker in it."""
+    """Makes a data directory with one to three odd changes of these kinds, and starts a broker on it."""
 
     def __init__(self, seed: int, kinds: Sequence[Callable[[HostileCase], None]] = ()) -> None:
         self.kinds = kinds or STRANGE
@@ -102,7 +103,7 @@ class HostileCase:
         (self.outside / "folder-0").mkdir()
         shutil.copytree(self.data / "orders-0", self.outside / "orders-0")
         for _ in range(self.random.randint(1, 3)):
-            with suppress(OSError, WireError):  # an earlier strange entry may prevent this one
+            with suppress(OSError, WireError):  # an earlier change may prevent this one
                 self.random.choice(self.kinds)(self)
         before, touched = _seen(place), set[str]()
         try:
@@ -129,16 +130,16 @@ class HostileCase:
     # Hostile changes
 
     def _plain(self) -> Path:
-        """A file in the directory, or an unused path. Raises OSError."""
+        """Chooses a file in the directory, or an unused path. Raises OSError."""
         return _plain(self._file())
 
     def _file(self) -> Path:
-        """A file or folder in the directory that exists or that the broker may create."""
+        """Chooses a file or folder in the directory that exists or that a broker could create."""
         there = sorted(str(path.relative_to(self.data)) for path in self.data.rglob("*"))
         return self.data / self.random.choice((*there, *FILES))
 
     def link(self) -> None:
-        """Replaces a file or folder with something else."""
+        """Replaces a file or folder by a link, a pipe or a socket."""
         path, kind = self._file(), self.random.choice(tuple(KINDS))
         self.did.append(f"{kind} at {path.relative_to(self.data)}")
         if path.is_dir() and not path.is_symlink():
@@ -147,7 +148,7 @@ class HostileCase:
         KINDS[kind](path, self.outside / self.random.choice(("precious", "folder-0", "orders-0", "made")))
 
     def name(self) -> None:
-        """Makes a file or folder with a strange name."""
+        """Makes a file or folder with an odd name."""
         path = self._file()
         self.did.append(f"made {path.relative_to(self.data)}")
         if self.random.random() < 0.5:
@@ -156,7 +157,7 @@ class HostileCase:
             path.write_bytes(self.random.randbytes(self.random.choice((0, 10, 200))))
 
     def size(self) -> None:
-        """Makes a file large without using much room."""
+        """Makes a file large, but sparse, so that it takes little disk space."""
         path, size = self._plain(), self.random.choice(SIZES)
         self.did.append(f"{path.relative_to(self.data)} has {size} bytes")
         with path.open("ab") as file:
@@ -169,7 +170,7 @@ class HostileCase:
         path.write_text(text)
 
     def metadata(self) -> None:
-        """Puts other records into the metadata."""
+        """Adds odd records to the metadata log."""
         records: list[Any] = []
         if self.random.random() < 0.5:
             records.append(TopicRecord(name=self.random.choice(NAMES), topic_id=IDS[1]))
@@ -187,7 +188,7 @@ class HostileCase:
         with_records(self.data, records)
 
     def coordinator(self) -> None:
-        """Puts other records into a coordinator's log."""
+        """Adds odd records to a coordinator's log."""
         kinds, topic = self.random.choice(((GROUP_RECORDS, "__consumer_offsets"), (TRANSACTION_RECORDS, "__transaction_state")))
         module_name, name = kinds[self.random.choice(tuple(kinds))]
         module = import_module(f"kafkawire.coordinator_records.{module_name}")
@@ -233,7 +234,7 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 
 @cache
 def _template() -> tempfile.TemporaryDirectory[str]:
-    """Returns a folder with two directories of a broker that has used every feature: stopped cleanly, and killed.
+    """Returns a folder with two data directories of a broker that used every feature: one after a clean stop, one after a kill.
 
     Python removes the folder when it exits.
     """
@@ -272,9 +273,9 @@ def _hooked() -> None:
 
 @contextmanager
 def watched(data: Path, touched: set[str]) -> Iterator[None]:
-    """Note each path outside the directory that is opened, created, renamed or removed, also through links.
+    """Collect each path outside the directory that is opened, created, renamed or removed, including through links.
 
-    Files of Python and of this package are opened when modules are imported.
+    Files of Python and of this package are not collected, because imports open them.
     """
     own = tuple(str(Path(each).resolve()) for each in {*sys.path, sys.prefix, sys.base_prefix} if each)
 

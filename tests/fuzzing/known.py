@@ -1,4 +1,4 @@
-"""A fuzzer's knowledge about the broker: topics, members, producers and offsets, read from the responses."""
+"""What the fuzzer knows about the broker from its responses: topics, members, producers and offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from kafkawire.declare import Message, Struct
 
 REMEMBERED = 12
-"""The number of values of each kind that are kept. The oldest value is forgotten first."""
+"""The most values of each kind that are remembered. The oldest value is forgotten first."""
 
 KINDS = {
     "topic_id": "topic_id", "member_id": "member_id", "leader": "member_id", "generation_id": "generation",
@@ -20,12 +20,12 @@ KINDS = {
     "node_id": "node", "leader_epoch": "leader_epoch", "log_dir": "path", "transactional_id": "transactional_id",
     "group_id": "group", "topic_name": "topic", "group_instance_id": "instance",
 }  # fmt: skip
-"""A field of a response, and the kind of its values."""
+"""Fields of responses, and the kinds of their values."""
 
 
 @dataclass(slots=True)
 class Member:
-    """A member of a group, as a request has to name it."""
+    """A member of a group, with the values by which requests name it."""
 
     group: str
     member_id: str
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(slots=True)
 class Producer:
-    """A producer, and the sequence that it sends next to each partition."""
+    """A producer, and its next sequence in each partition."""
 
     producer_id: int
     epoch: int
@@ -44,7 +44,7 @@ class Producer:
 
 
 class Known:
-    """Pools of values by kind. The same seed and responses give the same choices."""
+    """Remembered values by kind. The same seed and responses give the same choices."""
 
     def __init__(self, random: Random, topics: tuple[str, ...]) -> None:
         self.random = random
@@ -66,21 +66,21 @@ class Known:
             pool.append(value)
 
     def pick(self, kind: str, default: Any) -> Any:
-        """Returns a known value of this kind, or the default."""
+        """Chooses a remembered value of this kind, or returns the default if there is none."""
         pool = self._pools.get(kind)
         return self.random.choice(pool) if pool else default
 
     def all(self, kind: str) -> list[Any]:
-        """Every remembered value of this kind."""
+        """Returns every remembered value of this kind."""
         return list(self._pools.get(kind, ()))
 
     def learn(self, request: Message | None, response: Message) -> None:
-        """Remembers the values of a response that later requests may name."""
+        """Remembers those values of a response that later requests can use."""
         self._walk(response)
         if request is not None and getattr(response, "error_code", 0) in (
             0,
             79,
-        ):  # MEMBER_ID_REQUIRED names a member, too
+        ):  # a response with MEMBER_ID_REQUIRED also has a member id
             self._learn_who(request, response)
 
     def _learn_who(self, request: Any, response: Any) -> None:
@@ -101,7 +101,7 @@ class Known:
                     self.add("topic", topic.name)
 
     def _is_member(self, member: Member) -> None:
-        """Replaces what is known about this member."""
+        """Remembers the member in place of an earlier state of it."""
         for known in [each for each in self.members if each.member_id == member.member_id]:
             self.members.remove(known)
         self.members.append(member)

@@ -1,4 +1,4 @@
-"""Made-up messages of clients that log in: tokens with strange headers, claims and keys, and messages of PLAIN and SCRAM."""
+"""Makes login messages of clients: tokens with odd headers, claims and keys, and messages of PLAIN and SCRAM."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _token(header: Any, claims: Any, end: str) -> str:
 
 
 def log_in(made: tuple[Any, ...]) -> None:
-    """Gives these values to all code that reads them. Invalid key sets and login modules raise ValueError."""
+    """Passes the made values to the code that reads such values. Raises ValueError for an invalid key set or login module."""
     if made[0] == "token":
         _, header, claims, keys, end = made
         _check(_token(header, claims, end), json.dumps({"keys": [*keys, OCTETS]}))

@@ -1,4 +1,4 @@
-"""Readers of files and of command-line values accept any content or refuse it with a sentence, and do so quickly."""
+"""Code that reads files or command-line values must accept any content or refuse it with a message, within a second."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.rows import EVENTS
 
 LONGEST = 1.0
-"""Seconds of CPU that reading may take; the largest input has some 60 KiB."""
+"""The most seconds of CPU time to read an input. The largest input has some 60 KiB."""
 REPEATED = 1 << 16
 
 # The parts of the inputs
@@ -67,7 +67,7 @@ REPEATS = st.tuples(PIECES, st.integers(1, 5000)).map(lambda pair: (pair[0] * pa
 
 
 def toml(value: Any) -> str:
-    """Writes a value as TOML. A null becomes the word null, which TOML does not have."""
+    """Returns a value as TOML. None becomes the word null, which is not valid TOML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {toml(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -78,13 +78,13 @@ def toml(value: Any) -> str:
 
 
 def tables(words: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """Writes the lines of a table with these words."""
+    """Makes the lines of a TOML table whose keys are mostly these words."""
     pairs = st.dictionaries(st.sampled_from(words) | st.text(min_size=1, max_size=5), VALUES, max_size=5)
     return pairs.map(lambda table: "".join(f"{json.dumps(key)} = {toml(value)}\n" for key, value in table.items()))
 
 
 def spoilt(examples: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """Returns an example with a piece removed and another inserted."""
+    """Makes texts from an example by replacing a part of it with another text."""
 
     def spoil(text: str, at: float, size: int, piece: str) -> str:
         start = int(at * len(text))
