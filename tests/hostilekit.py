@@ -1,4 +1,4 @@
-"""Content that an attacker can put into a data directory: metadata records that no broker writes, in valid batches."""
+"""Writes content that an attacker can put into a data directory: odd metadata records in valid batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = 1_800_000_000_000
 
 
 def start(data: Path) -> str:
-    """Starts a broker without sockets on the directory, and stops it. Returns the refusal, or "" if there is none."""
+    """Starts a broker without sockets on the directory, and stops it. Returns "", or why the broker refused the directory."""
     store = None
     try:
         store = FolderStore(data, random.Random(1).randbytes)
@@ -32,14 +32,14 @@ def start(data: Path) -> str:
 
 
 def with_records(data: Path, records: Sequence[Message]) -> None:
-    """Append these records to the metadata of a stopped broker's directory."""
+    """Append these records to the metadata log in a stopped broker's data directory."""
     values = [metadata_bytes(each, each.__schema__.versions[1]) for each in records]
     with_values(data / "__cluster_metadata-0" / f"{0:020d}.log", values)
-    (data / RECOVERY_POINTS).unlink(missing_ok=True)  # this file has the old end of the metadata
+    (data / RECOVERY_POINTS).unlink(missing_ok=True)  # this checkpoint has the old end of the metadata log
 
 
 def with_values(log: Path, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None) -> None:
-    """Append a batch of these values to a log."""
+    """Append a batch with these values to a log."""
     end, epoch = 0, 0
     for batch in iter_batches(log.read_bytes()):
         header = read_header(batch)

@@ -1,4 +1,4 @@
-"""A broker without sockets for tests of its responses: clients of its engine, and a frozen clock.
+"""A broker without sockets, for tests of its responses. Clients use its engine directly, and its clock is frozen.
 
     broker = InProcess(topics={"orders": 2})
     Dialogue(broker) >> seq(0, 2) << accepted(at=0)
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class InProcess:
-    """The brokers of a MockKafka with these options, without sockets."""
+    """The brokers that a MockKafka with these options would have, but without sockets."""
 
     def __init__(self, **options: Any) -> None:
         self.clock = Clock(self)
@@ -35,12 +35,12 @@ class InProcess:
         self._links: list[Link] = []
 
     def link(self, node: int = 0) -> Link:
-        """A new connection to one of the brokers."""
+        """Opens a connection to one of the brokers."""
         self._links.append(Link(self, sorted(self.engine.cluster.brokers)[node]))
         return self._links[-1]
 
     def deliver(self) -> None:
-        """Gives each connection its responses. Requests that waited for them then go to the broker."""
+        """Passes each response to its connection. Then the broker handles requests that were waiting for a response."""
         while effects := self.engine.take_effects():
             for effect in effects:
                 for link in self._links:
@@ -53,7 +53,7 @@ class InProcess:
         self.deliver()
 
     def records(self, topic: str, partition: int = 0) -> list[Any]:
-        """The records of a partition."""
+        """Returns the records of a partition."""
         return list(operations.records(self.engine, topic, partition))
 
     def create_topic(self, name: str, partitions: int | None = None) -> None:
@@ -74,24 +74,24 @@ class InProcess:
 
 
 class Clock:
-    """The broker's time. The clock begins at the present time, because the batches of tests have present timestamps."""
+    """The broker's clock. It starts at the machine's time, because the batches of tests have the machine's time, too."""
 
     def __init__(self, broker: InProcess) -> None:
         self._broker, self._now = broker, time.time_ns() // 1_000_000
 
     def now(self) -> int:
-        """ms since the epoch."""
+        """Returns the broker's time in ms since the epoch."""
         return self._now
 
     def advance(self, **parts: float) -> None:
-        """Move the clock forward by the parts of a timedelta, and run the timers that fall due."""
+        """Move the clock forward, and run the timers that expire. The arguments are those of `timedelta`."""
         self._now += round(timedelta(**parts) / timedelta(milliseconds=1))
         self._broker.engine.tick(self._now)
         self._broker.deliver()
 
 
 class Link(Connection):
-    """One connection to the engine. A request waits for the response to the previous request."""
+    """A connection to the engine. The broker handles a request only after it has responded to the previous request."""
 
     def __init__(self, broker: InProcess, node_id: int) -> None:
         self.timeout, self.client_id, self.awaited, self._correlation = 0.0, CLIENT_ID, deque(), 0
@@ -102,7 +102,7 @@ class Link(Connection):
         self._closed = False
 
     def send_bytes(self, raw: bytes) -> None:
-        """Let the broker handle the request, now or after the response to the request before it."""
+        """Let the broker handle the request, now or after the response to the previous request."""
         if self._closed:
             raise ConnectionClosed("the broker closed the connection")
         self._waiting.append(raw[SIZE_BYTES:])
@@ -115,7 +115,7 @@ class Link(Connection):
             self._broker.deliver()
 
     def take(self, effect: Any) -> None:
-        """Takes a response, or the close of the connection."""
+        """Stores a response, or closes the connection."""
         if isinstance(effect, Close):
             self._closed = True
         else:

@@ -1,7 +1,7 @@
-"""Logins by OAUTHBEARER: the same messages to a real Kafka (scripts/record-oauth) and to a wirebroker.
+"""Sends the same OAUTHBEARER logins to a real Kafka (scripts/record-oauth) and to wirebroker.
 
-`BROKERS` are the settings of several brokers; `attempts` are the messages to one broker: each attempt is a list of tokens of
-one SASL dialogue. Times in tokens are relative to the broker's clock. Responses are returned as plain data, with lifetimes
+`BROKERS` has the settings of several brokers. `attempts` yields the messages to one broker. An attempt is one SASL dialogue
+with a list of tokens. Times in tokens are relative to the broker's clock. Responses are returned as plain data, with lifetimes
 rounded up to 10 s.
 """
 
@@ -27,7 +27,7 @@ HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCall
 
 
 class Validation(NamedTuple):
-    """How a broker checks tokens: options of its login module, and broker settings (`None` keys: unsecured tokens)."""
+    """How a broker checks tokens: the options of its login module, its settings, and whether tokens must be signed."""
 
     options: Mapping[str, str]
     settings: Mapping[str, str]
@@ -66,7 +66,7 @@ BROKERS = {
 
 @cache
 def keys() -> dict[str, Any]:
-    """Private keys by name; `stranger` is in no key set."""
+    """Returns private keys by name. The broker's key set does not have `stranger`."""
     curve = ec.SECP256R1()
     return {
         "rsa": rsa.generate_private_key(65537, 2048), "other": rsa.generate_private_key(65537, 2048),
@@ -77,7 +77,7 @@ def keys() -> dict[str, Any]:
 
 
 def key_set() -> str:
-    """Returns the public keys as a JSON Web Key Set with one unusable key."""
+    """Returns the public keys as a JSON Web Key Set, which also has a key that cannot be used."""
     found = keys()
 
     def public(kind: Any, name: str, **more: str) -> Plain:
@@ -102,13 +102,13 @@ def key_set() -> str:
 
 
 def part(value: Any) -> str:
-    """A part of a token: the Base64 of JSON, of a text, or of bytes."""
+    """Encodes a part of a token: bytes, text or JSON as Base64."""
     raw = value if isinstance(value, bytes) else value.encode() if isinstance(value, str) else json.dumps(value).encode()
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def unsecured(claims: Any, header: Any = None, signature: str = "") -> str:
-    """An unsecured token, by default with an empty signature."""
+    """Returns an unsecured token, by default with an empty signature."""
     return f"{part({'alg': 'none'} if header is None else header)}.{part(claims)}.{signature}"
 
 
@@ -123,7 +123,7 @@ Attempts = Iterator[tuple[str, list[bytes]]]
 
 
 def attempts(broker: str, now: float) -> Attempts:
-    """The dialogues for a broker, by their names; `now` is in seconds."""
+    """Yields the name and the messages of each dialogue with a broker. `now` is in seconds."""
     yield from {"unsecured": _unsecured, "options": _options, "sessions": _sessions, "signed": _signed, "expected": _expected}[
         broker
     ](now)
@@ -237,7 +237,7 @@ def _sessions(now: float) -> Attempts:
 
 
 def signed(claims: Any, key: str, algorithm: str, kid: str | None = "", **header: Any) -> str:
-    """Returns a token that a key has signed. The token names that key, another key (`kid`), or no key."""
+    """Returns a token that is signed with `key`. Its header names this key, the key `kid`, or no key (`kid` is None)."""
     named = {} if kid is None else {"kid": kid or key}
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     return jwt.PyJWS().encode(payload, keys()[key], algorithm, headers=named | header)
@@ -329,7 +329,7 @@ def _expected(now: float) -> Attempts:
 
 
 def play(broker: str, address: tuple[str, int], now: int) -> Iterator[list[Any]]:
-    """Sends all attempts to a broker whose clock shows `now` (ms). Returns each dialogue's name and responses."""
+    """Sends all attempts to a broker whose time is `now` (ms). Yields the name and the responses of each dialogue."""
     for name, messages in attempts(broker, now / 1000):
         with closing(Connection(address, 10)) as connection:
             connection.request(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)

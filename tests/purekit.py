@@ -1,4 +1,4 @@
-"""The project's modules as pure Python, next to the compiled modules, in the same process."""
+"""Loads the project's modules as pure Python, in addition to the compiled modules, in the same process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OURS = ("kafkawire", "wirebroker", "wirebroker_audit", "fuzzing")
 
 
 class _Sources(MetaPathFinder):
-    """Finds the sources of our modules instead of the compiled modules."""
+    """Finds the Python source of our modules, and not the compiled modules."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         *_, last = name.split(".")
@@ -44,7 +44,7 @@ _pure: dict[str, ModuleType] = {}
 
 @contextmanager
 def pure() -> Iterator[None]:
-    """Within this block, imports of our modules load separate modules in pure Python, also imports in called functions."""
+    """Within this block, every import of our modules loads a second, pure Python module, also in called functions."""
     others, finder = _ours(), _OurSources()
     for name in others:
         del sys.modules[name]
@@ -61,12 +61,12 @@ def pure() -> Iterator[None]:
 
 
 def both(name: str) -> tuple[Any, Any]:
-    """Returns the module as Python normally imports it, compiled or not, and the module as pure Python."""
+    """Returns a module twice: as Python normally imports it (compiled or not), and as pure Python."""
     with pure():
         slow = import_module(name)
     return import_module(name), slow
 
 
 def is_compiled(function: object) -> bool:
-    """Whether a function of a module runs as machine code."""
+    """Whether a function is compiled to machine code."""
     return not isinstance(function, FunctionType)

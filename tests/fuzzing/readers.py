@@ -192,7 +192,7 @@ JOURNAL = st.lists(st.one_of(LINES, REPEATS, DEEP, st.text(max_size=30), VALUES.
 
 
 def _of_type(hint: Any) -> st.SearchStrategy[Any]:
-    """Makes values of this type, and rarely of another type."""
+    """Makes values of this type, and in rare cases of another type."""
     if get_origin(hint) is Literal:
         fitting: st.SearchStrategy[Any] = st.sampled_from(get_args(hint))
     elif get_origin(hint) is tuple:
@@ -211,7 +211,7 @@ def _row(event: str) -> st.SearchStrategy[str]:
 
 
 def _typed_row(event: str) -> st.SearchStrategy[str]:
-    """Makes a row with mostly valid fields, so that the row is shown."""
+    """Makes a trace row with mostly valid fields, so that the reader accepts and shows it."""
     return st.tuples(_row(event), st.sampled_from((*HUGE_NUMBERS, 1_800_000_000_000))).map(
         lambda two: json.dumps(json.loads(two[0]) | {"time": two[1]})
     )
@@ -230,7 +230,7 @@ Given = Any
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader, its inputs, and its allowed errors."""
+    """A reader under test, its inputs, and the errors that it may raise."""
 
     inputs: st.SearchStrategy[Given]
     read: Callable[[Given], object]
@@ -238,7 +238,7 @@ class Reader:
 
 
 def _in_file(read: Callable[[Path], object], name: str) -> Callable[[Given], object]:
-    """Returns a function that writes text or bytes to a file of this name, and reads the file."""
+    """Returns a function that writes its input to a file `name` and calls `read` with the file."""
 
     def reading(given_: Given) -> object:
         with tempfile.TemporaryDirectory() as folder:
@@ -274,12 +274,12 @@ def _decode(words: list[str]) -> None:
 
 
 def _quietly(words: list[str], codes: tuple[int, ...]) -> None:
-    """Run a command. Raises AssertionError for another exit code, or for a failure without a message."""
+    """Run a command. Raises AssertionError if `codes` does not have its exit code, or if it fails without a message."""
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         code = main(words)
     assert code in codes, f"exit code {code}"
-    assert not code or said.getvalue().strip(), f"no sentence explains exit code {code}"
+    assert not code or said.getvalue().strip(), f"exit code {code} without a message"
 
 
 def _broker_settings(given_: tuple[str, str]) -> None:
@@ -368,22 +368,22 @@ READERS: dict[str, Reader] = {
         ADDRESSES)), _serve_flags, (),
     ),
 }  # fmt: skip
-"""The readers by name. A wrong journal raises ValueError with a sentence as its message."""
+"""The readers by name. The reader of journals raises ValueError with a message about the journal."""
 
 
 class Unfit(AssertionError):
-    """Raised if a reader raised an unexpected error, gave no message, or took too long."""
+    """Raised if a reader raises an unexpected error, gives no message, or takes too long."""
 
 
 def check(name: str, given_: Given) -> None:
-    """Gives this input to the reader. Raises Unfit."""
+    """Calls the reader with this input. Raises Unfit."""
     reader = READERS[name]
     begun = time.process_time()
     try:
         reader.read(given_)
     except reader.errors as said:
         plain = type(said) is not ValueError or not isinstance(said, UnicodeError | json.JSONDecodeError)
-        if not str(said).strip() or not plain:  # a ValueError of Python itself is not a sentence about the file
+        if not str(said).strip() or not plain:  # a UnicodeError or JSONDecodeError is not a message about the file
             raise Unfit(f"{name}: {type(said).__name__} says {said!s:.200}") from said
     except Exception as error:
         raise Unfit(f"{name}: {type(error).__name__}: {error!s:.200}") from error
@@ -393,7 +393,7 @@ def check(name: str, given_: Given) -> None:
 
 
 def run(name: str, number: int, examples: int) -> None:
-    """Gives the reader this many examples from this seed. Hypothesis reduces a failing example. Raises Unfit."""
+    """Calls the reader with `examples` inputs from the seed `number`. Hypothesis reduces a failing input. Raises Unfit."""
 
     @seed(number)
     @settings(

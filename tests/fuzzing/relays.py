@@ -1,8 +1,8 @@
-"""A proxy's relay between made-up clients and brokers: requests and responses of every API, some damaged, in pieces.
+"""The proxy forwards random requests and responses of every API, some of them damaged, between simulated clients and brokers.
 
-The relay must not raise. The broker gets the client's bytes, unchanged and in order. The client gets the broker's responses in
-order. The proxy changes only responses with addresses, so that they name no broker. If a connection closes, a sentence says
-why. With loaded faults, only the order and the sentences are checked.
+The proxy must not raise an exception. The broker gets the client's bytes, unchanged and in order. The client gets the broker's
+responses in order. The proxy changes only responses with addresses: it replaces the addresses of brokers by its own. If a
+connection is closed, there must be a reason. While faults are loaded, only the order and the reasons are checked.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from wirebroker.requests.effects import Close, Respond, Shaped
 
 START = 1_800_000_000_000
 SLOW = 0.5
-"""Seconds of CPU time for one piece of bytes."""
+"""The most seconds of CPU time in which the proxy must handle one piece of data."""
 STEPS = 120
 LIMIT = 1 << 20
-"""The largest request that passes."""
+"""The size of the largest request that the proxy forwards."""
 OFTEN = ("Produce", "Fetch", "Metadata", "ApiVersions", "FindCoordinator", "InitProducerId", "SaslHandshake")
 NODES = ("brokers", "coordinators", "node_endpoints")
 PROXY = "proxy"
@@ -54,7 +54,7 @@ RULES = (
 
 
 class Link:
-    """One client, the relay, and its broker."""
+    """A client, the broker, and the proxy's connection between them."""
 
     def __init__(self, proxy: Proxy, number: int) -> None:
         self.relay = proxy.connect(number, "127.0.0.1", "PLAINTEXT", START)
@@ -65,14 +65,16 @@ class Link:
         self.read = 0
         """The number of forwarded bytes that the broker has read."""
         self.asked: deque[tuple[int, int]] = deque()
-        """API and version of each response that the client awaits, in order."""
+        """The API and the version of each response for which the client waits, in order."""
         self.closed: str | None = None
         self.shaped = self.wild = False
-        """`shaped`: a fault changed bytes of a response. `wild`: one side sent bytes that the other side cannot read."""
+        """`shaped` means that a fault changed a response. `wild` means that one side sent data that the other side cannot
+        decode.
+        """
 
 
 class RelayCase:
-    """One seed, played to its end."""
+    """A case of the fuzzer: random traffic through a proxy, made from a seed."""
 
     def __init__(self, seed: int, steps: int = STEPS) -> None:
         self.seed, self.steps = seed, steps
@@ -89,7 +91,7 @@ class RelayCase:
         self.slowest, self.slowest_request = 0.0, ""
 
     def run(self) -> Outcome:
-        """Plays the case. Returns its outcome, with the finding if there is one."""
+        """Plays the case, and returns its outcome, which has the finding if there is one."""
         finding = None
         try:
             for _ in range(self.steps):
@@ -126,7 +128,7 @@ class RelayCase:
             self._over(link)
 
     def _settle(self) -> None:
-        """Delivers all bytes in flight, and checks that no byte is missing."""
+        """Delivers all data in flight, and checks that all of it arrives."""
         for _ in range(200):
             before = [(len(link.forwarded), len(link.received), link.closed) for link in self.open]
             for link in list(self.open):
@@ -138,7 +140,7 @@ class RelayCase:
                 break
         for link in self.open:
             if not self.faulty and not link.wild and link.forwarded != link.sent:
-                raise Finding("a request has not passed", f"{len(link.sent)} bytes sent, {len(link.forwarded)} forwarded")
+                raise Finding("a request was not forwarded", f"{len(link.sent)} bytes sent, {len(link.forwarded)} forwarded")
 
     def _client_sends(self, link: Link, everything: bool = False) -> None:
         relay = link.relay
@@ -177,7 +179,7 @@ class RelayCase:
     # Requests and answers
 
     def _ask(self, link: Link) -> None:
-        """Writes a request, sometimes damaged."""
+        """Makes a request of the client, and damages it in some cases."""
         random = self.random
         key = KEYS[random.choice(OFTEN)] if random.random() < 0.6 else random.choice(list(APIS))
         version = random.choice(versions_of(request_class(key)))
@@ -197,7 +199,7 @@ class RelayCase:
         link.unsent += raw
 
     def _response(self, link: Link) -> None:
-        """Responds to forwarded requests, sometimes with rubbish."""
+        """Makes the broker's responses to forwarded requests, in some cases with random data."""
         while len(link.forwarded) - link.read >= 4:
             (size,) = SIZE.unpack_from(link.forwarded, link.read)
             if len(link.forwarded) - link.read < size + 4 or not 8 <= size <= LIMIT:
@@ -213,7 +215,7 @@ class RelayCase:
         if getattr(request, "acks", -1) == 0:
             return
         made = self._made(key, version, correlation_id)
-        if made is None or request is None:  # a broker would close the connection; this one is silent
+        if made is None or request is None:  # a real broker would close the connection; this broker sends nothing
             link.wild = True
             return
         self.responses += 1
@@ -263,7 +265,7 @@ class RelayCase:
         self._perform()
 
     def _perform(self) -> None:
-        """Reads the effects, and checks them by the rules."""
+        """Applies what the proxy wants to send or close, and checks it."""
         for effect in self.proxy.take_effects():
             link = self.links[effect[0]]
             if isinstance(effect, Forward):
@@ -321,7 +323,7 @@ class RelayCase:
 
 
 def _first(data: bytearray) -> bytes | None:
-    """Returns the first frame with its size, or None if it is not complete."""
+    """Returns the first frame, including its size field, or None if the frame is not complete."""
     size = SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
     if size < 0:
         raise Finding("the client got a response of a negative size", bytes(data[:60]).hex())
@@ -329,7 +331,7 @@ def _first(data: bytearray) -> bytes | None:
 
 
 def _passes(frame: bytes) -> bool:
-    """Tells whether a broker would respond to this frame: it is a request that can be decoded."""
+    """Whether the frame is a request that can be decoded, so that a broker would respond to it."""
     return len(frame) >= 8 and _decoded(frame) is not None
 
 

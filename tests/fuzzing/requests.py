@@ -1,6 +1,4 @@
-"""Requests made from their declarations: well-formed requests for existing things, and the same requests with changed
-fields.
-"""
+"""Makes requests from their declarations: valid requests that name existing things, and such requests with changed fields."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ TEXTS: dict[str, str] = {
     "v3_and_below_transactional_id": "transactional_id", "group_instance_id": "instance", "instance_id": "instance",
     "path": "path",
 }  # fmt: skip
-"""Fields with values of a kind in `Known`."""
+"""Fields of requests, each with the kind of value that `Known` chooses for it."""
 CHOICES: dict[str, tuple[Any, ...]] = {
     "acks": (-1, -1, -1, 1, 0), "timeout_ms": (0, 100, 5000), "max_wait_ms": (0, 0, 50, 500), "min_bytes": (0, 1, 1, 1000),
     "max_bytes": (1 << 20, 1 << 20, 100), "partition_max_bytes": (1 << 20, 1000, 0), "isolation_level": (0, 1),
@@ -73,17 +71,19 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "resource_pattern_type": (3, 4), "cluster_id": ("x",), "replica_epoch": (-1, 0),
 }  # fmt: skip
 FITTING = 0.8
-"""The probability that the fields of a request are made consistent before some fields are changed."""
+"""The probability that a request has consistent fields, before some fields are changed."""
 LONGEST_REPEAT = 3000
-"""The number of times that a mutation may repeat an element."""
+"""The most times that a mutation repeats an element of a list."""
 MOST_SLOTS = 100_000
-"""The most fields of a request after a mutation: a repeated element may contain repeated elements."""
+"""The most fields of a request after mutations. (Without a limit there could be many, because repeated elements can contain
+repeated elements.)
+"""
 MOST_BYTES = 32 << 20
-"""The most bytes and characters in these fields."""
+"""The most bytes and characters in the fields of a request after mutations."""
 
 
 class Made(NamedTuple):
-    """The body of a request as sent over the wire."""
+    """A request, and its encoded body."""
 
     message: Message
     body: bytes
@@ -91,14 +91,14 @@ class Made(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A field of a struct inside a request."""
+    """A field of a request, or of a struct in the request."""
 
     owner: Struct
     field: Field
 
 
 class Author:
-    """Writes requests. Its choices depend only on the seed and on the knowledge about the broker."""
+    """Makes requests. Its choices depend only on the seed and on what it knows about the broker."""
 
     def __init__(self, random: Random, known: Known, now: Callable[[], int]) -> None:
         self.random = random
@@ -108,7 +108,7 @@ class Author:
         self._producer: Producer | None = None
 
     def request(self, key: int, version: int, *, mutations: int) -> Made:
-        """A request of this API and version with this many fields changed."""
+        """Returns a request of this API and version, in which `mutations` fields are changed."""
         for _ in range(10):
             self._member, self._producer = self._somebody(api_name(key))
             message = self._fill(request_class(key), version)
@@ -119,13 +119,13 @@ class Author:
             try:
                 return Made(message, spoil_utf8(self.random, encode(message, version)), self._producer)
             except EncodeError:
-                continue  # this version cannot carry one of the values
+                continue  # the version cannot encode one of the values
         return Made(request_class(key)(), encode(request_class(key)(), version), None)
 
     # Well-formed
 
     def _somebody(self, api: str) -> tuple[Member | None, Producer | None]:
-        """Returns a member and a producer that may send this request, or None in place of either. Half the time, the latest."""
+        """Chooses a member and a producer that may send this request; either can be None. Prefers the latest half of the time."""
         members = [each for each in self.known.members if each.classic != api.startswith("ConsumerGroup")]
         producers = [each for each in self.known.producers if each.transactional_id is not None or "Txn" not in api]
         latest = self.random.random() < 0.5
@@ -144,7 +144,7 @@ class Author:
         return made
 
     def _settle_settings(self, made: Any) -> None:
-        """Give a setting a value of its kind, and a resource a name of its kind."""
+        """Give each setting a value that fits it, and each resource a name of its type."""
         if hasattr(made, "resource_type") and hasattr(made, "resource_name"):
             names = {
                 2: self.known.pick("topic", "orders"),
@@ -169,7 +169,7 @@ class Author:
         return self._one(cls, field.name, field.spec, version)
 
     def _one(self, cls: type[Struct], name: str, spec: Any, version: int) -> Any:
-        """Returns a value, mostly a known value."""
+        """Returns a value for a field, mostly a value that the broker knows."""
         if isinstance(spec, type):
             return self._fill(spec, version)
         if spec == "bool":
@@ -186,7 +186,7 @@ class Author:
         return {"string": "fuzz", "bytes": b"", "uuid": self.known.pick("topic_id", bytes(16)), "float64": 0.0}.get(spec, 0)
 
     def _who(self, name: str) -> Any:
-        """Returns the sending member's or producer's value for this field, so that the fields of the request match."""
+        """Returns the value that the sending member or producer has for this field, so that the request's fields match."""
         member, producer = self._member, self._producer
         if member is not None and self.random.random() < 0.9:
             if name in ("group_id", "groups", "group_ids"):
@@ -243,7 +243,7 @@ class Author:
         )  # fmt: skip
 
     def _number(self, topic: Any) -> None:
-        """Gives the batches in the request the producer's next sequences, nine times of ten."""
+        """Numbers each batch in the request with the producer's next sequences, in nine of ten cases."""
         producer = self._producer
         for partition in topic.partition_data:
             if producer is not None and partition.records and self.random.random() < 0.9:
@@ -303,7 +303,7 @@ class Author:
 
 
 def fit_together(random: Random, message: Any, member: Member | None) -> None:
-    """Gives the fields of a group's request consistent values, so that groups form."""
+    """Sets consistent values in the request of a group's member, so that the group becomes stable."""
     kind = type(message).__name__
     if hasattr(message, "group_instance_id") and random.random() < 0.8:
         message.group_instance_id = None
@@ -329,7 +329,7 @@ def fit_together(random: Random, message: Any, member: Member | None) -> None:
 
 
 def known_or_none(known: Known, kind: str) -> str:
-    """A known value of this kind, or a word."""
+    """Returns a known value of this kind, or the word none."""
     return str(known.pick(kind, "none"))
 
 
@@ -342,7 +342,7 @@ def with_sequence(batch: Any, first: int) -> bytes:
 
 
 def slots_of(part: Struct, version: int) -> Iterator[Slot]:
-    """Yields every field that this version sends, with the fields of the structs inside."""
+    """Yields every field that a request of this version has, including the fields of its structs."""
     for each in part.__wire__:
         if not each.present(version):
             continue
@@ -354,7 +354,7 @@ def slots_of(part: Struct, version: int) -> Iterator[Slot]:
 
 
 def is_small(message: Message, version: int) -> bool:
-    """Tells whether the request has at most `MOST_SLOTS` fields and `MOST_BYTES` bytes."""
+    """Whether the request has at most `MOST_SLOTS` fields and `MOST_BYTES` bytes."""
     size = 0
     for number, slot in enumerate(slots_of(message, version)):
         value = getattr(slot.owner, slot.field.name)

@@ -1,4 +1,4 @@
-"""A fuzzer's run as steps that can be saved, repeated and reduced."""
+"""The steps of a fuzzer's case, which can be saved, repeated and reduced."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """`open`, `send` and `close` name a connection; `wait` has milliseconds, `restart` a mode.
+    """A step. `open`, `send` and `close` have the number of a connection, `wait` has milliseconds, and `restart` has a mode.
 
-    In a cluster, `kill broker` and `start broker` choose the broker by the number in `connection`.
+    In a cluster, `kill broker` and `start broker` use `connection` as the number of the broker.
 
     `turns` completes all requests that are handled in slices.
     """
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The settings of the broker that a case is played to."""
+    """The settings of the broker to which a case is played."""
 
     seed: int
     brokers: int = 1
@@ -41,7 +41,7 @@ class Setting:
     trace: str = "off"
     faults: str = ""
     sliced: bool = False
-    """Whether long requests are handled in slices, with other requests in between."""
+    """Whether long requests are handled in slices, between which other requests are handled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ Fails = Callable[[Sequence[Step]], bool]
 
 
 def minimise(steps: Sequence[Step], fails: Fails, in_time: Callable[[], bool]) -> list[Step]:
-    """Returns fewer steps that still fail (delta debugging), as far as time allows."""
+    """Removes steps as long as the rest still fails and there is time (delta debugging). Returns the rest."""
     kept, size = list(steps), max(len(steps) // 2, 1)
     while in_time():
         smaller = False

@@ -1,6 +1,7 @@
-"""The fuzzer's requests over TCP to a `serve` process, while a good connection measures how long its responses take.
+"""Sends the fuzzer's requests over TCP to a `serve` process, while a good connection measures how long its responses take.
 
-The seed determines the requests of the clients. The responses, and so the values that later requests name, also depend on time.
+The seed determines the requests of the clients. The responses also depend on time, and so do the values that later requests
+take from them.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from wirebroker.apis import SERVED
 from wirebroker.client.wire import WireClient
 
 TOO_LONG = 0.1
-"""Seconds that the good connection may wait."""
+"""The most seconds that the good connection may wait for a response."""
 SHARE = 0.6
-"""A wait counts only if the server used the processor for this share of it: on a busy machine everything waits."""
+"""A wait counts only if the server used the CPU for this share of it. (On a busy machine everything waits.)"""
 MOST_GROWTH = 400 << 20
-"""The number of bytes by which the server may grow in one case, which sends a few MB."""
+"""The most bytes by which the server's memory may grow in a case. A case sends a few MB."""
 RESPONSE_WITHIN = 5.0
 PIPELINED = 40
 UNREAD = 4 << 20
@@ -56,7 +57,7 @@ SHARED = "good"
 
 
 class Server:
-    """`wirebroker serve`; `log` is its stderr."""
+    """A process of `wirebroker serve`. `log` is what it wrote to stderr."""
 
     def __init__(self, place: Path, *, data: bool) -> None:
         self._place, self._data = place, data
@@ -81,16 +82,16 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server has written to stderr."""
+        """Returns what the server has written to stderr."""
         return self._errors.read_text(errors="replace")
 
     def cpu(self) -> float:
-        """The seconds of processor time that the server has used."""
+        """Returns the seconds of CPU time that the server has used."""
         times = self.measured.cpu_times()
         return float(times.user + times.system)
 
     def stop(self, *, kill: bool) -> None:
-        """Stops the server. Raises Finding if the server does not stop on request."""
+        """Stops or kills the server. Raises Finding if the server does not stop after SIGTERM."""
         (self.process.kill if kill else self.process.terminate)()
         try:
             code = self.process.wait(20)
@@ -103,7 +104,7 @@ class Server:
 
 
 class GoodConnection(threading.Thread):
-    """Requests the metadata of one topic repeatedly, and notes the longest wait that the broker caused."""
+    """Requests the metadata of one topic repeatedly, and measures the longest wait that the broker caused."""
 
     def __init__(self, server: Server, sent: deque[str], patience: float) -> None:
         super().__init__(daemon=True)
@@ -132,7 +133,7 @@ class GoodConnection(threading.Thread):
             wire.close()
 
     def end(self) -> None:
-        """Ends the requests. Raises Finding if a response was missing or took too long."""
+        """Stops requesting. Raises Finding if a response was missing or took too long."""
         self._over.set()
         self.join(70)
         if self.failed:
@@ -144,7 +145,7 @@ class GoodConnection(threading.Thread):
 
 
 def whole_frames(received: bytearray) -> Iterator[bytes]:
-    """Removes the whole frames from the received bytes."""
+    """Removes complete frames from the received data, and yields them."""
     while len(received) >= 4 and len(received) - 4 >= (size := int.from_bytes(received[:4], "big")):
         frame = bytes(received[4 : 4 + size])
         del received[: 4 + size]
@@ -174,7 +175,7 @@ class ServedOutcome:
 
 
 class ServedCase:
-    """One server and its clients. For every third seed the server has a directory, and is killed and restarted halfway."""
+    """A server and its clients. For every third seed the server has a data directory, and is killed and restarted halfway."""
 
     def __init__(self, seed: int, apis: tuple[str, ...] = (), requests: int = 300, patience: float = TOO_LONG) -> None:
         """The good connection may wait for `patience` seconds."""
@@ -213,7 +214,9 @@ class ServedCase:
         return ServedOutcome(finding, self._correlation, self.responses, worst, cpu)
 
     def _play(self, server: Server) -> float:
-        """Plays the clients' requests, kills the broker if it has a directory, and checks the acknowledged records."""
+        """Plays the clients' requests. If the broker has a data directory, kills the broker and checks the acknowledged
+        records.
+        """
         self._ids = self._ids or topic_ids(server)
         before = server.measured.memory_info().rss
         good = GoodConnection(server, self._last, self._patience)
@@ -274,7 +277,7 @@ class ServedCase:
             if link.sent < UNREAD:
                 link.sent += link.socket.send(burst)
             return
-        link.awaited.clear()  # the same frame many times: the responses are read and ignored
+        link.awaited.clear()  # the same frame is sent many times, and the responses are ignored
         link.socket.sendall(burst[: 1 << 18])
         self._drain(link)
 
@@ -285,21 +288,21 @@ class ServedCase:
             name = self.random.choice(SERVED)
         key = KEYS[name]
         oldest, newest = versions(key)
-        if newest < oldest:  # an API of a later release
+        if newest < oldest:  # the broker's release does not have this API
             return self._frame(link)
         version = self.random.choice((newest, self.random.randint(oldest, newest)))
         made = self.author.request(key, version, mutations=self.random.choice((0, 0, 1, 2)))
         self._correlation += 1
         raw = frame(key, version, self._correlation, made.body)
         if self.random.random() < 0.05:
-            raw = damaged_frame(self.random, raw)  # its response is read, but not used
+            raw = damaged_frame(self.random, raw)  # the response to a damaged frame is not used
         elif getattr(made.message, "acks", 1) != 0:
             link.awaited.append((self._correlation, key, version, made.message))
         self._last.append(f"{name} v{version}, {len(raw)} bytes: {raw[:120].hex()}")
         return struct.pack(">i", len(raw)) + raw
 
     def _read(self, link: RudeConnection) -> None:
-        """Waits a little for a response, and remembers its values."""
+        """Waits a moment for data, and remembers the values of complete responses."""
         link.socket.settimeout(0.05)
         try:
             data = link.socket.recv(1 << 20)
@@ -313,7 +316,7 @@ class ServedCase:
             self._answered(link, raw)
 
     def _drain(self, link: RudeConnection) -> None:
-        """Reads for a moment, and ignores the responses."""
+        """Reads responses for a moment, and ignores them."""
         end = time.monotonic() + 0.1
         while time.monotonic() < end:
             self._read(link)
@@ -353,7 +356,7 @@ class ServedCase:
 
 
 def topic_ids(server: Server) -> dict[str, bytes]:
-    """The ids of the existing topics."""
+    """Returns the ids of the existing topics, by name."""
     wire = WireClient(*server.address)
     try:
         response = wire.request(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
@@ -363,7 +366,7 @@ def topic_ids(server: Server) -> dict[str, bytes]:
 
 
 def cleanup_policy(wire: WireClient, topic: str) -> str:
-    """The cleanup.policy of a topic."""
+    """Returns the cleanup.policy of a topic."""
     asked = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=["cleanup.policy"])
     response = wire.request(DescribeConfigsRequest(resources=[asked]), 4)
     return str(sole(response.results).configs[0].value)
@@ -388,6 +391,6 @@ def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[b
 
 
 def list_offset(wire: WireClient, topic: str, index: int, timestamp: int) -> int:
-    """Returns the offset in the response to ListOffsets."""
+    """Sends ListOffsets with this timestamp, and returns the offset."""
     response = wire.request(list_offsets(timestamp, topic=topic, partition=index), 7)
     return int(only(response).offset)

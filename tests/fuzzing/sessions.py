@@ -1,4 +1,4 @@
-"""Made-up captures and frames, whole and damaged, for the readers of captures and for `decode`."""
+"""Makes captures and frames, valid and damaged, for the code that reads captures and for the command `decode`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHOSEN = st.tuples(st.sampled_from(sorted(APIS)), st.integers(0, 20), st.integer
 
 
 def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
-    """A version, a request and its response; both are empty for a message that cannot be encoded."""
+    """Makes a request and its response in a version. Both are empty if one of them cannot be encoded."""
     key, number, seed = chosen
     known = [each for each in versions_of(request_class(key)) if each in versions_of(response_class(key))]
     version = known[number % len(known)]
@@ -39,7 +39,7 @@ def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
 
 
 def capture_of(exchanges: list[Chosen], harm: int) -> bytes:
-    """Returns a capture of these exchanges on one connection, damaged if `harm`."""
+    """Returns a capture of these requests and responses on one connection. With `harm`, the capture is damaged."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, NOW)
     for number, each in enumerate(exchanges):
@@ -51,7 +51,7 @@ def capture_of(exchanges: list[Chosen], harm: int) -> bytes:
 
 
 def decoded_words(chosen: Chosen, harm: int, form: int) -> list[str]:
-    """The command line of `decode` for a request or a response, in some form."""
+    """Returns the command line of `decode` for a request or a response. `form` chooses among hex, Base64 and Python's repr."""
     version, request, response = frames_of(chosen)
     data = response if form % 2 else request
     data = damaged(data, Random(harm)) if harm else data

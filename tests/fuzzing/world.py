@@ -1,8 +1,8 @@
-"""An engine without sockets that plays the steps of a script, and the rules that must always hold.
+"""Plays the steps of a script on an engine without sockets, and checks the rules that must always hold.
 
-The engine must not raise. A request gets exactly one response, in its version and with its correlation id, or the connection
-closes and a sentence says why. No request takes longer than `SLOW` seconds of CPU, and no slice longer than `SLICE`.
-The log has every batch that a Produce response acknowledged.
+The engine must not raise. A request gets exactly one response, in its version and with its correlation id. Otherwise the engine
+closes the connection with a reason. No request takes longer than `SLOW` seconds of CPU, and no slice longer than `SLICE`. The
+log has every batch that a Produce response acknowledged.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from wirebroker.storage.store import FolderStore
 
 START = 1_800_000_000_000
 SLICE = 0.25
-"""Seconds of CPU that a request may take without a pause, if long requests are handled in slices."""
+"""The most seconds of CPU time without a pause, if long requests are handled in slices."""
 SLOW = 5.0
-"""Seconds of CPU that a request may take if it is not handled in slices."""
+"""The most seconds of CPU time for a request that is not handled in slices."""
 SLICES, ALL_SLICES = 2, 1_000_000
-"""The number of slices that run between two steps, and a number large enough for all slices."""
+"""The number of slices that run between two steps, and a number that is enough for all slices."""
 HANG = 20.0
-"""Seconds of CPU after which a request is interrupted."""
+"""Seconds of CPU time after which a request is interrupted."""
 MOST_MEMORY = 512 << 20
-"""The number of bytes by which one request may raise the process's peak memory."""
+"""The most bytes by which one request may increase the process's peak memory."""
 LARGEST_RESPONSE = 130 << 20
 """The most bytes of a response; the broker's own limit is a little lower."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "orders": (3, {}), "ledger": (1, {"cleanup.policy": "compact"}), "stamps": (1, {"message.timestamp.type": "LogAppendTime"}),
 }  # fmt: skip
-"""The topics from the beginning: partitions and settings."""
+"""The topics that exist at the beginning of a case, with their number of partitions and their settings."""
 WAITS = (1000, 60_000, 700_000)
-"""At its end, a case waits this long for missing responses, in ms."""
+"""The waits, in ms, for missing responses at the end of a case."""
 JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares the state before and after a restart."""
 LONGEST_WAIT = 2**31
-"""The longest wait that a request may ask for, in ms. At its end, a case waits so long only if a response is still missing,
-because many timers fall due.
+"""The longest wait, in ms, that a request can ask for. At the end of a case, the clock moves so far only if a response is still
+missing, because many timers then fire.
 """
 
 
@@ -72,7 +72,7 @@ class Hang(BaseException):
 
 @dataclass(eq=False)
 class Link:
-    """One client's connection, and its unanswered requests."""
+    """A client's connection, and its unanswered requests."""
 
     number: int
     connection: Connection
@@ -82,7 +82,7 @@ class Link:
 
 @dataclass(slots=True)
 class Asked:
-    """A request that the engine was given."""
+    """A request that the engine has received."""
 
     key: int
     version: int
@@ -90,7 +90,7 @@ class Asked:
     request: Message | None
     answered: bool = True
     member: tuple[str, str] | None = None
-    """Returns the group and the member that asks to join it."""
+    """The group and the member id of a JoinGroup."""
 
     def __str__(self) -> str:
         return f"{api_name(self.key)} v{self.version}"
@@ -98,7 +98,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Response:
-    """A response, and the connection that it came on."""
+    """A response, its request, and the number of its connection."""
 
     link: int
     asked: Asked
@@ -114,13 +114,13 @@ class World:
         self.links: dict[int, Link] = {}
         self.acknowledged = Acknowledged()
         self.joins: Counter[tuple[str, str]] = Counter()
-        """The number of times that a member of a group has sent a JoinGroup."""
+        """How often each member of a group has sent a JoinGroup."""
         self.slowest = 0.0
         self.slowest_request = ""
         self.requests = self.responses = 0
         self._random = random.Random(setting.seed)
         self._folder = folder() if setting.data else None
-        # A request whose write fails or is slow is not handled in slices.
+        # A request is not handled in slices if a fault makes its write fail or slow.
         self._limit = SLICE if setting.sliced and setting.faults != "active" else SLOW
         self._by_connection: dict[Connection, Link] = {}
         self.engine = self._start()
@@ -152,7 +152,7 @@ class World:
     # Steps
 
     def do(self, step: Step) -> list[Response]:
-        """Do one step. Returns the responses to it. Raises Finding."""
+        """Do one step, and return the responses that arrive. Raises Finding."""
         if step.what == "open":
             self._open(step.connection)
         elif step.what == "send":
@@ -207,7 +207,7 @@ class World:
         self.engine = self._start()
 
     def _settle(self, turns: int | None = None) -> list[Response]:
-        """Give the engine the received frames and take its responses, until nothing moves or `turns` are used up."""
+        """Pass the received frames to the engine and take its responses, until nothing changes or `turns` slices have run."""
         responses = self._perform()
         slices = SLICES if turns is None else turns
         moved = True
@@ -225,7 +225,7 @@ class World:
         return responses
 
     def _take_turn(self) -> bool:
-        """Run the next slice of a long request. Returns False if no slice is left."""
+        """Run the next slice of a long request. Returns False if there is no slice to run."""
         turns = self.engine.turns
         if turns.offloads:
             unfinished, offload = turns.offloads.popleft()
@@ -249,10 +249,10 @@ class World:
         what = f"{asked or 'a frame without a header'} of {len(frame)} bytes"
         buffer = bytearray(frame)
         self._guarded(what, lambda: self.engine.receive(link.connection, memoryview(buffer), self.now))
-        buffer[:] = b"\xee" * len(buffer)  # as when the next read of the connection reuses the buffer
+        buffer[:] = b"\xee" * len(buffer)  # as if the next read of the connection reused the buffer
 
     def _guarded(self, what: str, work: Callable[[], None], limit: float = 0.0) -> None:
-        """Calls the engine, and reports an error or a slow call. Without a `limit`, the limit of a request applies."""
+        """Calls the engine. Raises Finding after an error or a slow call. The default `limit` is the limit of a request."""
         limit, measured = limit or self._limit, not limit
         previous = signal.signal(signal.SIGVTALRM, _hangs)
         signal.setitimer(signal.ITIMER_VIRTUAL, max(HANG, limit))
@@ -280,14 +280,14 @@ class World:
         store = self.engine.store
         if store is not None:
             self._guarded("writing the metadata", lambda: store.settle(self.now))
-            self._guarded("the jobs of the directory", store.run_jobs, limit=HANG)
+            self._guarded("the storage jobs", store.run_jobs, limit=HANG)
         responses = []
         for effect in self.engine.take_effects():
             link = self._by_connection.get(effect.connection)
             if link is None:
                 continue
             if isinstance(effect, Respond):
-                if effect.parts:  # without parts, the effect only lets the connection continue
+                if effect.parts:  # an effect without parts is not a response; it only lets the connection continue
                     responses.append(self._answered(link, b"".join(effect.parts)))
             elif isinstance(effect, Close):
                 if not effect.reason.strip():
@@ -322,7 +322,7 @@ class World:
     # In the end
 
     def finish(self) -> None:
-        """Checks the final conditions, runs all timers, and checks again. Raises Finding."""
+        """Checks the logs, runs all timers, and checks again that no response is missing. Raises Finding."""
         self.do(Step("turns"))
         self.check_log()
         if self.setting.data:
@@ -335,7 +335,7 @@ class World:
             raise Finding(f"no response: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
 
     def _kill(self) -> None:
-        """Kills and restarts the broker, and checks that everything acknowledged is still there."""
+        """Kills and restarts the broker, and checks that it has all acknowledged records and state."""
         before = self._durable()
         self.do(Step("restart", mode="kill"))
         self.check_log()
@@ -343,12 +343,12 @@ class World:
             raise Finding(f"lost in a kill: {told.partition(':')[0].rpartition(' ')[0]}", told)
 
     def _durable(self) -> dict[str, Any]:
-        self.engine.plan.clear()  # no fault must match the following requests
+        self.engine.plan.clear()  # without faults, which could match the following requests
         self._open(ASKING)
         return durable(self._ask, [f"group-{number}" for number in range(2)])
 
     def _ask(self, request: Message, version: int) -> Any:
-        """Sends a request of a good client. Returns the response. Raises Finding."""
+        """Sends a request as a good client, and returns the response. Raises Finding."""
         key = request.__schema__.key
         responses = self.do(Step("send", ASKING, encode_request(7, "fuzz", request, version)[4:]))
         responses += self.do(Step("turns"))
@@ -364,14 +364,14 @@ class World:
         return [str(link.awaited[0]) for link in self.links.values() if link.awaited and not self._replaced(link.awaited[0])]
 
     def _replaced(self, asked: Asked) -> bool:
-        """Tells whether the same member may have sent a later JoinGroup over another connection.
+        """Whether the same member may have sent a later JoinGroup over another connection.
 
-        Then Kafka forgets the first JoinGroup, and never responds to it (ClassicGroup.updateMember).
+        If so, Kafka forgets the first JoinGroup and never responds to it (ClassicGroup.updateMember).
         """
         return asked.member is not None and self.joins[asked.member] > 1
 
     def check_log(self) -> None:
-        """Check that everything acknowledged is in the log, and that offsets are dense."""
+        """Check that the logs have every acknowledged batch, and that no offsets are missing."""
         self._guarded("reading the log", self._check_log, limit=HANG)
 
     def _check_log(self) -> None:
@@ -408,7 +408,7 @@ def served_by(engine: Engine) -> Mapping[int, tuple[int, int]]:
 
 
 def asked_by(frame: bytes, engine: Engine) -> Asked | None:
-    """Returns the request of a frame, as far as its header can be read, or None without a header."""
+    """Returns the API, the version and more of the request in a frame, or None if its header cannot be read."""
     try:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
     except struct.error:
@@ -437,7 +437,7 @@ def _no_rules() -> list[faults.Rule]:
 
 
 def _rules_that_fire() -> list[faults.Rule]:
-    """Rules that fire, and leave each request with exactly one response."""
+    """Fault rules that fire. With them, each request still gets exactly one response."""
     return [
         faults.error(-1, every=9),
         faults.error(7, every=14, after=True, api="Fetch"),
@@ -448,7 +448,7 @@ def _rules_that_fire() -> list[faults.Rule]:
 
 
 def _rules_that_never_fire() -> list[faults.Rule]:
-    """Rules with conditions that read every request and never match."""
+    """Fault rules whose conditions are checked for every request, but never match."""
     return [
         faults.lose_ack(topic="nowhere", partition=7), faults.error(7, group="nowhere"),
         faults.error(7, transactional_id="nowhere", api="EndTxn"), faults.error(7, producer_id=999_999,
@@ -458,7 +458,7 @@ def _rules_that_never_fire() -> list[faults.Rule]:
 
 
 RULES = {"": _no_rules, "idle": _rules_that_never_fire, "active": _rules_that_fire}
-"""The fault rules to load, by their name in a setting."""
+"""The fault rules to load, by the value of `Setting.faults`."""
 
 
 def _hangs(_: int, __: FrameType | None) -> None:
@@ -466,10 +466,10 @@ def _hangs(_: int, __: FrameType | None) -> None:
 
 
 def _place(error: Exception) -> str:
-    """Returns the line that raised the error, and the error. Findings with the same line have the same cause."""
+    """Returns the error and the line that raised it. Findings with the same text have the same cause."""
     if isinstance(error, Finding):
         return error.kind
-    if isinstance(error, EncodeError):  # one line raises all of them
+    if isinstance(error, EncodeError):  # the same line raises every EncodeError
         return f"EncodeError in {str(error).split(' ')[0]}"
     frames = traceback.extract_tb(error.__traceback__)
     last = next(

@@ -27,7 +27,7 @@ class Admin(Asking):
     """One dialogue. Each request depends on the first broker's earlier responses."""
 
     pause = 0.06
-    """Seconds until a change has reached every part of a Kafka broker."""
+    """Seconds after which a change is in effect in every part of a Kafka broker."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}}))
@@ -47,7 +47,7 @@ class Admin(Asking):
         return "@" + self._random.choice(NAMES)
 
     def _names(self) -> list[str]:
-        """Mostly one topic, seldom one topic named twice."""
+        """Returns topic names: mostly one name, in some cases the same name twice."""
         names = [self._name() for _ in range(self._pick({1: 6, 2: 2, 3: 1}))]
         return names if self._chance(0.15) else sorted(set(names))
 

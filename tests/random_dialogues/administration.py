@@ -1,6 +1,7 @@
 """Random dialogues about feature levels, logger levels and group settings, while topics are created and deleted.
 
-Levels belong to the whole cluster, so each dialogue begins by setting the levels that it changes, and has its own broker.
+A feature level applies to the whole cluster. So each dialogue has its own broker, and first sets the levels that it later
+changes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 LEVELS = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
-"""The features that dialogues change, with the level at which each dialogue begins."""
+"""The features that dialogues change, and the level that each dialogue sets first."""
 FEATURES = {
     "group.version": [0, 1, 2], "share.version": [0, 1, 2], "streams.version": [0, 1, 2], "transaction.version": [0, 1, 2, 3],
     "metadata.version": [30, 31, 1, 0], "kraft.version": [0, 9], "nope": [0, 1], "": [1],
@@ -27,12 +28,12 @@ FEATURES = {
 LOGGERS = ["org.apache.kafka", "kafka", "kafka.log.LogCleaner", "kafka.coordinator.transaction.TransactionCoordinator"]
 LOGGED = ["INFO", "WARN", "ERROR", "FATAL", "OFF", "warn", "loud", ""]
 NAMES = {GROUP_RESOURCE: {"@g": 5, "@h": 3, "": 0.3}, TOPIC: {"@t": 3, "@u": 2, "@no": 1}, BROKER: {"1": 3, "9": 1, "x": 1}}
-"""Resources by their types, with the weights of the choice."""
+"""The names of resources by type, with the weights by which they are chosen."""
 GROUP_VALUES = VALUES[GROUP_RESOURCE]
 
 
 class Administration(Asking):
-    """One dialogue; each request depends on the seed alone."""
+    """A dialogue. Each request depends only on the seed."""
 
     pause = 0.08
 
@@ -84,7 +85,7 @@ class Administration(Asking):
         return Ask(0, "ApiVersions", self._version(3, 4), {"client_software_name": name, "client_software_version": version})
 
     def _of_feature(self) -> Ask:
-        """A request that is refused unless its feature is on."""
+        """Returns a request of an API that works only if its feature is enabled."""
         absent: Json = {"group_ids": ["@g"], "include_authorized_operations": False}
         stray: Json = {"group_id": "@g", "member_id": "m", "member_epoch": 5}
         topology: Json = {"group_id": "@g", "member_id": "m", "member_epoch": 5, "endpoint_information_epoch": 0}
@@ -126,7 +127,7 @@ class Administration(Asking):
     # Groups
 
     def _resource(self) -> Json:
-        """A resource with settings; mostly a group."""
+        """Chooses a resource with settings, mostly a group."""
         kind = self._pick({GROUP_RESOURCE: 8, TOPIC: 3, BROKER: 1})
         names = {
             GROUP_RESOURCE: {"@g": 5, "@h": 3, "": 0.3},
@@ -136,7 +137,7 @@ class Administration(Asking):
         return {"resource_type": kind, "resource_name": self._pick(names[kind])}
 
     def _resources(self, *, twice: bool = True) -> list[Json]:
-        """Mostly one resource, sometimes one resource named twice."""
+        """Chooses resources: mostly one resource, in some cases the same resource twice."""
         resources = [self._resource() for _ in range(self._pick({1: 5, 2: 3}))]
         if not twice:
             return list({(each["resource_type"], each["resource_name"]): each for each in resources}.values())

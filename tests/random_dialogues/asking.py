@@ -1,4 +1,4 @@
-"""The base of all subjects: a seeded random generator, and notes of the responses."""
+"""The base class of all subjects. It has a seeded random generator, and remembers what responses say."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from random_dialogues.replay import Ask, Head, Responses
 
 
 class Asking:
-    """One dialogue on several brokers; each request depends on the first broker's earlier responses.
+    """A dialogue with several brokers. Each request depends on the first broker's earlier responses.
 
-    A subclass notes a response in its method `_heard_<Api>(ask, answer)`.
+    A subclass remembers the response of an API in its method `_heard_<Api>(ask, answer)`.
     """
 
     blocking: ClassVar[frozenset[str]] = frozenset()
-    """APIs whose response may wait for other clients' requests."""
+    """APIs whose response can depend on later requests of other clients."""
     pause: ClassVar[float] = 0.0
-    """Seconds to wait after each request until its change has reached every part of a Kafka broker."""
+    """Seconds to wait after each request, until its change is in effect in every part of a Kafka broker."""
 
     def __init__(self, head: Head) -> None:
         self.head = head

@@ -1,4 +1,4 @@
-"""Random dialogues of a classic group's members: joins that wait for each other, offsets, and administration."""
+"""Random dialogues of members of classic groups: members that join at the same time, offsets, and administration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from random_dialogues.replay import Ask, Head, Responses
 from random_dialogues.symbols import Json
 
 OFFSETS_ASKED = [0, 1, 7]
-"""Partitions; a topic has two."""
+"""The partitions that requests name. A topic has the partitions 0 and 1."""
 MEMBER_ID_REQUIRED = "79 MEMBER_ID_REQUIRED"
 UNKNOWN_MEMBER_ID = "25 UNKNOWN_MEMBER_ID"
 LONG_METADATA = "x" * 5000
@@ -18,7 +18,7 @@ LONG_METADATA = "x" * 5000
 
 
 class Groups(Asking):
-    """One dialogue; each request depends on the first broker's earlier responses."""
+    """A dialogue. Each request depends on the first broker's earlier responses."""
 
     blocking = frozenset({"JoinGroup", "SyncGroup"})
 
@@ -28,16 +28,17 @@ class Groups(Asking):
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
         self._invited: list[tuple[str, str]] = []
-        """Pairs of a group and the member id with which a client must join it again."""
+        """Groups with the member id that a client got and must send when it joins again."""
         self._joining: dict[int, tuple[str, str | None]] = {}
         self._connection = 0
         self._group, self._member, self._generation = "", "", 0
         self._instance: str | None = None
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request, on one of these connections.
+        """Returns the next request, which is sent on one of these connections.
 
-        All dialogues share the group with the empty name, so its requests are of kinds that do not change its state.
+        All dialogues share the group with the empty name. So requests for this group are only of kinds that do not change its
+        state.
         """
         self._connection = self._random.choice(free)
         self._group = self._random.choices(["@a", "@b", "", "@c"], [8, 2, 0.3, 0.5])[0]
@@ -57,7 +58,7 @@ class Groups(Asking):
         return ask
 
     def _choose_member(self) -> None:
-        """Returns the sender's fields: mostly those of a member, with its own instance and generation."""
+        """Chooses the sender's member id, instance id and generation, which mostly are those of a member."""
         known = self._members[self._group] or [""]
         self._member = self._random.choices([self._random.choice(known), "bogus", ""], [12, 1, 1])[0]
         self._instance = self._random.choices([None, "i1", "i2", "ix"], [12, 2, 2, 0.5])[0]
@@ -67,7 +68,7 @@ class Groups(Asking):
         self._generation = self._random.choices([generation, generation - 1, generation + 1, -1], [14, 1, 1, 1])[0]
 
     def _version(self, oldest: int, newest: int, mostly: int = 0) -> int:
-        """Returns a random version, which is at least `mostly` with a probability of two thirds or more."""
+        """Returns a random version. With a probability of two thirds or more, the version is at least `mostly`."""
         return max(self._random.randint(oldest, newest), mostly if self._chance(0.65) else 0)
 
     def _request(self, api: str, version: int, body: Json) -> Ask:
@@ -133,12 +134,14 @@ class Groups(Asking):
     # Offsets
 
     def _topic(self, version: int, ids_since: int) -> Json:
-        """A topic, seldom a missing one: by its id from version `ids_since` on, by its name before."""
+        """Chooses a topic, in some cases a topic that does not exist. It has an id from version `ids_since` on, otherwise a
+        name.
+        """
         name = "@" + self._random.choices(["t", "u", "nope"], [9, 9, 2])[0]
         return {"topic_id": name} if version >= ids_since else {"name": name}
 
     def _commit(self) -> Ask:
-        # A failed commit creates the group, but Kafka does not show it to readers at once.
+        # A failed commit creates the group, but Kafka's list of groups does not have it at once.
         long = 1 if self._generations[self._group] else 0
         version = self._version(2, 10)
         partitions = [
@@ -200,12 +203,14 @@ class Groups(Asking):
     # The responses
 
     def fence(self, ask: Ask) -> Ask | None:
-        """Returns a LeaveGroup of an unknown member: it changes nothing, and Kafka responds after all earlier writes."""
+        """Returns a LeaveGroup with an unknown member. It changes nothing, and Kafka responds to it only after all earlier
+        writes.
+        """
         group = ask.body.get("group_id", "")
         return Ask(ask.connection, "LeaveGroup", 2, {"group_id": group, "member_id": "nobody"}) if group else None
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Remembers the members and generations that the first broker made."""
+        """Remembers the members and the generations in the first broker's responses."""
         self._forget(ask, responses.get(ask.connection, {}))
         for connection, response in responses.items():
             if connection not in self._joining or "member_id" not in response:
@@ -222,7 +227,7 @@ class Groups(Asking):
                 self._invited.append((group, member))
 
     def _forget(self, ask: Ask, response: Json) -> None:
-        """Mostly forgets a member that left or is unknown, so that it sends no more requests."""
+        """Forgets a member that has left or is unknown to the broker, in most cases, so that it sends no more requests."""
         known = self._members[ask.body.get("group_id", "")]
         member = ask.body.get("member_id")
         gone = response.get("error_code") == UNKNOWN_MEMBER_ID or ask.api == "LeaveGroup"

@@ -1,4 +1,4 @@
-"""Random dialogues about logs: idempotent batches, right and wrong, and every way of reading."""
+"""Random dialogues about logs: valid and invalid batches of idempotent producers, and every way of reading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class Producer:
-    """An idempotent producer's own state."""
+    """The state that an idempotent producer keeps itself."""
 
     pid: str | int
     epoch: int
@@ -34,7 +34,7 @@ class Producer:
 
 @dataclass(eq=False)
 class Session:
-    """A fetch session; like a client, it uses a single version of Fetch."""
+    """A fetch session. As with a real client, all its requests have the same version of Fetch."""
 
     session_id: str
     epoch: int
@@ -42,7 +42,7 @@ class Session:
 
 
 class Logs(Asking):
-    """One dialogue; each request depends on the first broker's earlier responses."""
+    """A dialogue. Each request depends on the first broker's earlier responses."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("logs", seed, ["t", "c", "z", "n"], configs=CONFIGS))
@@ -71,7 +71,7 @@ class Logs(Asking):
         return self._random.choices([*PLACES, ("nope", 0), ("t", 7)], [8, 4, 3, 3, 3, 0.3, 0.3])[0]
 
     def _offset(self, place: Place) -> int:
-        """Returns an offset in the log, or one just outside it."""
+        """Returns an offset in the log, or an offset just before or after the log."""
         start, end = self._starts[place], self._ends[place]
         return self._random.choices(
             [start, self._random.randint(start, end), end, end + 1, start - 1, -1], [5, 6, 2, 0.5, 0.5, 0.2]
@@ -141,7 +141,7 @@ class Logs(Asking):
         return batch
 
     def _wrong(self, batch: Json) -> Json:
-        """Returns an unusual property for a batch."""
+        """Returns a change that makes a batch invalid or unusual."""
         n = batch["n"]
         return self._random.choice(
             [
@@ -189,7 +189,7 @@ class Logs(Asking):
         return wanted
 
     def _say_session(self, version: int, body: Json, session: Session | None) -> None:
-        """Fills in the session: continues this one, perhaps wrongly, or perhaps begins a new one."""
+        """Sets the session fields of a Fetch: continues `session`, in some cases wrongly, or begins a new session."""
         if version < 7:
             return
         if session is None:
@@ -222,7 +222,7 @@ class Logs(Asking):
         return Ask(0, "ListOffsets", version, body)
 
     def _timestamp(self, version: int, place: Place) -> int | str:
-        """Returns a batch's time, an unusual time, or a constant for an offset; batches of `z` have the broker's time."""
+        """Returns a timestamp for ListOffsets: the time of a batch, an unusual time, or a special timestamp such as −1."""
         if self._asked and place[0] != "z" and self._chance(0.5):
             return f"$t{self._random.randint(1, self._asked)}"
         newest = -5 if version >= 9 else -4 if version >= 8 else -3 if version >= 7 else -2

@@ -1,4 +1,4 @@
-"""Random dialogues of share groups with changing settings, mixed with settings of other groups, telemetry and quotas."""
+"""Random dialogues of share groups whose settings change. They also change settings of other groups, telemetry and quotas."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NAMES = {GROUP_RESOURCE: {"@a": 5, "@b": 3, "@c": 2, "": 0.3}, METRICS_RESOURCE:
 
 
 class Mixed(Asking):
-    """One dialogue; each request depends on the first broker's earlier responses."""
+    """A dialogue. Each request depends on the first broker's earlier responses."""
 
     pause = 0.08
 
@@ -98,7 +98,7 @@ class Mixed(Asking):
         return Ask(0, "DescribeConfigs", 4, body)
 
     def _large(self, _: list[int]) -> Ask:
-        """Records so large that a fetch returns only some of the batches."""
+        """Produces records so large that a fetch returns only some of the batches."""
         data = []
         for index in self._random.sample([0, 1], self._random.choice([1, 2])):
             records = [{"n": self._random.choice([1, 2, 40]), "tag": "v" * self._random.choice([1, 200])}]

@@ -1,4 +1,4 @@
-"""Plays a dialogue on several brokers at once: each step on all brokers, comparing all their responses."""
+"""Plays a dialogue on several brokers at the same time. After each step, compares the responses of all brokers."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from wirebroker.core.releases import Release
 
 Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0
-"""The most seconds to wait for a response that always arrives."""
+"""The most seconds to wait for a response that must arrive."""
 GRACE = 0.04
-"""Seconds after the fence during which other responses may arrive: Kafka has timers and several network threads."""
+"""Seconds after the response to a fence in which Kafka's timers and network threads may still send responses."""
 LATER = 1.5
-"""Seconds after which a response from one broker without a response from the other counts as a difference."""
+"""Seconds after which it counts as a difference that only one of two brokers has responded."""
 CONNECTIONS = 5
 TRIES = 500
-"""The number of requests that a subject may make up until the release supports one."""
+"""How many requests of a subject are tried until one is found that the release supports."""
 
 
 class Subject(Protocol):
-    """Makes up one dialogue, step by step."""
+    """Makes a random dialogue, step by step."""
 
     head: Head
     blocking: frozenset[str]
-    """APIs whose response may wait for other clients' requests."""
+    """APIs whose response can depend on later requests of other clients."""
     pause: float
-    """Seconds to wait after each request until its change has reached every part of a Kafka broker."""
+    """Seconds to wait after each request, until its change is in effect in every part of a Kafka broker."""
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request, on one of these connections."""
+        """Returns the next request, which is sent on one of these connections."""
 
     def learn(self, ask: Ask, responses: Responses) -> None:
         """Note the first broker's responses."""
 
     def fence(self, ask: Ask) -> Ask | None:
-        """Returns a request to which Kafka responds only after all consequences of this request."""
+        """Returns a request to which Kafka responds only after this request has had all its effects."""
 
 
 class OfRelease:
-    """A subject whose requests have only versions and topic settings that a release has."""
+    """Limits a subject to the API versions and topic settings that a release supports."""
 
     def __init__(self, subject: Subject, announced: Announced, release: Release) -> None:
         self._subject, self._announced = subject, announced
@@ -66,7 +66,7 @@ class OfRelease:
         self.head = replace(subject.head, configs=configs)
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the subject's next request that the release has. Raises ProtocolError if there seems to be none."""
+        """Returns the subject's next request that the release supports. Raises ProtocolError after `TRIES` other requests."""
         for _ in range(TRIES):
             if self._has(ask := self._subject.ask(free)):
                 return ask
@@ -78,7 +78,7 @@ class OfRelease:
         self._subject.learn(ask, responses)
 
     def fence(self, ask: Ask) -> Ask | None:
-        """The subject's fence, if the release has it."""
+        """Returns the subject's fence if the release supports its version."""
         fence = self._subject.fence(ask)
         return fence if fence is not None and self._has(fence) else None
 
@@ -88,7 +88,7 @@ class OfRelease:
 
 @dataclass(slots=True)
 class Played:
-    """The result of one dialogue. `cut`: the dialogue ended early, where Kafka's behaviour is random."""
+    """The result of one dialogue. `cut` means that the dialogue ended early, at a step where Kafka's response is random."""
 
     dialogue: Dialogue
     difference: Difference | None
@@ -124,7 +124,7 @@ def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
 
 
 def _responses(subject: Subject, ask: Ask, players: list[Player]) -> list[Responses]:
-    """Returns all responses of all brokers after this request."""
+    """Sends this request to all brokers, and returns all their responses."""
     for player in players:
         player.send(ask)
     expected = set() if ask.api in subject.blocking else {ask.connection}

@@ -19,10 +19,10 @@ VALUES = [1e9, 2e9, 12345678.0, 100.5, 1e-9, 0.0, -1.0, 9.3e18, 2.5e9, 1.0000001
 
 
 class Quotas(Asking):
-    """One dialogue; each request depends on the seed alone."""
+    """A dialogue. Each request depends only on the seed."""
 
     pause = 0.06
-    """Seconds until a change is in effect in every part of a Kafka broker."""
+    """Seconds after which a change is in effect in every part of a Kafka broker."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("quotas", seed))
@@ -34,7 +34,7 @@ class Quotas(Asking):
         return replace(self._pick(weights)(), connection=free[0])
 
     def _entity(self) -> Json:
-        """Returns an entity, mostly with a name of this dialogue."""
+        """Returns a quota entity, mostly with names that belong to this dialogue."""
         user, client = self._pick({"@u": 3, "@v": 2}), self._pick({"@c": 3, "@d": 1})
         options: dict[int, Json] = {
             0: {"user": user}, 1: {"client-id": client}, 2: {"user": user, "client-id": client},
@@ -76,7 +76,7 @@ class Quotas(Asking):
         return Ask(0, "DescribeClientQuotas", self._version(0, 1), body)
 
     def _pick_components(self) -> list[tuple[str, int, str | None]]:
-        """Returns a filter with a name of this dialogue; a wider filter would find quotas of other dialogues."""
+        """Returns a filter with a name of this dialogue, because a wider filter would also find other dialogues' quotas."""
         user, client = self._pick({"@u": 3, "@v": 2}), self._pick({"@c": 3, "@d": 1})
         named = ("client-id", EXACT, client)
         options: dict[int, list[tuple[str, int, str | None]]] = {

@@ -1,8 +1,8 @@
-"""Random dialogues: requests and a real Kafka's responses, replayed on any broker over the wire.
+"""Replays recorded dialogues, which have requests and a real Kafka's responses, on any broker over the wire.
 
 scripts/record-dialogues makes a recording. Each line is one dialogue: a head with the names that must exist first, and steps. A
-step is a symbolic request (`symbols`) on one of several connections, and all responses until the next request on any
-connection, because a JoinGroup may complete others.
+step has a symbolic request (`symbols`) on one of several connections. It also has all responses, on any connection, until the
+next request, because a JoinGroup can complete the JoinGroup of other connections.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from wirebroker.conformance.versions import Announced
 from wirebroker.core.names import abs_hash
 
 Responses = dict[int, Json]
-"""Responses by the number of their connection."""
+"""Responses by the number of the connection."""
 PARTITIONS = 2
 """The number of partitions of every topic in a dialogue."""
 OFFSETS_PARTITIONS = 4
 """The number of partitions of __consumer_offsets on the brokers of a dialogue."""
 CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
-"""After these requests a coordinator may still be writing markers."""
+"""Requests after whose response a coordinator may still be writing markers."""
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
-"""APIs whose responses also list groups or transactions of other dialogues, and the field with the list."""
+"""APIs whose responses also list groups or transactions of other dialogues, each with the field that has the list."""
 _TIMESTAMP_STEP = 5
 _GREETING_VERSION = 3
 
@@ -88,7 +88,7 @@ class Dialogue:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first step of a dialogue with an unexpected response."""
+    """The first step of a dialogue whose response is not the recorded response."""
 
     head: Head
     index: int
@@ -100,7 +100,7 @@ class Difference:
 
 
 class Player:
-    """One broker's side of a dialogue: its connections, and the symbols for its ids."""
+    """Plays a dialogue on one broker. It has the broker's connections and the symbols of its ids."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -119,7 +119,7 @@ class Player:
             connection.close()
 
     def prepare(self, head: Head) -> None:
-        """Creates the topics, and waits until the coordinators are found and loaded."""
+        """Creates the topics, and waits until all coordinators are available and loaded."""
         self._symbols.prefix = prefix_for(head.groups)
         names = [self._symbols.prefix + name for name in head.topics]
         topics = [
@@ -143,7 +143,7 @@ class Player:
         until(self._gives_producer_ids)
 
     def _gives_producer_ids(self) -> bool:
-        """Tells whether the broker has a block of producer ids. The first request makes the broker fetch one."""
+        """Whether the broker has a block of producer ids. The first InitProducerId makes the broker fetch a block."""
         request = init_producer_id(None, 1000)
         return self._admin.request(request, 0).error_code not in COORDINATOR_CODES
 
@@ -153,11 +153,11 @@ class Player:
         return not any(partition.error_code for partition in sole(self._admin.request(request, 5).topics).partitions)
 
     def busy(self) -> set[int]:
-        """The connections with an unanswered request."""
+        """Returns the connections that have an unanswered request."""
         return {number for number, connection in self._connections.items() if connection.awaited}
 
     def send(self, ask: Ask) -> None:
-        """Sends a request. Raises KeyError for a symbol of an id that this broker has not returned."""
+        """Sends a request. Raises KeyError if a symbol in it stands for an id that this broker has not returned."""
         self._clock = max(self._clock + _TIMESTAMP_STEP, time.time_ns() // 1_000_000)
         self._count += 1
         self._symbols.date(self._count, self._clock)
@@ -165,13 +165,14 @@ class Player:
         connection = self._connections.get(ask.connection)
         if connection is None:
             connection = self._connections[ask.connection] = Connection(self._address)
-            # Without this, a broker that is slow to accept the connection reads later requests of others first.
+            # Waits until the broker has accepted the connection. Otherwise it could read later requests on other connections
+            # first.
             connection.request(_greeting(), _GREETING_VERSION)
         connection.send(message, ask.version)
 
     def responses(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Responses:
-        """Waits at most `within` seconds for the expected responses. Returns these, and all that come within `grace` seconds
-        after the fence.
+        """Waits at most `within` seconds for the expected responses. Returns these responses, and all responses that arrive up
+        to `grace` seconds after the fence.
         """
         deadline = time.monotonic() + within
         got = {number: self._receive(number, deadline) for number in expected}
@@ -183,7 +184,7 @@ class Player:
         return {number: self._shown(*each) for number, each in sorted(got.items()) if each is not None}
 
     def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
-        """Returns the API and the response, or (API, None) for a closed connection, or None if nothing arrived."""
+        """Returns the API and the response, or (API, None) if the connection was closed, or None if nothing arrived."""
         connection = self._connections.get(number)
         if connection is None or not connection.awaited:
             return None
@@ -201,7 +202,7 @@ class Player:
         return CLOSED if message is None else self._own(api, to_json(message, self._symbols))
 
     def _own(self, api: str, response: Json) -> Json:
-        """The response without state that other dialogues left on the broker."""
+        """Removes the groups and transactions of other dialogues from a response."""
         listed = _LISTED.get(api, "")
         if listed in response:
             named = [each.get("transactional_id", each.get("group_id", "")) for each in response[listed]]
@@ -210,9 +211,11 @@ class Player:
         return response
 
     def _pass(self, fence: Ask | None) -> None:
-        """Wait for the response to a request on another connection: the broker has then handled the earlier requests.
+        """Wait until the broker has handled the earlier requests: send a request on another connection, and wait for its
+        response.
 
-        Without a `fence`, two requests are sent, because an event loop may read simultaneous requests in any order.
+        Without a `fence`, two requests are sent one after another, because an event loop can read simultaneous requests in any
+        order.
         """
         if fence is None:
             for _ in range(2):
@@ -221,7 +224,7 @@ class Player:
             self._admin.request(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
 
     def settle(self, ask: Ask) -> bool:
-        """After a request that may end a transaction, waits for the markers. Returns False if they are never written."""
+        """After a request that may end a transaction, waits for the markers. Returns False if no markers are written in time."""
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
         return transactions_complete(self._admin, self._transactional_ids, self.announced)
@@ -232,11 +235,12 @@ def _greeting() -> ApiVersionsRequest:
 
 
 def prefix_for(groups: list[str]) -> str:
-    """Returns a new prefix with which the first group is in partition 1 of __consumer_offsets, the next in 2 …
+    """Returns a new prefix for names. With it, the first group is in partition 1 of __consumer_offsets, the second in 2, and so
+    on.
 
-    Each group needs its own partition, because a transaction with one group may commit offsets for all groups in its partition.
-    The group with the empty name is always in partition 0. Groups that are named by successive letters always have a prefix.
-    Raises ValueError if there is none.
+    Each group needs its own partition, because a transaction with one group can also commit offsets for other groups in the
+    partition. The group with the empty name is always in partition 0. If the names of groups are successive letters, there
+    always is such a prefix. Raises ValueError if there is no prefix.
     """
     wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
     for _ in range(1000):
@@ -248,16 +252,17 @@ def prefix_for(groups: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of a replay: the first difference, and how many steps agreed before it or before the end."""
+    """The result of a replay: the first difference, if any, and the number of steps before it that agree."""
 
     difference: Difference | None
     agreed: int
 
 
 def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
-    """Replay a dialogue up to its first difference; `within` is the number of seconds to wait for an expected response.
+    """Replay a dialogue up to its first difference. `within` is the most seconds to wait for an expected response.
 
-    It also ends where this broker chose another group leader than Kafka, which chooses by the hash of random ids.
+    The replay also ends if this broker chose another group leader than the recorded Kafka. (Kafka chooses by the hash of random
+    ids.)
     """
     with closing(Player(address)) as player:
         player.prepare(dialogue.head)
@@ -273,7 +278,7 @@ def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0)
 
 
 def chosen_by_hash(expected: Responses, got: Responses) -> bool:
-    """Tells whether the responses differ in the group's leader, which in Kafka depends on the members' random ids."""
+    """Whether the responses differ in the group's leader. In Kafka the leader depends on the members' random ids."""
     if expected.keys() != got.keys():
         return False
     differing = [(expected[number], got[number]) for number in expected if expected[number] != got[number]]
@@ -287,7 +292,7 @@ def chosen_by_hash(expected: Responses, got: Responses) -> bool:
 
 
 def describe(difference: Difference, before: int = 6) -> str:
-    """Returns a text with the difference and the steps that led to it."""
+    """Returns a text with the difference and the steps before it."""
     head = difference.head
     lines = [f"{head.subject}, seed {head.seed}, step {difference.index}"]
     for index, step in list(enumerate(difference.steps))[-before - 1 :]:
@@ -308,7 +313,7 @@ def _text(value: Any) -> str:
 
 
 def load(path: Path) -> Iterator[Dialogue]:
-    """The dialogues in a file of JSON lines, compressed or not."""
+    """Reads the dialogues in a file of JSON lines, which may be compressed."""
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
     for line in text.splitlines():
@@ -321,7 +326,7 @@ def load(path: Path) -> Iterator[Dialogue]:
 
 
 def save(path: Path, dialogues: list[Dialogue]) -> None:
-    """Write dialogues, compressed if the file is to end with .gz."""
+    """Write dialogues to a file. They are compressed if its name ends with .gz."""
     lines = []
     for dialogue in dialogues:
         head = dialogue.head

@@ -13,14 +13,14 @@ from random_dialogues.symbols import Json
 MEMBERS = ["m1", "m2", "m3"]
 PLACES = [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
 WAIT_MS, LOAD_MS = 10, 2000
-"""The longest wait of a fetch for records, and of a fetch that makes the broker read share state."""
+"""The max_wait_ms of a normal ShareFetch, and of a ShareFetch that makes the broker read share state."""
 SHARE_TYPE, GROUP_RESOURCE = 2, 32
 Place = tuple[str, int]
 
 
 @dataclass(eq=False)
 class Member:
-    """A member's share session, as the member knows it."""
+    """A member's own state of its share session."""
 
     group: str
     name: str
@@ -29,7 +29,7 @@ class Member:
 
 
 class Shares(Asking):
-    """One dialogue; each request depends on the first broker's earlier responses."""
+    """A dialogue. Each request depends on the first broker's earlier responses."""
 
     pause = 0.03
 
@@ -62,15 +62,15 @@ class Shares(Asking):
 
     @property
     def is_beginning(self) -> bool:
-        """Tells whether the dialogue is still preparing the groups."""
+        """Whether the dialogue is still preparing the groups."""
         return bool(self._first)
 
     def produced(self, place: Place, count: int) -> None:
-        """Remembers that a partition got this many records."""
+        """Remembers that `count` records were produced to a partition."""
         self._ends[place] += count
 
     def _load(self, group: str, place: Place) -> Ask:
-        """A ShareFetch that makes the broker read the group's share state in the background."""
+        """Returns a ShareFetch that makes the broker read the group's share state in the background."""
         body: Json = {
             "group_id": group, "member_id": "loader", "share_session_epoch": 0, "max_wait_ms": LOAD_MS, "min_bytes": 0,
             "max_records": 1, "batch_size": 1, "topics": self._topics([place], {}), "forgotten_topics_data": [],
@@ -97,8 +97,8 @@ class Shares(Asking):
         return str(self._pick({"@a": 6, "@b": 4, "@c": 1.5, "": 0.3, "@nope": 0.3}))
 
     def _other_group(self) -> str:
-        """A group whose share state no fetch reads meanwhile: Kafka reads it in the background, so the result would depend on
-        the order.
+        """Chooses a group whose share state no fetch is reading. Kafka reads it in the background, so the result of a change at
+        the same time would depend on the order.
         """
         busy = {"@a": 2} if self._epochs.get(("@a", "m1"), 0) else {}
         return str(self._pick({"@c": 8, "": 0.3, "@nope": 0.5, **busy}))
@@ -141,7 +141,7 @@ class Shares(Asking):
         )
 
     def _other_api(self) -> Ask:
-        """A request for another kind of group, with the id of a share group."""
+        """Returns a request that is meant for another type of group, with the id of a share group."""
         group, member = self._group() or "@a", self._random.choice(MEMBERS)
         offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
         commit = {"name": "@t", "partitions": [offset]}
@@ -348,7 +348,7 @@ class Shares(Asking):
                     member.acquired[place].append((acquired.get("first_offset", 0), acquired.get("last_offset", 0)))
 
     def _settled(self, ask: Ask) -> Member:
-        """Remembers the next epoch, and mostly forgets the acknowledged records."""
+        """Remembers the next epoch and, in most cases, forgets the acknowledged records."""
         key = (ask.body["group_id"], ask.body["member_id"])
         member = next((each for each in self._members if (each.group, each.name) == key), Member(*key))
         epoch = ask.body["share_session_epoch"]

@@ -44,7 +44,7 @@ def _together(sources: list[int], repartitioned: list[int]) -> list[Json]:
 
 
 class Streams(Asking):
-    """One dialogue; each request depends on the first broker's earlier responses."""
+    """A dialogue. Each request depends on the first broker's earlier responses."""
 
     pause = 0.15
 
@@ -146,7 +146,7 @@ class Streams(Asking):
         return Ask(0, "OffsetDelete", 0, {"group_id": self._group(), "topics": topics})
 
     def _other_api(self) -> Ask:
-        """A request for another kind of group, with the id of a streams group."""
+        """Returns a request that is meant for another type of group, with the id of a streams group."""
         group, member = self._group() or "@a", self._random.choice(MEMBERS)
         describe = {"include_authorized_operations": False}
         asks: list[tuple[str, int, Json]] = [
@@ -194,7 +194,7 @@ class Streams(Asking):
         }  # fmt: skip
 
     def _ready(self, group: str) -> bool:
-        """Returns whether the topology is certainly complete: Kafka fails at the endpoints of a topology that is not
+        """Whether the topology is certainly complete. Kafka fails if it must return the endpoints of a topology that is not
         configured.
         """
         everything = self._topologies[group]["subtopologies"]
@@ -205,7 +205,7 @@ class Streams(Asking):
         return Ask(0, "StreamsGroupHeartbeat", 0, self._base(member) | {"member_epoch": -1})
 
     def _wrong(self) -> Ask:
-        """A heartbeat with an error."""
+        """Returns a heartbeat that is refused with an error."""
         member = self._random.choice(self._members)
         body = self._base(member)
         if member.epoch == 0 or self._chance(0.2):

@@ -1,9 +1,9 @@
-"""Messages as JSON with symbols for values that differ between brokers.
+"""Converts messages to JSON in which symbols replace values that differ between brokers.
 
-`@t` is a name: the topic, group or transactional id `t` of this dialogue, and where a topic id is expected the id of the
-topic. `$p1` is the first returned producer id, `$m2` the second member id, `$s1` the first fetch session, and `$t3` the append
-time of the third request's batches. A field that holds its default is left out. A comparison looks only at whether times and
-error messages are set.
+`@t` is the topic, group or transactional id `t` of this dialogue. In a field for a topic id, `@t` is the id of the topic. `$p1`
+is the first returned producer id, `$m2` the second member id, `$s1` the first fetch session, and `$t3` the append time of the
+third request's batches. A field that holds its default is left out. Of times and error messages, a comparison only checks
+whether they are set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNORDERED = frozenset(
         "entries", "api_keys", "supported_features", "finalized_features", "feature_updates",
     }
 )  # fmt: skip
-"""Arrays that Kafka sends in the order of a Java hash table."""
+"""Arrays whose order in Kafka's response is that of a Java hash table."""
 _NOT_COMPARED = frozenset(
     {"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id", "finalized_features_epoch"}
 )
@@ -53,7 +53,7 @@ _NOBODY = -1
 
 @dataclass(slots=True)
 class Symbols:
-    """One broker's ids and names of a dialogue. All names begin with `prefix`, so that dialogues do not affect each other."""
+    """The ids and names of a dialogue on one broker. All names begin with `prefix`, so that dialogues do not affect each other."""
 
     prefix: str
     _ids: dict[str, Any] = field(default_factory=dict)
@@ -67,23 +67,23 @@ class Symbols:
         self._symbols[topic_id] = NAME + name
 
     def real(self, text: str) -> Any:
-        """Returns this broker's name or id for a symbol. Raises KeyError for an id that the broker has not returned."""
+        """Returns the broker's name or id for a symbol. Raises KeyError if the broker has not returned such an id."""
         if text.startswith(NAME):
             return self.prefix + text[1:]
         if text.startswith(f"{ID}t"):
-            return self._ids.get(text, 0)  # a request that the release does not have was not sent
+            return self._ids.get(text, 0)  # 0 if the request was not sent because the release does not have it
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:
-        """Returns the id of a topic; for an unknown topic, an id that no topic has."""
+        """Returns the id of a topic, or, for an unknown topic, an id that no topic has."""
         return self._topic_ids.get(text[1:], bytes(15) + b"\5")
 
     def date(self, request: int, now: int) -> None:
-        """Note the append time, in ms, of a request's batches."""
+        """Remember the time, in ms, of the batches in a request."""
         self._ids[f"{ID}t{request}"] = now
 
     def learn(self, response: Message) -> None:
-        """Give symbols to the ids in this response."""
+        """Give a symbol to each new id in this response."""
         error = getattr(response, "error_code", 0)
         if error == 0 and getattr(response, "producer_id", _NOBODY) != _NOBODY:
             self._number("p", response.producer_id)  # type: ignore[attr-defined]
@@ -103,7 +103,7 @@ class Symbols:
             self._symbols[real], self._ids[symbol] = symbol, real
 
     def symbol(self, real: Any) -> Any:
-        """Returns the symbol of an id or name; of any other value, the value itself, without random parts."""
+        """Returns the symbol of an id or name. Returns any other value without its random parts."""
         if real in self._symbols:
             return self._symbols[real]
         if isinstance(real, str):
@@ -113,7 +113,7 @@ class Symbols:
 
 
 def to_json(value: Struct, symbols: Symbols) -> Json:
-    """A response's fields in their comparable form."""
+    """Returns the fields of a response in a form that can be compared."""
     shown = {}
     for declared in value.__wire__:
         item = getattr(value, declared.name)
@@ -160,7 +160,7 @@ def _element(item: Any, symbols: Symbols) -> Any:
 
 
 def _records(data: Any, symbols: Symbols) -> list[str]:
-    """One line for each batch: `4: $p1 epoch 0 seq 2 txn a0 a1`."""
+    """Returns a line for each batch, such as `4: $p1 epoch 0 seq 2 txn a0 a1`."""
     return [_batch_line(read_header(batch), batch, symbols) for batch in iter_batches(data)]
 
 
@@ -179,7 +179,7 @@ def _batch_line(header: BatchHeader, batch: memoryview, symbols: Symbols) -> str
 
 
 def from_json(cls: Callable[..., Any], body: Json, symbols: Symbols, now: int) -> Any:
-    """Returns a request from its symbolic form. Its batches have the time `now` (ms). Raises KeyError for an unknown symbol."""
+    """Makes a request from its symbolic form. Its batches have the time `now` (ms). Raises KeyError for an unknown symbol."""
     wired: tuple[Field, ...] = cls.__wire__  # type: ignore[attr-defined]
     fields = {declared.name: declared for declared in wired}
     return cls(**{name: _meant(item, fields[name].spec, symbols, now) for name, item in body.items()})
@@ -202,7 +202,7 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
-    """A batch of `n` records (default 1) whose values are the tag and a number. `altered` adds the errors that `told` names."""
+    """Makes a batch of `n` records (default 1), whose values are the tag and a number. `altered` adds the errors in `told`."""
     producer = told.get("pid", _NOBODY)
     key = told.get("key")
     sound = build_batch(
