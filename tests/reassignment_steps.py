@@ -1,5 +1,5 @@
-"""Replicas move between three brokers, some of which are down: the same steps for a real Kafka (scripts/record-reassignments)
-and for wirebroker, with the state after each step.
+"""Moves replicas between three brokers, some of which are down. The steps are played on a real Kafka
+(scripts/record-reassignments) and on wirebroker, and the state after each step is returned.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ create t 2; move t 1,3; stop 2; cancel t; elect t; start 2; cancel t; start 3
 create s 1,2,3; stop 3; move s 1,3; move s 2,1; start 3
 create r 1,2; stop 3; move r 1,3; move r 1,2,3; start 3
 """
-"""`move TOPIC REPLICAS [same]` requests these replicas; with `same`, only if the number of replicas stays the same. Other
-steps: `create TOPIC REPLICAS [MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker.
+"""`move TOPIC REPLICAS [same]` requests these replicas. With `same`, Kafka refuses it if the number of replicas would change.
+Other steps: `create TOPIC REPLICAS [MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker.
 """
 
 
@@ -41,12 +41,12 @@ class Brokers(Protocol):
 
 
 def steps() -> list[str]:
-    """All steps, one by one."""
+    """Returns all steps in order."""
     return [step for part in STEPS.replace("\n", ";").split(";") if (step := part.strip())]
 
 
 def play(brokers: Brokers) -> Iterator[tuple[str, Any]]:
-    """Yields each step with its results: a response, the partitions, and the reassignments in progress."""
+    """Plays all steps. Yields each step with the response, the partitions, and the reassignments in progress."""
     topic = ""
     for step in steps():
         verb, *rest = step.split()
@@ -84,7 +84,9 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
 
 
 def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
-    """Returns the partitions; of those after the first only the number of replicas, because Kafka chooses them at random."""
+    """Returns a topic's partitions. After the first, only the number of replicas is returned, because Kafka chooses them at
+    random.
+    """
     request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
     return [
         {
@@ -96,7 +98,7 @@ def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
 
 
 def moving(brokers: Brokers) -> dict[str, list[list[int]]]:
-    """The reassignments in progress: replicas, added replicas, and removed replicas."""
+    """Returns the reassignments in progress: the replicas, the added replicas and the removed replicas."""
     listed = brokers.wire.request(plain("ListPartitionReassignments", topics=None), 0)
     return {
         topic.name: [each.replicas, each.adding_replicas, each.removing_replicas]

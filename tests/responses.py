@@ -1,4 +1,4 @@
-"""The elements of a response: one for each partition, group, coordinator or other thing in the request."""
+"""Finds the parts of a response: one part for each partition, group, coordinator or other thing in the request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LEVELS = (
     "responses", "partition_responses", "topics", "partitions", "coordinators", "groups", "results",
     "results_by_topic_v3_and_below", "results_by_partition",
 )  # fmt: skip
-"""The arrays with an element for each thing in the request."""
+"""The names of arrays that have an element for each thing in the request."""
 
 
 def parts(response: Any) -> list[Any]:
-    """The innermost elements of these arrays; the response itself if it has no such arrays."""
+    """Returns the elements of the innermost of these arrays. If the response has no such array, returns the response itself."""
     levels = [getattr(response, name) for name in LEVELS if hasattr(response, name)]
     if not levels:
         return [response]
@@ -22,11 +22,11 @@ def parts(response: Any) -> list[Any]:
 
 
 def only(response: Any) -> Any:
-    """The one part. Raises AssertionError if there are none or several."""
+    """Returns the only part of a response. Raises AssertionError if the response has no part or several parts."""
     return sole(parts(response))
 
 
 def sole(items: Sequence[T]) -> T:
-    """The one item. Raises AssertionError if there are none or several."""
+    """Returns the only item. Raises AssertionError if there is no item or more than one."""
     assert len(items) == 1, f"expected one item, got {items!r}"
     return items[0]

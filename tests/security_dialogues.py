@@ -1,8 +1,8 @@
 """Random dialogues of clients with few rights: logins, credentials, delegation tokens and ACLs, from a seed.
 
-The same seed makes the same dialogue if the broker's responses are the same: scripts/record-security plays them to a real
-Kafka, and a test to a wirebroker. Users, and therefore ACLs and tokens, belong to a single dialogue. Times in responses are
-relative to the time of the step.
+The same seed makes the same dialogue if the broker's responses are the same. scripts/record-security plays the dialogues on a
+real Kafka, and a test plays them on wirebroker. Each dialogue has its own users, and so its own ACLs and tokens. Times in
+responses are given relative to the time of the step.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Spread = Callable[[tuple[str, int] | None], None]
 
 
 class Talk:
-    """One dialogue. It calls `spread` after every change, to wait until all parts of a real Kafka have it. The argument is a
-    token's id with the new expiry time, or None after other changes.
+    """A dialogue. After every change it calls `spread`, which waits until the change is in effect in every part of a real
+    Kafka. The argument of `spread` is a token's id with the new expiry time, or None after other changes.
     """
 
     def __init__(self, seed: int, secured: Address, plaintext: Address, now: Callable[[], int], spread: Spread) -> None:
@@ -50,7 +50,7 @@ class Talk:
         return f"{name}-{self.seed}"
 
     def play(self) -> Iterator[list[Any]]:
-        """Each step's name and response."""
+        """Plays the dialogue, and yields the name and the response of each step."""
         for name in NAMES:
             self._change("AlterUserScramCredentials", 0, self._credential(name, self.passwords[name]))
         for name in NAMES[:2]:
@@ -110,7 +110,7 @@ class Talk:
         self.open[key] = connection
         return [0, _rounded(last.session_lifetime_ms)]
 
-    # Changes by the administrator
+    # The administrator's changes
 
     def _change(self, api: str, version: int, body: Plain) -> Any:
         response = self.admin.request(_request(api, body), version)
@@ -165,7 +165,7 @@ class Talk:
     # Tokens
 
     def _as_somebody(self, request: Any, version: int) -> tuple[str, Any]:
-        """Send a request as a random client; sometimes over plaintext."""
+        """Send a request as a random client, in some cases over the plaintext listener."""
         key = self.random.choice(sorted(self.open))
         if self.random.random() < 0.08:
             connection = Connection(self.plaintext, 10)
@@ -200,7 +200,7 @@ class Talk:
         return ["create", key, version, body["max_lifetime_ms"], len(body["renewers"]), shown]
 
     def _shown(self, token: Any, ending: str, since: int) -> Plain:
-        """A token as plain data: its number, whether it has a secret, and its times."""
+        """Returns a token as plain data: its number, whether it has a secret, and its times relative to `since`."""
         found = comparable(token, {})
         for name in ("issue", "expiry", "max"):
             at = found.pop(f"{name}_timestamp{ending}")
@@ -287,5 +287,5 @@ def _request(api: str, body: Plain) -> Any:
 
 
 def _rounded(ms: int) -> int:
-    """A time in minutes."""
+    """Converts milliseconds to minutes."""
     return round(ms / 60_000)

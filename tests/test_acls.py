@@ -1,4 +1,4 @@
-"""ACLs: permissions as recorded on a real Kafka; the meaning of ACLs; and a broker with ACLs."""
+"""ACLs: permissions compared with the recording of a real Kafka, rules for single ACLs, and a broker with ACLs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PREFIXED = PatternType.PREFIXED
 
 
 def secured(**options: Any) -> MockKafka:
-    """A broker with an authorizer; `admin` may do everything."""
+    """Returns a broker with an authorizer, in which `admin` has all rights."""
     configs = SETTINGS | options.pop("configs", {})
     return MockKafka(security="sasl_plaintext", users=USERS, configs=configs, **options)
 
@@ -47,7 +47,7 @@ def connect(kafka: MockKafka, user: str) -> Connection:
 
 
 def allow(kafka: MockKafka, *acls: dict[str, Any]) -> None:
-    """Let `admin` create these ACLs."""
+    """Create these ACLs as `admin`."""
     response: Any = connect(kafka, "admin").request(plain_request("CreateAcls", {"creations": list(acls)}), 3)
     assert {each.error_code for each in response.results} == {0}
 
@@ -65,7 +65,7 @@ def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, 
 
 @pytest.fixture(scope="module")
 def responses() -> dict[str, list[tuple[Step, Step]]]:
-    """Each step as recorded on Kafka and as played on wirebroker, by the rights that alice has."""
+    """Each step twice, as recorded on Kafka and as played on wirebroker, by the rights that alice has."""
     packed = Path(__file__).with_name("data").joinpath(recorded_by(KAFKA)).read_bytes()
     recorded = [Step(*each) for each in json.loads(lzma.decompress(packed))]
     with secured(telemetry=True, profile="kafka-4.3") as kafka:
@@ -79,12 +79,12 @@ def responses() -> dict[str, list[tuple[Step, Step]]]:
 
 
 def known_fields(ours: Any, theirs: Any) -> Any:
-    """Our response without the empty fields of versions that Kafka 4.3.1 does not have."""
+    """Returns our response without empty fields that only versions after Kafka 4.3.1 have."""
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         return [known_fields(*each) for each in zip(ours, theirs, strict=True)]
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {
-            name: known_fields(ours.get(f"{name}_legacy", value), theirs.get(name))  # newer messages name the field so
+            name: known_fields(ours.get(f"{name}_legacy", value), theirs.get(name))  # the field's name in newer messages
             for name, value in ours.items()
             if name in theirs or value not in (None, False, 0, -1, "", [])
         }
@@ -242,7 +242,7 @@ def test_more_acls_than_kafka_writes_for_one_request_are_refused_as_a_whole(kafk
     assert [len(each.matching_acls) for each in ask("DeleteAcls", filters=[ANY]).filter_results] == [10_000]
 
 
-# In a running broker
+# ACLs in a running broker
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def kafka() -> Iterator[MockKafka]:
 
 
 def code_of(connection: Connection) -> int:
-    """The error code of a Produce to orders-0."""
+    """Produces to orders-0, and returns the error code."""
     return int(only(connection.request(produce_request("orders", batch()), 9)).error_code)
 
 
@@ -414,7 +414,7 @@ def test_confluent_kafka_manages_acls_and_meets_them(kafka: MockKafka) -> None:
     assert [error.code() for error in told] == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
 
-# ACLs to start with
+# ACLs that a broker has from its start
 
 
 def test_a_broker_starts_with_acls(tmp_path: Path) -> None:

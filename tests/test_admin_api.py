@@ -1,7 +1,7 @@
 """The admin APIs, tested with encoded requests.
 
-Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka responds in the
-order of a hash map, the tables have wirebroker's order.
+Error codes and messages in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where the order in Kafka's response
+is that of a hash map, the tables have wirebroker's order.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from wirebroker.core.setting_definitions import (
 
 TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 KAFKA_4_3: ProfileName = "kafka-4.3"
-"""The release of the recorded numbers."""
+"""The release on which the numbers in the tables were recorded."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 HERE = "This server does not host this topic-partition."
 
 
 class Admin:
-    """A client of one broker of a new cluster."""
+    """Starts a cluster, and is a client of one of its brokers."""
 
     def __init__(self, brokers: int = 1, node_id: int = 1, profile: ProfileName | None = None, **settings: str) -> None:
         given = {name.replace("_", "."): value for name, value in settings.items()}
@@ -50,7 +50,7 @@ class Admin:
         self.wire = self.broker.link(node_id - 1)
 
     def at(self, node_id: int) -> Admin:
-        """Returns a client with the same settings for another broker."""
+        """Returns a client of another broker in the same cluster."""
         other = copy(self)
         other.wire = self.broker.link(node_id - 1)
         return other
@@ -325,7 +325,7 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
 
 @pytest.mark.parametrize(("profile", "topic", "broker", "group"), [(KAFKA_4_3, 33, 340, 17), ("kafka-4.4", 37, 350, 21)])
 def test_every_setting_is_documented_on_request(profile: ProfileName, topic: int, broker: int, group: int) -> None:
-    """A real Kafka returns documentation for the same settings."""
+    """A real Kafka returns documentation for the same number of settings."""
     admin = Admin(profile=profile)
     admin.create(new_topic("orders"))
     sizes = {
@@ -467,7 +467,7 @@ def test_alterations_that_kafka_refuses(
 
 
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
-    """Recorded on a real broker: settings that the broker handles without the controller get their usual responses."""
+    """As in a real Kafka, the settings that a broker changes without the controller get their usual responses."""
     admin = Admin()
     admin.create(new_topic("orders"), new_topic("other"))
 
@@ -639,7 +639,7 @@ def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -
 
 
 def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
-    """Returns the replicas of these topics in each log directory of the broker."""
+    """Returns the replicas of these topics in each of the broker's log directories."""
     results = admin.ask(plain("DescribeLogDirs", topics=None), 5).results
     return [[(t.name, p.partition_index) for t in each.topics if t.name in names for p in t.partitions] for each in results]
 
@@ -659,11 +659,11 @@ def test_each_broker_spreads_its_replicas_over_its_log_directories() -> None:
     assert in_dirs(second, "orders", "other") == [[("orders", 1)], [("other", 0)]]
     assert moved(first, "/b", 0, 1) == [0, 9]
     assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 2)]]
-    assert in_dirs(second, "orders") == [[("orders", 1)], []], "a broker can only move its own replicas"
+    assert in_dirs(second, "orders") == [[("orders", 1)], []], "a broker moves only its own replicas"
     reassigned(first, ("orders", 1, [1]))
-    assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 1), ("orders", 2)]], "the broker remembers the request"
+    assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 1), ("orders", 2)]], "broker 1 remembers the directory"
     reassigned(first, ("orders", 2, [2]))
-    assert in_dirs(second, "orders", "other") == [[("orders", 2)], [("other", 0)]], "a deleted replica needs no space"
+    assert in_dirs(second, "orders", "other") == [[("orders", 2)], [("other", 0)]], "deleted replicas do not count"
 
 
 def test_a_restart_forgets_where_new_replicas_were_wanted() -> None:
@@ -769,7 +769,7 @@ def test_software_must_have_a_name_and_a_version(name: str, version: str, code: 
     assert admin.wire.connection.software == ((name, version) if code == 0 else ("", ""))
 
 
-# Elections, reassignments, and the responses of a Kafka without an authorizer
+# Elections, reassignments, and APIs that need an authorizer
 
 
 def elected(admin: Admin, asked: list[tuple[str, list[int]]] | None, kind: int = 0) -> Any:
@@ -839,7 +839,7 @@ def test_replicas_move_and_the_preferred_leader_leads_again() -> None:
     assert refused == [(38, "The replication factor is changed from 3 to 1")]
     assert reassigned(admin, ("orders", 0, [3])) == [(0, None)]
     assert (partition.replicas, partition.leader, partition.leader_epoch) == ([3], 3, 2)
-    assert admin.engine.cluster.version == before + 3, "each change raises the version"
+    assert admin.engine.cluster.version == before + 3, "each change increases the version"
 
 
 def test_replicas_stay_in_the_one_log_directory() -> None:

@@ -37,7 +37,7 @@ from wirebroker.mock import MockKafka
 from wirekit import RawProducer, client
 
 Rows = list[tuple[int, bytes]]
-"""The partition and the value of each record that a client sends."""
+"""The partition and the value of each record that a client must send."""
 BATCHES = {"A": (114, 120), "B": (121, 124), "C": (125, 132), "D": (133, 142), "E": (143, 150), "F": (151, 155)}
 
 
@@ -46,7 +46,7 @@ def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     return mock_kafka_factory(topics={"orders": 2})
 
 
-# Clients: each call starts a new producer that sends these records in turn and closes.
+# Clients. Each function starts a producer, sends these records one after another, and closes the producer.
 
 
 def kafka_python(address: str, rows: Rows, idempotent: bool = True, acks: Any = "all") -> None:
@@ -102,7 +102,7 @@ def values(count: int, partition: int = 0) -> Rows:
 
 
 def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: int | None = None) -> bytes:
-    """A batch of the flow, always with the same records; `now` is in ms since the epoch."""
+    """Returns a batch of the flow. A batch with the same name has the same records. `now` is in ms since the epoch."""
     now = time.time_ns() // 1_000_000 if now is None else now
     start, end = BATCHES[name]
     records = [Record(i, 0, None, b"%s%d" % (name.encode(), n)) for i, n in enumerate(range(start, end + 1))]
@@ -113,7 +113,7 @@ def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: in
 
 
 def content(names: str) -> list[tuple[str, None, bytes]]:
-    """Returns the records of these batches as an application's journal."""
+    """Returns the records of these batches as rows of an application's journal."""
     return [
         ("orders", None, b"%s%d" % (name.encode(), n)) for name in names for n in range(BATCHES[name][0], BATCHES[name][1] + 1)
     ]
@@ -121,7 +121,7 @@ def content(names: str) -> list[tuple[str, None, bytes]]:
 
 @pytest.fixture
 def six(broker: MockKafka) -> RawProducer:
-    """Six batches were sent at once, and the connection broke before an acknowledgement came."""
+    """A producer that sent six batches at the same time, and lost its connection before it got an ack."""
     producer = RawProducer(broker)
     for name in "ABCDEF":
         producer.wire.send(produce_request("orders", batch(name, producer.pid)), 9)
@@ -131,7 +131,7 @@ def six(broker: MockKafka) -> RawProducer:
 
 
 def test_b4_the_seventh_batch_of_six_in_flight_is_found(broker: MockKafka, six: RawProducer) -> None:
-    assert six.raw(batch("A", six.pid)).error_code == 45, "batch A is older than the window"
+    assert six.raw(batch("A", six.pid)).error_code == 45, "batch A is no longer in the window"
     assert six.raw(batch("A", six.pid, epoch=1, first=0)).error_code == 0, "stored again"
     report = broker.audit()
     assert kinds(report) == [("epoch_duplicate", "likely")]
@@ -224,14 +224,14 @@ SEMANTICS = {
 
 @each_client
 def test_b8_three_semantics_are_counted(mock_kafka_factory: Callable[..., MockKafka], send: Callable[..., None]) -> None:
-    """Each client sends ten batches. The acknowledgement of the fifth is lost, and the tenth is lost on its first way."""
+    """Each client sends ten batches. The ack of the fifth batch is lost, and the first attempt to send the tenth is lost."""
     counted = {}
     for name, settings in SEMANTICS.items():
         broker = mock_kafka_factory(topics=["orders"])
         broker.faults.add(faults.lose_ack(api="Produce", nth=5))
         late = broker.faults.add(faults.lose_request(api="Produce", nth=10 if settings["acks"] == 0 else 11))
         send(broker.bootstrap_servers, values(10), **settings)
-        broker.wait_until(lambda late=late: late.fired == 1)  # with acks=0 no client waits for a response
+        broker.wait_until(lambda late=late: late.fired == 1)  # with acks=0 the client does not wait until the batch has arrived
         summary = broker.audit(intended=[("orders", None, value) for _, value in values(10)]).summary()
         counted[name] = tuple(summary[what] for what in ("intended", "records", "lost", "doubled"))
     assert counted == {
@@ -274,7 +274,7 @@ def test_b9_the_four_that_idempotence_does_not_cover(broker: MockKafka, send: Ca
 
 
 def transactional(broker: MockKafka, value: bytes, commit: bool = True) -> None:
-    """A producer with a transactional id that sends one record."""
+    """Sends one record in a transaction."""
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="till")
     producer.init_transactions()
     producer.begin_transaction()
@@ -301,7 +301,7 @@ def test_c6_a_late_duplicate_after_the_producer_expired_is_stored_again(broker: 
     producer = RawProducer(broker)
     data = batch("A", producer.pid, now=broker.clock.now())
     assert producer.raw(data).base_offset == 0
-    assert producer.raw(data).base_offset == 0, "a retry, while the producer is known"
+    assert producer.raw(data).base_offset == 0, "a retry is recognised while the broker has the producer's state"
     broker.clock.advance(days=2)
     assert producer.raw(data).base_offset == 7
     report = broker.audit()
@@ -340,7 +340,7 @@ def test_c7_consume_transform_produce_is_exactly_once_over_a_crash(broker: MockK
     report.assert_exactly_once(intended=[*results, *wanted(values(10))])
     states = report.summary()["topics"]["results"]
     assert (states["records"], states["aborted"], states["open"]) == (10, 1, 0)
-    assert report.of("epoch_duplicate") == [], "aborted records do not count as stored"
+    assert report.of("epoch_duplicate") == [], "a copy in an aborted transaction is not a duplicate"
 
 
 def test_b8_with_transactions_aborted_records_that_are_sent_again_are_stored_once(broker: MockKafka) -> None:
@@ -365,7 +365,7 @@ def test_deleted_records_are_neither_a_gap_nor_lost(broker: MockKafka) -> None:
     assert kinds(broker.audit()) == [("epoch_duplicate", "likely")]
     producer.wire.request(delete_records(13), 2)
     report = broker.audit()
-    assert report.findings == [], "one of the two copies is deleted, and the batch across the log start is whole"
+    assert report.findings == [], "one of two copies was deleted, and the batch at the log start is still complete"
     assert report.summary()["records"] == 20
     report.assert_exactly_once(intended=content("ABCD"))
     assert {(each.kind, each.severity) for each in report.findings} == {("lost", "info")}
@@ -375,7 +375,7 @@ def test_deleted_records_are_neither_a_gap_nor_lost(broker: MockKafka) -> None:
 
 
 def test_compacted_records_are_neither_a_gap_nor_lost(tmp_path: Path) -> None:
-    """Each of forty keys is written several times, so the compacted log has holes of every kind."""
+    """Each of forty keys is written several times, so that compaction leaves missing offsets of every kind."""
     chance = random.Random(1)
     keys = [b"%d" % chance.randrange(40) for _ in range(300)]
     contents = [(key, b"%d " % number + bytes(12_000)) for number, key in enumerate(keys)]
@@ -413,7 +413,7 @@ def test_retention_leaves_nothing_to_find(mock_kafka_factory: Callable[..., Mock
 def test_the_coordinators_own_topics_are_looked_at_without_their_contents(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
-    """While the clock is frozen, each commit of the same offsets is the same record."""
+    """While the clock is frozen, all commits of the same offset have equal records."""
     broker = mock_kafka_factory(topics=["orders"], clock="frozen")
     transactional(broker, b"settled")
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
@@ -560,7 +560,7 @@ def test_the_gravest_findings_come_first(broker: MockKafka) -> None:
 
 
 def test_information_never_fails(broker: MockKafka) -> None:
-    """A partition joins a transaction that ends without a batch in the partition: Kafka still writes a marker."""
+    """Kafka writes a marker also to a partition that was added to a transaction but got no batch."""
     wire = client(broker)
     wire.request(find_coordinator("till", kind=1), 4)
     given = wire.request(init_producer_id("till"), 4)
@@ -597,7 +597,7 @@ def test_records_that_cannot_be_read_are_a_bad_batch(mock_kafka_factory: Callabl
     assert words in found.explanation
 
 
-# The bytes of a segment
+# Scans of a segment's bytes
 
 
 def test_a_segment_is_scanned_to_its_end() -> None:
@@ -605,7 +605,7 @@ def test_a_segment_is_scanned_to_its_end() -> None:
     numbered = [bytes([0] * 7 + [offset]) + data[8:] for offset, data in ((0, one), (7, two), (11, three))]
     whole = b"".join(numbered)
     unused = bytes(2**20 - len(whole))
-    assert check_partition(scan(whole + unused, "t", 0, "0.log")) == [], "preallocated space is not damage"
+    assert check_partition(scan(whole + unused, "t", 0, "0.log")) == [], "unused preallocated space is not damage"
     (told,) = check_partition(scan(whole + bytes(3), "t", 0, "0.log"))
     assert (told.kind, "its last 3 bytes are zeros" in told.explanation) == ("torn_tail", True)
     for cut in (1, 60, 61, 100):
@@ -636,11 +636,11 @@ def test_a16_retries_that_another_window_recognises_or_misses(broker: MockKafka)
     one, two, five, ten = what_if(broker.trace.produce("orders"), windows=(1, 2, 5, 10))
     assert [each.recognised for each in (one, two, five, ten)] == [1, 2, 5, 10]
     assert [each.rejected for each in (one, two, five, ten)] == [9, 8, 5, 0]
-    assert [each.records for each in (one, two, five, ten)] == [10] * 4, "a retry that is not recognised is not stored"
+    assert [each.records for each in (one, two, five, ten)] == [10] * 4, "a retry that is not recognised is rejected"
     assert [len(each.saved) for each in (one, two, five, ten)] == [0, 0, 0, 5]
     assert [len(each.lost) for each in (one, two, five, ten)] == [4, 3, 0, 0]
     assert [row.first_sequence for row in ten.saved] == [0, 1, 2, 3, 4]
-    assert five.beyond == 0, "nothing differs from the real run"
+    assert five.beyond == 0, "a window of five gives the same verdicts as the real run"
     costs = [each.state_bytes for each in (one, two, five, ten)]
     assert costs == sorted(costs)
     assert costs[3] - costs[0] == 9 * (costs[1] - costs[0])

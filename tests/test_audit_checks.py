@@ -57,7 +57,7 @@ def test_several_faults_at_once() -> None:
         hold(History(seed, tuple(random.Random(seed).sample(together, 4))), seed)
 
 
-# One case of each kind, for readers
+# An example of each kind of finding
 
 
 def batch(offset: int, first: int, count: int = 5, *, pid: int = 12, epoch: int = 0, **more: int) -> BatchRow:
@@ -222,7 +222,7 @@ def test_a_header_that_may_lie_begins_no_transaction() -> None:
 
 
 def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
-    """A real Kafka accepts batches of a producer that has an id but no epoch yet."""
+    """A real Kafka accepts batches with a producer id and without an epoch."""
     rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
     assert check_partition(rows) == []
     forgotten = [batch(0, 0), batch(5, 7, epoch=-1), batch(10, 3, epoch=1)]
@@ -233,7 +233,7 @@ def test_holes_excuse_no_more_than_they_can_hold() -> None:
     rows = [batch(0, 0), batch(8, 8)]
     assert [each.kind for each in check_partition(rows)] == ["gap"], "nothing was compacted"
     assert [each.kind for each in check_partition(rows, Bounds(cleaned_to=7))] == ["gap"], (
-        "two offsets do not explain three sequences"
+        "three sequences cannot be in two compacted offsets"
     )
     assert check_partition(rows, Bounds(cleaned_to=8)) == []
     assert check_partition([batch(0, 0, records=0), batch(5, 5)], Bounds(cleaned_to=5)) == []
@@ -254,7 +254,7 @@ def test_offsets_that_nothing_explains_are_missing_once() -> None:
         assert check_partition([plain(0), plain(8)], bounds) == []
     assert [each[-4:-2] for each in check_partition([plain(0), plain(8)], Bounds(cleaned_to=6))] == [(6, 7)]
     rows = [batch(0, 0), plain(5), plain(14), batch(19, 8)]
-    assert [each.kind for each in check_partition(rows)] == ["gap", "offset_gap"], "fewer sequences than offsets are missing"
+    assert [each.kind for each in check_partition(rows)] == ["gap", "offset_gap"], "more offsets than sequences are missing"
     assert [each.kind for each in check_partition([*rows[:2], plain(12), batch(17, 7)])] == ["gap"]
 
 
@@ -270,11 +270,11 @@ KINDS_OF_CONTENT = (
     "epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate", "lost", "unacknowledged_stored",
 )  # fmt: skip
 Told = tuple[str, str, int, int]
-"""The kind, severity, partition and offset of a record."""
+"""The kind, the severity, the partition and the offset of a finding about a record."""
 
 
 class Shop:
-    """A topic of two partitions whose records all differ, until a fault is planted."""
+    """A topic with two partitions. All records differ until faults are planted."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -323,7 +323,7 @@ class Shop:
             self.expected.add((kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset))
 
     def _misses(self, fate: str, meant: Intended, partition: int, value: bytes) -> None:
-        """Plants a record that is missing, or that was not expected."""
+        """Plants a lost record, or a record that should not have been stored."""
         if fate == "failed and stored":
             row = self._store(partition, value)
             self.expected.add(("unacknowledged_stored", "certain", partition, row.offset))
@@ -358,7 +358,7 @@ def test_without_a_journal_nothing_is_lost_and_copies_are_likely() -> None:
         shop_copies = {each[:1] + each[2:] for each in shop.expected if each[0].endswith("duplicate")}
         told = each_record(reconcile(shop.rows))
         assert {severity for kind, severity, *_ in told if kind != "duplicate"} <= {"likely"}
-        assert shop_copies <= {each[:1] + each[2:] for each in told}, "without a journal, intended copies are found, too"
+        assert shop_copies <= {each[:1] + each[2:] for each in told}, "without a journal, intended copies are also reported"
 
 
 YES, NO, WHO_KNOWS = True, False, None
@@ -443,11 +443,11 @@ def test_repeated_states_are_not_copies() -> None:
     assert [each.split(";")[0] for each in notices] == [
         "states: its contents repeat too often to identify duplicates, so they were not compared"
     ]
-    assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are compared one by one"
+    assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "up to a thousand records are compared one by one"
 
 
 def tombstones(count: int) -> list[RecordRow]:
-    """Returns tombstones that all have the same key."""
+    """Returns `count` tombstones with the same key."""
     return [RecordRow("orders", 0, n, START + n, 1, 0, n, "none", b"17", None, content_hash(b"17", None)) for n in range(count)]
 
 
@@ -457,14 +457,14 @@ def test_a_key_may_be_deleted_again() -> None:
     assert reconcile(rows, [Intended("orders", b"other", b"v")], deleted={("orders", 0): 1})[0].kind == "lost"
     found = reconcile(rows, [Intended("orders", b"17", None)])
     assert [(each.kind, each.severity) for each in found] == [("application_duplicate", "certain")], (
-        "the journal has only one of them"
+        "the journal has only one of the two tombstones"
     )
     keyless = [row._replace(key=None, content=content_hash(None, None)) for row in rows]
     assert [each.kind for each in reconcile(keyless)] == ["application_duplicate"]
 
 
 def test_hashes_equal_those_of_sparks_functions() -> None:
-    """sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256), with a dash for null."""
+    """The formula is sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256), where a dash stands for null."""
     assert digest(b"a") == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
     parts = [digest(b"k"), digest(b""), digest(b"name"), "-"]
     assert content_hash(b"k", digest(b""), [("name", None)]) == hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()
@@ -472,11 +472,11 @@ def test_hashes_equal_those_of_sparks_functions() -> None:
     assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty value"
 
 
-# Batches that the broker itself stores after random requests
+# Logs that the broker writes after random requests
 
 
 def test_no_failure_of_the_network_leaves_a_trace_in_the_log() -> None:
-    """The audit of the simulator's histories: lost connections, restarts, failing writes, transactions, wraparound."""
+    """The audit finds nothing in the simulator's logs after lost connections, restarts and failed writes."""
     for seed in range(25):
         schedule = Schedule(seed)
         schedule.run()

@@ -1,4 +1,4 @@
-"""Batches that were already stored, partly or whole: the result equals a search of all pairs, also for very many batches."""
+"""Finds batches that were already stored, partly or completely. The result is the same as after comparing all pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Extents = list[tuple[int, int]]
 
 
 def compared(extents: Extents) -> list[Copied]:
-    """A slow model of the function under test: it looks at each place."""
+    """A slow model of the function under test, which checks each sequence."""
     owners: dict[int, int] = {}
     found = []
     for batch, (start, end) in enumerate(extents):
@@ -53,6 +53,6 @@ ISLANDS: dict[str, Extents] = {
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("island", ISLANDS)
 def test_many_that_overlap_do_not_take_long(island: str) -> None:
-    """Comparing each pair would take minutes."""
+    """The function must not compare each pair of batches, which would take minutes."""
     extents = ISLANDS[island]
     assert len(list(copied(extents))) >= MANY // 2

@@ -48,7 +48,7 @@ def dial(kafka: MockKafka) -> Connection:
 def log_in(
     connection: Connection, mechanism: str = PLAIN, user: str = "alice", password: str = "secret", version: int = 2
 ) -> Any:
-    """Sends the handshake and the tokens. Returns the last response."""
+    """Sends a SaslHandshake and the tokens of a login. Returns the last response."""
     hello = connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     assert hello.error_code == 0
     dialogue = tokens(mechanism, user, password)
@@ -173,7 +173,7 @@ def test_the_final_scram_message_of_another_connection_is_refused(secured: MockK
 
 
 def test_an_unknown_user_takes_the_time_of_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The duration of compare_digest depends on its second argument, so this must be the client's password."""
+    """The duration of compare_digest depends on its second argument. So the second argument must be the client's password."""
     compared: list[bytes] = []
 
     def compare(first: bytes, second: bytes) -> bool:
@@ -401,4 +401,4 @@ def test_the_names_of_a_listeners_settings_are_checked() -> None:
 def test_a_long_name_that_leads_nowhere_is_read_once(pattern: re.Pattern[str]) -> None:
     begun = time.thread_time()
     assert pattern.fullmatch(f"n,a={'x' * (8 << 20)}") is None
-    assert time.thread_time() - begun < 0.3, "an earlier pattern took 1.2 s: it tried again from every character"
+    assert time.thread_time() - begun < 0.3, "an earlier pattern needed 1.2 s because it retried from every character"

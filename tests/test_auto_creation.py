@@ -1,4 +1,4 @@
-"""Topics that are created on a client's request, and the time until they exist."""
+"""Topics that the broker creates when a client requests their metadata, and how long the creation takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def asked(wire: WireClient) -> MetadataResponseTopic:
 
 
 def test_on_a_cold_start_a_topic_is_there_after_35_ms(mock_kafka_factory: Start) -> None:
-    """Kafka 4.3.1 responds UNKNOWN_TOPIC_OR_PARTITION until the topic is there, and then with its leader."""
+    """Kafka 4.3.1 responds with UNKNOWN_TOPIC_OR_PARTITION until the topic exists, and then with the topic's leader."""
     broker = mock_kafka_factory(cold_start=True)
     wire, began = client(broker), broker.clock.now()
     codes = [asked(wire).error_code]

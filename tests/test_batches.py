@@ -61,7 +61,7 @@ def test_a2_what_is_built_is_read_back(records: list[Record], codec: int) -> Non
     assert list(iter_records(made)) == records
 
 
-# Without further packages, kafka-python reads uncompressed batches and gzip; aiokafka reads all codecs.
+# Without additional packages, kafka-python reads only gzip and uncompressed batches. aiokafka reads all codecs.
 READERS = [
     *[("kafka-python", kafka.record.MemoryRecords, kafka.record.default_records, codec) for codec in (0, 1)],
     *[("aiokafka", aiokafka.record.memory_records.MemoryRecords, aiokafka.record.default_records, c) for c in range(5)],
@@ -136,7 +136,7 @@ def test_flags_of_a_batch() -> None:
 def test_the_walk_finds_what_the_records_say(records: list[Record]) -> None:
     body = memoryview(build_batch(records, base_timestamp=NOW))[HEADER_SIZE:]
     deltas = [r.timestamp_delta for r in records]
-    for _ in range(5):  # from the second time, a pattern checks the records; the result must be the same
+    for _ in range(5):  # from the second walk on, a regex checks the records; the result must be the same
         found = walk_records(body, len(records))
         assert found == Walked(max(deltas), min(deltas), any(r.key is None for r in records))
 
@@ -172,7 +172,7 @@ def test_a17_a_wrong_count_is_damage(count: int) -> None:
     ids=["one shape", "the first of two shapes", "the second of two shapes"],
 )
 def test_a17_a_flipped_byte_inside_a_run_of_alike_records_is_noticed(count: int, record: int, places: list[int]) -> None:
-    """`places` are positions in the record, such as those of the lengths of record, key and value and the header count."""
+    """`places` has positions in a record: those of the lengths of record, key and value, of the header count and of others."""
     body = _uniform(count)
     for _ in range(5):
         walk_records(body, count)
@@ -215,7 +215,7 @@ def test_damaged_records_raise_nothing_but_protocol_errors(data: st.DataObject) 
 
 
 def slow_walk(body: bytes, count: int) -> Walked | None:
-    """A slow model of `walk_records`. Returns None if the records break a rule."""
+    """A slow model of `walk_records`. Returns None if the records are invalid."""
     deltas, keyless, pos = [], False, 0
     try:
         for _ in range(count):
@@ -291,7 +291,7 @@ def test_the_quick_walk_finds_the_damage_that_a_slow_one_does(rows: list[Any], d
 
 @pytest.fixture(scope="module")
 def in_small_pieces() -> Iterator[None]:
-    """A body of a few hundred bytes is walked like a body of many megabytes."""
+    """A small window, so that a body of a few hundred bytes is walked in pieces, as a body of many megabytes is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kafkawire.record_walk._WINDOW", 100)
         yield
@@ -369,7 +369,7 @@ def test_a_record_that_is_none(name: str, raw: bytes) -> None:
 
 
 def test_a_batch_that_unfolds_beyond_the_limit_is_refused_and_takes_no_memory() -> None:
-    one_of_many = compress(GZIP, bytes(1 << 20))  # a thousand times as large when decompressed
+    one_of_many = compress(GZIP, bytes(1 << 20))  # decompressed, it is a thousand times as large
     header = read_header(batch())._replace(attributes=GZIP)
     bomb = seal(header, one_of_many * 200)
     assert len(bomb) * 900 < 200 << 20

@@ -96,7 +96,7 @@ def test_a7_a_batch_is_judged_as_a_whole(broker: MockKafka, producer: Dialogue, 
 def test_a8_a_higher_epoch_begins_at_zero_and_clears_the_window(producer: Dialogue) -> None:
     producer >> seq(0, 2) << ANY_RESPONSE
     producer >> seq(3, epoch=1) << rejected(OUT_OF_ORDER)
-    producer >> seq(3) << accepted(at=3)  # the rejected epoch changed no state
+    producer >> seq(3) << accepted(at=3)  # the rejected batch with epoch 1 changed no state
     producer >> seq(0, epoch=1) << accepted(at=4)
     producer >> seq(0, 2, epoch=1) << rejected(OUT_OF_ORDER)
 
@@ -163,7 +163,7 @@ def test_a14_single_remembers_one_batch_and_refuses_after_a_gap(mock_kafka_facto
     producer >> seq(2, 3) << ANY_RESPONSE
     producer >> seq(2, 3) << accepted(at=2)
     producer >> seq(9) << rejected(OUT_OF_ORDER)
-    producer >> seq(4) << rejected(OUT_OF_ORDER)  # refused until the producer has a new id
+    producer >> seq(4) << rejected(OUT_OF_ORDER)  # all later sequences are refused until the producer gets a new id
     producer >> seq(2, 3) << accepted(at=2)  # but the broker still knows the last batch
     Dialogue(broker) >> seq(0) << accepted(at=4)
 
@@ -186,7 +186,7 @@ def test_a15_pulsar_drops_ids_at_or_below_the_highest_and_accepts_gaps(mock_kafk
     producer >> seq(3) << accepted(at=-1)
     producer >> seq(99) << accepted(at=1)  # gaps are accepted
     broker.restart()
-    Dialogue(broker, producer_id=-1) >> seq(99) << accepted(at=-1)  # the broker knows the producer's name after its restart
+    Dialogue(broker, producer_id=-1) >> seq(99) << accepted(at=-1)  # the restarted broker recognises the producer by its name
     assert sequences(broker) == [10, 99]
 
 
@@ -208,7 +208,7 @@ def test_a17_validation_comes_before_deduplication(broker: MockKafka, producer: 
     producer >> produce_request("orders", good[:40]) << rejected(87)
     late = batch(0, 2, pid=producer.producer_id, epoch=0, timestamp=4_000_000_000_000)
     producer >> produce_request("orders", late) << rejected(32)
-    producer >> produce_request("orders", None) << rejected(87)  # Kafka never responds to this request
+    producer >> produce_request("orders", None) << rejected(87)  # a real Kafka would never respond to this request
     producer >> produce_request("orders", good) << accepted(at=0)
     assert len(broker.records("orders", 0)) == 2
 
@@ -259,7 +259,7 @@ def test_b7_without_idempotence_the_retry_is_stored_twice(broker: MockKafka) -> 
 
 
 def test_b7_kafka_python_without_idempotence_stores_the_record_twice(broker: MockKafka) -> None:
-    for _ in range(2):  # the application's own retry after a lost response
+    for _ in range(2):  # the application itself retries after a lost response
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=False)
         producer.send("orders", b"once", partition=0).get(10)
         producer.close()
@@ -279,7 +279,7 @@ def test_d6_delete_records_keeps_the_state_until_a_restart(broker: MockKafka, pr
     producer >> seq(9) << rejected(OUT_OF_ORDER)
     broker.restart("clean")
     producer.close()
-    producer >> seq(9) << accepted(at=3)  # after a clean restart the producer is unknown
+    producer >> seq(9) << accepted(at=3)  # after a clean restart the broker has no state of the producer
 
 
 def test_d6_an_old_broker_forgets_producers_with_their_records(mock_kafka_factory: Callable[..., MockKafka]) -> None:

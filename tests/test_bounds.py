@@ -1,4 +1,4 @@
-"""Memory that clients make a broker use is released: each table has the limit in docs/reference/limits.md."""
+"""A broker releases the memory that clients make it use. Each table has the limit that docs/reference/limits.md states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captures: the pcapng files that a broker or proxy writes, and reading foreign captures."""
+"""Captures: the pcapng files that a broker or a proxy writes, and how wirebroker reads captures of other tools."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SECRET = b"opensesame"
 
 
 def rows_of(capture: bytes) -> tuple[list[Row], list[str]]:
-    """The rows of a capture, and the sentences about its unreadable parts."""
+    """Reads a capture. Returns its rows, and the messages about parts that cannot be read."""
     rows: list[Row] = []
     session = Session(rows.append)
     session.read(io.BytesIO(capture))
@@ -55,13 +55,13 @@ def verdicts(rows: list[Row]) -> list[tuple[str, int, int, int]]:
 
 
 def capture_of(packets: list[Packet]) -> bytes:
-    """A pcapng of these packets."""
+    """Returns a pcapng file with these packets."""
     return start_of_file() + b"".join(packet_block(each.time, each.data, each.comments) for each in packets)
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[tuple[str, int, int, int]]]:
-    """A captured session with a duplicate and a refused batch, and the verdicts of its broker."""
+    """The capture of a session that has a duplicate and a rejected batch, and the broker's verdicts."""
     path = tmp_path_factory.mktemp("capture") / "session.pcapng"
     with MockKafka(topics={"orders": 1}, capture=path) as kafka:
         producer = RawProducer(kafka)
@@ -95,7 +95,7 @@ def test_verdicts_are_comments_of_the_responses(packets: list[Packet]) -> None:
         assert segment is not None
         if each.comments:
             assert segment.payload
-            assert SIZE.unpack_from(segment.payload)[0] + 4 == len(segment.payload), "one frame in a packet"
+            assert SIZE.unpack_from(segment.payload)[0] + 4 == len(segment.payload), "each packet has exactly one frame"
 
 
 def test_tshark_opens_a_capture_and_finds_no_fault(
@@ -119,7 +119,7 @@ def test_tshark_opens_a_capture_and_finds_no_fault(
 
 
 def link_layers() -> Iterator[tuple[str, int, Callable[[bytes], bytes]]]:
-    """Link types, and how an Ethernet packet of IPv4 becomes a packet of each type."""
+    """Yields link types, each with a function that converts an Ethernet packet with IPv4 to this type."""
     yield "null", 0, lambda data: struct.pack("<I", 2) + data[14:]
     yield "loop", 108, lambda data: struct.pack(">I", 2) + data[14:]
     yield "raw", 101, lambda data: data[14:]
@@ -160,7 +160,7 @@ def test_big_endian_pcapng_with_another_resolution_is_read(packets: list[Packet]
         body += bytes(-len(body) % 4)
         return struct.pack(">II", kind, len(body) + 12) + body + struct.pack(">I", len(body) + 12)
 
-    packets[0] = packets[0]._replace(time=1_795_416_265_900_048)  # a float would lose the last digit
+    packets[0] = packets[0]._replace(time=1_795_416_265_900_048)  # a float cannot store the last digit
     file = block(0x0A0D0D0A, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1))
     file += block(1, struct.pack(">HHI", 1, 0, 0) + struct.pack(">HHBxxxHH", 9, 1, 9, 0, 0))
     for each in packets:
@@ -171,7 +171,7 @@ def test_big_endian_pcapng_with_another_resolution_is_read(packets: list[Packet]
 
 
 def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], list[Packet]]) -> bytes:
-    """Returns a capture of the same session in TCP segments of this size, after `change`."""
+    """Returns a capture of the same session in TCP segments of this size. `change` can reorder or repeat the packets."""
     lines: dict[frozenset[tuple[str, int]], Line] = {}
     clients: dict[frozenset[tuple[str, int]], tuple[str, int]] = {}
     made: list[Packet] = []
@@ -190,7 +190,7 @@ def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], li
 
 
 def shuffled(packets: list[Packet]) -> list[Packet]:
-    """Adjacent packets of one direction are swapped, and some packets are repeated."""
+    """Swaps adjacent packets of the same direction, and repeats some packets."""
     random = Random(3)
     changed = list(packets)
     for at in range(4, len(changed) - 1, 3):
@@ -216,7 +216,7 @@ def test_a_capture_that_starts_in_mid_stream_shows_what_follows(
     seen = 0
     for start in range(len(packets)):
         rows, _ = rows_of(capture_of(packets[start:]))
-        found = [each[1:] for each in verdicts(rows)]  # the first field differs: which batches were duplicates is not known
+        found = [each[1:] for each in verdicts(rows)]  # a shortened capture can call a duplicate accepted
         assert found == [each[1:] for each in recorded[1]][len(recorded[1]) - len(found) :]
         seen += len(found)
     assert seen > 2 * len(recorded[1])
@@ -280,7 +280,7 @@ def test_damaged_captures_raise_nothing_else(recorded: tuple[bytes, list[tuple[s
 
 
 def sasl_session() -> list[tuple[bool, bytes]]:
-    """Returns the frames of connections that authenticate, each with whether the server sends it."""
+    """Returns the frames of connections that authenticate. The bool says whether the server sends the frame."""
     token = b"\0alice\0" + SECRET
     handshakes = [
         (by_server, encode_request(1, "c", plain("SaslHandshake", mechanism="PLAIN"), version) if not by_server
@@ -336,7 +336,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """Returns a capture of these requests. Each request arrives in two pieces."""
+    """Returns a capture in which each of these requests arrives in two pieces."""
     file = io.BytesIO()
     conversation = capture_in(file).opened(CLIENT, SERVER, 0)
     for frame in frames:
@@ -464,7 +464,7 @@ def test_a_capture_may_come_from_a_pipe(
     piped = subprocess.run([*command, "-", *flags], input=recorded[0], capture_output=True, timeout=40)
     read = subprocess.run([*command, "session.pcapng", *flags], capture_output=True, timeout=40, cwd=tmp_path)
     assert piped.stdout == read.stdout
-    assert read.stdout.count(b"InitProducerId") == 2 * (flags[:1] != ["--topic"]), "the client is known from later rows"
+    assert read.stdout.count(b"InitProducerId") == 2 * (flags[:1] != ["--topic"]), "the client is identified by later rows"
 
 
 @pytest.mark.parametrize(

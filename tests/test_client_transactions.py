@@ -24,8 +24,8 @@ def broker(request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., Moc
     return mock_kafka_factory(brokers=request.param, topics={"orders": 2, "results": 1})
 
 
-# Each client commits "kept", aborts "dropped", commits "kept too", all on both partitions; then a second producer with the same
-# transactional id commits "of the heir", and the first producer must fail with "of the zombie".
+# Each client commits "kept", aborts "dropped" and commits "kept too", each on both partitions. Then a second producer with the
+# same transactional id commits "of the heir". After that the first producer must fail to send "of the zombie".
 
 
 def kafka_python(address: str) -> None:
@@ -103,12 +103,12 @@ def test_e1_c1_c3_commit_abort_and_fence(broker: MockKafka, name: str) -> None:
     assert read_committed(address) == {0: expected, 1: expected}
     stored = [record.value for record in broker.records("orders", 0) if not record.control]
     assert stored[:4] == [b"kept", b"dropped", b"kept too", b"of the heir"], (
-        "aborted records are stored, but no reader gets them"
+        "aborted records are stored, but read_committed consumers do not get them"
     )
 
 
 def read_committed(address: str, topic: str = "orders", partitions: int = 2) -> dict[int, list[bytes]]:
-    """The records that a read_committed consumer sees up to the last stable offsets."""
+    """Returns the records that a read_committed consumer reads up to the last stable offset of each partition."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, isolation_level="read_committed", auto_offset_reset="earliest", group_id=None,
         consumer_timeout_ms=10_000,
@@ -125,11 +125,11 @@ def read_committed(address: str, topic: str = "orders", partitions: int = 2) -> 
 
 
 def transform(address: str, count: int, crash_at: int | None = None) -> None:
-    """A worker that makes "results" from "orders" in transactions. With `crash_at` the worker stops in the middle of a
-    transaction.
+    """Runs a worker that reads "orders" and writes "results" in transactions. With `crash_at`, the worker stops in the middle
+    of a transaction.
     """
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
-    producer.init_transactions(10)  # ends the transaction that an earlier worker left open
+    producer.init_transactions(10)  # aborts the transaction that an earlier worker left open
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": "workers", "auto.offset.reset": "earliest",
          "enable.auto.commit": False, "isolation.level": "read_committed"}
@@ -146,14 +146,14 @@ def transform(address: str, count: int, crash_at: int | None = None) -> None:
         producer.send_offsets_to_transaction([source], consumer.consumer_group_metadata(), 10)
         if crash_at is not None and source.offset >= crash_at:
             producer.flush(10)
-            return  # neither committed nor aborted
+            return  # leaves the transaction open
         producer.commit_transaction(10)
     consumer.close()
 
 
 def test_e1_c7_b12_consume_transform_produce_with_confluent_kafka(broker: MockKafka) -> None:
-    """The worker crashes after it has processed and before it commits; the next worker reads again, and no output is
-    doubled.
+    """The worker crashes after it has processed orders and before it commits. The next worker reads the same orders again, and
+    no result is visible twice.
     """
     address = broker.bootstrap_servers
     feeder = confluent_kafka.Producer({"bootstrap.servers": address, "enable.idempotence": True})
@@ -163,4 +163,4 @@ def test_e1_c7_b12_consume_transform_produce_with_confluent_kafka(broker: MockKa
     transform(address, 20, crash_at=10)
     transform(address, 20)
     assert read_committed(address, "results", 1)[0] == [b"from %d" % number for number in range(20)]
-    assert len([r for r in broker.records("results") if not r.control]) > 20, "the crashed worker's records are there"
+    assert len([r for r in broker.records("results") if not r.control]) > 20, "the crashed worker's records are stored"

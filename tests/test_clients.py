@@ -1,4 +1,4 @@
-"""Unmodified clients against the broker over TCP: E1, E2, E3, and the results of their retries and duplicates."""
+"""Unmodified clients use the broker over TCP (E1, E2, E3), and their retries and duplicates have the expected results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def values(count: int = COUNT) -> set[bytes]:
     return {b"value %d" % i for i in range(count)}
 
 
-# Each client produces the values idempotently, and returns the acknowledged offsets by partition.
+# Each client produces the values with an idempotent producer, and returns the acknowledged offsets by partition.
 
 
 def produce_kafka_python(address: str) -> list[tuple[int, int]]:
@@ -60,7 +60,7 @@ def produce_confluent(address: str) -> list[tuple[int, int]]:
     return told
 
 
-# Each client subscribes in a group, reads the values, and commits.
+# Each client joins a group, reads the values, and commits.
 
 
 def consume_kafka_python(address: str, group: str) -> set[bytes]:
@@ -68,7 +68,7 @@ def consume_kafka_python(address: str, group: str) -> set[bytes]:
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
     )
     consumer.subscribe(["orders"])
-    consumer.partitions_for_topic("orders")  # before the join: a topic found later causes a second join, which may hang
+    consumer.partitions_for_topic("orders")  # else the client finds the topic after its join, joins again, and may hang
     found: set[bytes] = set()
     end = time.monotonic() + 20
     while len(found) < COUNT and time.monotonic() < end:
@@ -166,7 +166,7 @@ def test_e1_admin_clients(broker: MockKafka) -> None:
 
 
 def test_e2_the_settings_that_the_articles_show(mock_kafka: MockKafka) -> None:
-    """The Java snippet's keys exist in librdkafka, too: acks=all, retries, max.in.flight ≤ 5, enable.idempotence."""
+    """librdkafka has the same settings as the Java examples: acks=all, retries, max.in.flight ≤ 5, enable.idempotence."""
     settings = {
         "bootstrap.servers": mock_kafka.bootstrap_servers, "acks": "all", "retries": 2147483647,
         "max.in.flight.requests.per.connection": 5, "enable.idempotence": True,

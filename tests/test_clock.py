@@ -1,4 +1,4 @@
-"""The clock: moving it by eight days at once has the same effects as eight days passing."""
+"""The clock: if a test moves it by eight days, the effects are the same as if eight days passed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def coordinators(wire: Any) -> None:
 
 
 def join_and_commit(wire: Any) -> None:
-    """A member of a classic group with a session of 20 s, and an offset that it committed."""
+    """A member of a classic group with a session timeout of 20 s, which has committed an offset."""
     joined = wire.request(
         join_group('team', '', [("range", b"")], session_ms=20 * SECOND, rebalance_ms=MINUTE),
         3,
@@ -45,7 +45,7 @@ def join_and_commit(wire: Any) -> None:
 
 
 def begin_transaction(wire: Any) -> None:
-    """A transaction that may be open for a minute, and an idle transactional id."""
+    """Begins a transaction with a timeout of one minute, and leaves another transactional id idle."""
     for transactional_id in ("idle", "till"):
         asked = init_producer_id(transactional_id, MINUTE)
         producer = wire.request(asked, 4)
@@ -55,7 +55,7 @@ def begin_transaction(wire: Any) -> None:
 
 
 def heartbeat(wire: Any) -> None:
-    """A member of a KIP-848 group with a session of 45 s."""
+    """A member of a KIP-848 group with a session timeout of 45 s."""
     asked = ConsumerGroupHeartbeatRequest(
         group_id="new", member_id="m", member_epoch=0, rebalance_timeout_ms=MINUTE, subscribed_topic_names=["orders"],
         topic_partitions=[],
@@ -81,7 +81,7 @@ EXPECTED = [
 
 
 def told(row: Any) -> str | None:
-    """Returns an event in words, or None for other events."""
+    """Describes an event in words. Returns None for events that the test does not compare."""
     if row.event == "reply":
         return f"{row.api} is answered"
     if row.event == "group":
@@ -123,7 +123,7 @@ def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, ste
 
 @pytest.mark.mock_kafka(topics={"orders": 1})
 def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> None:
-    """connections.max.idle.ms limits the client's silence, and the client's own clock has not moved."""
+    """connections.max.idle.ms limits how long a client sends nothing, and no real time has passed for the client."""
     wire = client(mock_kafka)
     wire.request(MetadataRequest(topics=[]), 9)
     mock_kafka.clock.advance(days=8)
@@ -131,7 +131,7 @@ def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> Non
 
 
 def test_an_idle_broker_has_little_to_do_while_the_clock_moves(mock_kafka: MockKafka) -> None:
-    """A timer every ten seconds would make the clock stop three million times on the way through a year."""
+    """If a timer fired every ten seconds, moving the clock by a year would run it three million times."""
     due = mock_kafka._call(lambda engine: [when - engine.now for when, _, _ in engine.timers._heap])
     assert min(due, default=0) >= 60_000
 
@@ -140,11 +140,11 @@ def test_the_timers_that_the_documentation_names_are_settings() -> None:
     text = (Path(__file__).resolve().parent.parent / "docs" / "how-to" / "clock.md").read_text(encoding="utf-8")
     table = text.partition("## The broker's timers")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", table))
-    assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "it is a setting of the producer"
+    assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "this is a producer's setting"
 
 
 def late(kafka: MockKafka, ms: int) -> None:
-    """Lets time pass without waking the broker, as on a machine that wakes it some ms late."""
+    """Lets time pass without running the broker, as on a machine that runs the broker some ms late."""
     assert kafka._host is not None
     kafka._host.clock.advance(ms)
 

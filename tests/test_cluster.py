@@ -1,7 +1,7 @@
-"""Replication: leaders that fail or move, and followers that lag. All assertions were observed on three real nodes.
+"""Replication: leaders that fail or move, and followers that lag.
 
-The responses over the raw wire equal those of Apache Kafka 4.3.1 to the same steps with three brokers; one broker is killed,
-stopped (SIGSTOP) or restarted; tests/data/failover-3-nodes.json is such a recording.
+What the tests assert was observed on three real brokers of Apache Kafka 4.3.1, of which one is killed, stopped (SIGSTOP) or
+restarted. tests/data/failover-3-nodes.json is a recording of such steps.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> Non
 
 
 def wait_until_stored(cluster: Cluster, node: int, topic: str, end: int) -> None:
-    """Waits until the leader has stored the batch of an unanswered request."""
+    """Waits until the leader has stored a batch and not yet responded to its Produce request."""
 
     def taken() -> bool:
         waits = cluster.kafka._call(lambda e: sum(c.parked is not None for c in e.connections if c.node_id == node))
@@ -156,11 +156,11 @@ def test_b6_acks_1_loses_records_that_are_not_replicated_and_their_producers_sta
     cluster.produce(1, "t", 3, seq=0)
     cluster.kafka.freeze_replica("t", 0, 2)
     assert cluster.produce(1, "t", 2, seq=3, acks=1) == Told("NONE", 3, 0)
-    assert cluster.fetch(1, "t", 3).size == 0  # no consumer has seen the record
+    assert cluster.fetch(1, "t", 3).size == 0  # consumers do not get the unreplicated records
     cluster.kill(1)
     assert len(cluster.kafka.records("t")) == 3
     assert cluster.kafka.producers("t", 0)[5].last_sequence == 2
-    assert cluster.produce(2, "t", 2, seq=5).error == OUT_OF_ORDER  # the producer assumes that 3 and 4 are stored
+    assert cluster.produce(2, "t", 2, seq=5).error == OUT_OF_ORDER  # the producer assumes that sequences 3 and 4 are stored
     assert cluster.produce(2, "t", 2, seq=3) == Told("NONE", 3, 0)
 
 
@@ -192,9 +192,9 @@ def test_b6_open_and_aborted_transactions_are_those_of_the_new_leaders_log(start
     kafka.freeze_replica("t", 0, 2)
     kafka._call(lambda _: transactional(2))
     assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
-    assert cluster.fetch(1, "t", committed=True)[1:4] == (2, 0, 0)  # the marker is not replicated, so no offset is stable
+    assert cluster.fetch(1, "t", committed=True)[1:4] == (2, 0, 0)  # the marker is not replicated yet
     cluster.kill(1)
-    assert cluster.fetch(2, "t", committed=True)[1:4] == (2, 0, 0)  # the marker was lost with the leader
+    assert cluster.fetch(2, "t", committed=True)[1:4] == (2, 0, 0)  # the killed leader's marker was not replicated
     assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
     assert cluster.fetch(2, "t", committed=True)[1:3] == (3, 3)
     assert list(kafka.producers("t", 0)) == [1]
@@ -238,7 +238,7 @@ def test_d3_min_insync_replicas(start: Start) -> None:
 
 
 def test_d3_a_retry_notices_that_fewer_in_sync_replicas_are_enough(start: Start) -> None:
-    """Like Kafka, the leader computes the high watermark after each append, even if nothing is stored."""
+    """As in Kafka, the leader computes the high watermark after each append, even if the batch is a duplicate."""
     cluster = start()
     create(cluster, "a", 1, 2, 3, min_insync_replicas=2)
     cluster.kill(2)
@@ -273,7 +273,7 @@ def test_d3_a_partition_that_loses_all_its_leaders(start: Start) -> None:
     kafka.start_broker(2)  # broker 2 was not in sync
     assert cluster.describe("b") == Described(-1, 1, [], [1], [1], [1])
     assert cluster.describe("u") == Described(2, 2, [2], [], [], [1])
-    assert cluster.produce(2, "u") == Told("NONE", 2, 0)  # the first leader's additional records are lost
+    assert cluster.produce(2, "u") == Told("NONE", 2, 0)  # the records that only the first leader had are lost
     assert cluster.epoch_end(2, "u", 0) == ("NONE", 0, 2)
     assert cluster.produce(2, "b") == Told(NOT_LEADER, -1, -1, (-1, 1))
     kafka.start_broker(1)
@@ -310,7 +310,7 @@ def test_d3_a_frozen_follower_holds_the_high_watermark_until_it_is_out_of_sync(s
     kafka.freeze_replica("g", 0, 2)
     assert cluster.produce(1, "g", 2, acks=1).offset == 2
     assert cluster.fetch(1, "g")[:3] == ("NONE", 2, 2)
-    assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # a follower serves consumers, too
+    assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # a follower also serves consumers
     assert cluster.end(1, "g") == ("NONE", 2, 0)
     cluster.send(1, "g", timeout_ms=100_000)
     wait_until_stored(cluster, 1, "g", 5)
@@ -333,7 +333,7 @@ def test_d3_a_frozen_follower_that_lacks_nothing_stays_in_sync(start: Start) -> 
     cluster.kafka.clock.advance(hours=1)
     assert cluster.kafka.partition("g").in_sync == [1, 2]
     cluster.produce(1, "g", acks=1)
-    cluster.kafka.clock.advance(seconds=16)  # the broker checks every replica.lag.time.max.ms / 2
+    cluster.kafka.clock.advance(seconds=16)  # the leader checks for lag every replica.lag.time.max.ms / 2
     assert cluster.kafka.partition("g").in_sync == [1]
 
 
@@ -377,7 +377,7 @@ def test_d3_a_new_leader_begins_with_the_last_high_watermark_it_knew(start: Star
     cluster.produce(1, "g", 2)
     kafka.freeze_replica("g", 0, 3)
     cluster.produce(1, "g", 2, acks=1)
-    kafka.freeze_replica("g", 0, 2)  # the leader does not know yet that broker 3 has all records
+    kafka.freeze_replica("g", 0, 2)  # broker 3 has all records, but the leader does not know this yet
     kafka.thaw_replica("g", 0, 3)
     assert kafka.partition("g").high_watermark == 4
     cluster.kill(3)
@@ -385,7 +385,7 @@ def test_d3_a_new_leader_begins_with_the_last_high_watermark_it_knew(start: Star
     state = kafka.partition("g")
     assert (state.leader, state.leader_epoch) == (2, 1)
     assert cluster.end(2, "g")[0] == "OFFSET_NOT_AVAILABLE"
-    assert kafka.partition("g").high_watermark == 2  # too few replicas are in sync for the high watermark to rise
+    assert kafka.partition("g").high_watermark == 2  # too few replicas are in sync, so the high watermark does not advance
     cluster.kafka.start_broker(3)
     assert cluster.end(2, "g") == ("NONE", 4, 1)
 
@@ -433,22 +433,22 @@ def test_d3_delete_records_waits_for_the_replicas(start: Start) -> None:
     wait_until_stored(cluster, 1, "d", 5)
     cluster.kafka.thaw_replica("d", 0, 2)
     assert cluster.deleted(1) == ("NONE", 4)
-    cluster.kill(2)  # a dead replica does not count
+    cluster.kill(2)  # DeleteRecords does not wait for a dead replica
     cluster.delete_records(1, "d", 5)
     assert cluster.deleted(1) == ("NONE", 5)
 
 
-# Coordinators move with the leaders of their logs
+# The coordinator is the leader of its partition's log
 
 
 def coordinator(cluster: Cluster, kind: str, key: str) -> int:
-    """The group's coordinator; the request creates the coordinators' topic."""
+    """Returns the node id of the coordinator. The request creates the coordinator's internal topic."""
     asked = find_coordinator(key, kind=int(kind == "transaction"))
     return int(sole(cluster.anyone().request(asked, 4, "admin").coordinators).node_id)
 
 
 def move_coordinator(cluster: Cluster, kind: str, key: str) -> int:
-    """Moves the coordinator to another broker. Returns that broker."""
+    """Moves the coordinator to another broker, and returns its node id."""
     now = coordinator(cluster, kind, key)
     to = next(node for node in (1, 2, 3) if node != now)
     index = cluster.kafka._call(lambda engine: engine.cluster.coordinator_partition(kind, key))
@@ -471,7 +471,7 @@ def described(cluster: Cluster, node: int) -> tuple[int, str, list[str]]:
 
 
 def stable_member(cluster: Cluster, node: int) -> str:
-    """A group with one member that has its assignment."""
+    """Makes a stable group with one member, and returns the member's id."""
     member_id: str = join(cluster, node).member_id
     joined = join(cluster, node, member_id)
     sync = sync_group("team", member_id, joined.generation_id, {member_id: b""})
@@ -485,7 +485,7 @@ def test_d3_a_group_moves_with_the_leader_of_its_offsets(start: Start) -> None:
     member_id = stable_member(cluster, old)
     pending = join(cluster, old).member_id
     second = Cluster(cluster.kafka)
-    second.wire(old).send(join_request(pending), 5)  # a rebalance, which waits for the first member
+    second.wire(old).send(join_request(pending), 5)  # starts a rebalance, which waits until the first member joins again
     cluster.kafka.wait_until(lambda: bool(cluster.kafka._call(lambda e: [c for c in e.connections if c.parked])))
     new = move_coordinator(cluster, "group", "team")
     assert second.wire(old).response().error_code == NOT_COORDINATOR
@@ -503,7 +503,7 @@ def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None
     assert coordinator(cluster, "group", "team") == -1
     other = cluster.kafka._call(lambda engine: min(engine.cluster.live_brokers))
     assert described(cluster, other)[0] == NOT_COORDINATOR
-    cluster.kafka.clock.advance(hours=1)  # no coordinator runs that could expire the member
+    cluster.kafka.clock.advance(hours=1)  # the member does not expire, because no coordinator is available
     cluster.kafka.start_broker(node)
     assert coordinator(cluster, "group", "team") == node
     assert described(cluster, node) == (0, "Stable", [member_id])
@@ -555,7 +555,7 @@ def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: S
     assert cluster.fetch(1, "t", committed=True)[1:3] == (2, 2)
     assert write_in_transaction(cluster, 1, "t", pid, epoch + 1) == 0
     assert commit(cluster, new, pid, epoch + 1) == 0
-    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # the leader epoch of the coordinator's log
+    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # its log's leader epoch
 
 
 def test_d3_a_new_coordinator_does_not_know_the_epoch_before_the_last(start: Start) -> None:
@@ -807,7 +807,7 @@ def test_elect_leaders(start: Start) -> None:
     cluster.kill(1)
     assert elect(cluster, 1, ("w", 0)) == [("w", 0, "ELIGIBLE_LEADERS_NOT_AVAILABLE")]
     cluster.kafka.start_broker(2)
-    assert cluster.describe("w").leader == -1  # the replica was not in sync when the last leader died
+    assert cluster.describe("w").leader == -1  # broker 2's replica was not in sync when the last leader died
     assert elect(cluster, 1, ("w", 0)) == [("w", 0, "NONE")]
     assert cluster.describe("w") == Described(2, 3, [2], [], [], [1])
     cluster.kafka.start_broker(1)
@@ -839,14 +839,14 @@ REASSIGNMENTS = Path(__file__).parent / "data" / "reassignments-4.3.1.json"
 
 
 class Ours:
-    """The three brokers of wirebroker, as `reassignment_steps.play` needs them."""
+    """Three brokers of wirebroker with the methods that `reassignment_steps.play` calls."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.wire = cluster.wire(1)
         self.stop, self.start = cluster.kafka.kill_broker, cluster.kafka.start_broker
 
     def settle(self) -> None:
-        """Returns at once: followers do not lag here."""
+        """Does nothing, because these followers do not lag."""
 
 
 def test_replicas_move_as_in_a_recorded_kafka(start: Start) -> None:
@@ -864,7 +864,7 @@ def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
 
 
 def test_a_reassignment_can_take_time(start: Start) -> None:
-    """While a reassignment is in progress, it is listed and can be cancelled. The tests of kafkajs expect this."""
+    """While a reassignment is in progress, it is listed and can be cancelled, as the tests of kafkajs expect."""
     cluster = start()
     brokers, kafka = Ours(cluster), cluster.kafka
     slow = kafka.faults.add(faults.slow_reassignment(ms=2000, api="AlterPartitionReassignments"))
@@ -884,7 +884,7 @@ def test_a_reassignment_can_take_time(start: Start) -> None:
         kafka.clock.advance(seconds=2)
     assert seen() == ({}, [3, 2], [2, 3])
     assert slow.fired == 3
-    assert cluster.end(3, "w")[:2] == ("NONE", 1), "broker 3 leads, because the first leader is dead"
+    assert cluster.end(3, "w")[:2] == ("NONE", 1), "broker 3 is the leader, because the first leader is dead"
 
 
 def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None:
@@ -926,6 +926,6 @@ def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Star
     assert (state.leader, state.leader_epoch, state.replicas, state.in_sync) == (2, 1, [1, 2, 3], [1, 2, 3])
     assert cluster.end(2, "g") == ("NONE", 2, 1)
     assert cluster.produce(2, "g", seq=2) == Told("NONE", 2, 0)
-    cluster.kafka.move_leader("g", to=3)  # the replica had more records, and lost them as well
+    cluster.kafka.move_leader("g", to=3)  # broker 3's replica had more records, and truncated them as well
     assert dups(cluster, 3, "g", 2) == ["NONE"]
     assert cluster.kafka.partition("g").log_end_offset == 3

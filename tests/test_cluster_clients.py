@@ -1,4 +1,4 @@
-"""Real clients and a cluster whose brokers fail: B5, B6, D2, D3, each with kafka-python, aiokafka and confluent-kafka."""
+"""kafka-python, aiokafka and confluent-kafka each use a cluster whose brokers fail (B5, B6, D2, D3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wirebroker import faults
 from wirebroker.mock import MockKafka
 
 Send = Callable[[bytes], "Future[int]"]
-"""Sends a value to partition 0 of "orders". Returns the acknowledged offset, or the client's error."""
+"""Sends a value to partition 0 of "orders". The future has the acknowledged offset, or the client's error."""
 Producing = Callable[..., AbstractContextManager[Send]]
 SOON = 15
 
@@ -112,7 +112,7 @@ each_client = pytest.mark.parametrize("producing", CLIENTS.values(), ids=CLIENTS
 
 @pytest.fixture
 def cluster(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
-    """Three brokers that all hold "orders", led by broker 1."""
+    """Three brokers that all have a replica of "orders". Broker 1 is its leader."""
     return mock_kafka_factory(brokers=3, topics=["orders"], configs={"default.replication.factor": 3})
 
 
@@ -150,7 +150,7 @@ def test_b5_the_acknowledgement_is_lost(producing: Producing, cluster: MockKafka
 def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(producing: Producing, cluster: MockKafka) -> None:
     with producing(cluster.bootstrap_servers) as send:
         assert send(b"first").result(SOON) == 0
-        cluster.freeze_replica("orders", 0, 3)  # broker 3 lags, so the record that broker 2 gets is not acknowledged
+        cluster.freeze_replica("orders", 0, 3)  # broker 3 lags, so the next record is not acknowledged although broker 2 has it
         told = send(b"second")
         stored(cluster, 2)
         cluster.kill_broker(1)
@@ -180,7 +180,7 @@ def test_b6_acks_all_survives(producing: Producing, cluster: MockKafka) -> None:
             cluster.freeze_replica("orders", 0, node)
         told = send(b"second")
         stored(cluster, 2)
-        assert not told.done()  # only the leader has the record
+        assert not told.done()  # not acknowledged, because only the leader has the record
         for node in (2, 3):
             cluster.thaw_replica("orders", 0, node)
         assert told.result(SOON) == 1
@@ -215,7 +215,7 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
     with producing(cluster.bootstrap_servers) as send:
         assert send(b"first").result(SOON) == 0
         cluster.kill_broker(2)
-        refused = cluster.faults.add(faults.delay(1, api="Produce"))  # this rule counts the attempts
+        refused = cluster.faults.add(faults.delay(1, api="Produce"))  # this rule counts the client's attempts
         told = send(b"second")
         cluster.wait_until(lambda: refused.fired >= 2, SOON)
         assert not told.done()
@@ -228,13 +228,15 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
-    """The test avoids rebalances for new metadata: kafka-python 3.0.12 forgets them if SyncGroup fails or outlasts the poll."""
+    """The test avoids rebalances after new metadata. kafka-python 3.0.12 forgets such a rebalance if SyncGroup fails or is
+    slow.
+    """
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
         heartbeat_interval_ms=200, retry_backoff_ms=20, reconnect_backoff_ms=20,
     )  # fmt: skip
     consumer.subscribe(["orders"])
-    consumer.partitions_for_topic("orders")  # before the join: a topic found later causes a second join
+    consumer.partitions_for_topic("orders")  # else the client finds the topic after its join, and joins again
     while not stop.is_set():
         found = [record.value for records in consumer.poll(timeout_ms=1_000).values() for record in records]
         got += found
@@ -242,9 +244,9 @@ def consume_kafka_python(address: str, group: str, stop: threading.Event, got: l
             try:
                 consumer.commit()
                 break
-            except kafka.errors.KafkaConnectionError:  # the client still looks for the coordinator
+            except kafka.errors.KafkaConnectionError:  # the client is still looking for the coordinator
                 continue
-            except kafka.errors.RebalanceInProgressError:  # the next polls deliver the records again
+            except kafka.errors.RebalanceInProgressError:  # the next polls return the records again
                 break
     consumer.close()
 
@@ -267,7 +269,7 @@ def consume_confluent(address: str, group: str, stop: threading.Event, got: list
 
 
 def commit_until_done(consumer: confluent_kafka.Consumer) -> None:
-    """Commits until it succeeds: in librdkafka a commit fails while the client looks for the coordinator."""
+    """Repeats a commit until it succeeds. librdkafka's commit fails while the client is looking for the coordinator."""
     end = time.monotonic() + SOON
     while time.monotonic() < end:
         try:
@@ -288,7 +290,7 @@ def consume_aiokafka(address: str, group: str, stop: threading.Event, got: list[
             found = [r.value for records in (await consumer.getmany(timeout_ms=50)).values() for r in records]
             got.extend(found)
             if found:
-                with suppress(aiokafka.errors.CommitFailedError):  # after a rebalance, the records come again
+                with suppress(aiokafka.errors.CommitFailedError):  # after a rebalance, the consumer gets the records again
                     await consumer.commit()
         await consumer.stop()
 
@@ -314,7 +316,7 @@ def test_d3_a_group_goes_on_when_its_coordinator_dies(consume: Any, cluster: Moc
     finally:
         stop.set()
         running.join()
-    assert list(dict.fromkeys(got)) == [b"before", b"after"]  # at least once: it commits after processing
+    assert list(dict.fromkeys(got)) == [b"before", b"after"]  # a record may come twice (at least once)
 
 
 def committed(cluster: MockKafka) -> int:

@@ -1,4 +1,4 @@
-"""Compiled modules equal their sources bit for bit: results, exceptions and their texts, whole responses."""
+"""Compiled modules behave exactly as their sources: they have the same results, exceptions, messages and responses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compiled() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value in a form in which compiled and pure modules can be compared."""
+    """Returns a value in a form that is equal for compiled and pure modules."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     if isinstance(value, list | tuple):
@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def outcome(function: Any, *arguments: Any) -> Any:
-    """The result of a call, or its exception."""
+    """Calls a function. Returns its result, or its exception."""
     try:
         return plain(function(*arguments))
     except Exception as error:
@@ -51,7 +51,7 @@ def each(function: Any, arguments: Any) -> list[Any]:
 
 
 def batches(seed: int) -> list[bytes]:
-    """Good batches, and slightly or badly damaged batches."""
+    """Returns valid batches and batches with one or more errors."""
     random, made = Random(seed), []
     for _ in range(40):
         batch = good_batch(random, NOW, producer_id=random.choice((-1, 5)), epoch=0, sequence=random.choice((-1, 0, 7)))
@@ -85,7 +85,7 @@ def test_records_and_batches(seed: int) -> None:
             for count in (1, 2, 40, int.from_bytes(batch[57:61], "big", signed=True)):
                 call = (memoryview(batch)[HEADER_SIZE:], max(0, min(count, 10**6)))
                 assert outcome(getattr(walks, name), *call) == outcome(getattr(slow_walks, name), *call), (name, batch)
-        few = (batch, 1 << 16)  # the limit of decompressed bytes
+        few = (batch, 1 << 16)  # the argument limits the decompressed size
         assert outcome(wire.may_be_compacted, *few) == outcome(slow_wire.may_be_compacted, *few), batch
         for name in ("read_header", "crc_of", "transactional_header"):
             assert outcome(getattr(wire, name), batch) == outcome(getattr(slow_wire, name), batch), (name, batch)
@@ -154,7 +154,7 @@ def test_verdicts_and_states(seed: int) -> None:
 
 
 def transcript(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], str]:
-    """All responses in a fuzzed session, and the findings. Durations are not compared."""
+    """Returns all responses of a fuzzer's case, and its finding. The limits on durations are switched off."""
     for limit in ("SLOW", "SLICE"):
         monkeypatch.setattr(import_module("fuzzing.world"), limit, 600.0)
     case, responses = import_module("fuzzing.cases").Case(seed), []
@@ -170,7 +170,7 @@ def transcript(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes],
 
 @pytest.mark.parametrize(
     "seed", [seed for seed in range(2000, 2020) if seed % 5 != 2]
-)  # cases with seed % 5 == 2 have directories with random names
+)  # cases with seed % 5 == 2 use directories with random names
 def test_whole_sessions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = transcript(seed, monkeypatch)
     with pure():

@@ -1,5 +1,5 @@
-"""The codecs: data compressed here decompresses here and in other libraries, decompression stops at its limit, and messages
-name the damage.
+"""The codecs. wirebroker and other libraries decompress what wirebroker compresses. Decompression stops at its limit, and
+messages name the damage.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CLIENTS_WRITE = {
 
 
 def lz4_frame(data: bytes, *, linked: bool = False, checksum: bool = True) -> bytes:
-    """A frame as cramjam writes it, with checksums of its blocks."""
+    """Returns an lz4 frame that cramjam writes, with or without linked blocks and a content checksum."""
     machine = cramjam.lz4.Compressor(block_linked=linked, content_checksum=checksum)
     machine.compress(data)
     return bytes(machine.finish())
@@ -100,7 +100,7 @@ def test_a_level_makes_a_difference_where_a_codec_has_levels(codec: int) -> None
 
 
 def bomb_of(codec: int) -> bytes:
-    """Data that decompresses into 200 MB. It is built from compressed parts, so that the test never holds 200 MB."""
+    """Returns data that decompresses to 200 MB. It is made from compressed parts, so that the test does not need 200 MB."""
     part = bytes(1 << 20)
     if codec in (GZIP, ZSTD):
         return compress(codec, part) * 200
@@ -165,7 +165,7 @@ READ_AS_JAVA_READS = {
     "zstd, two frames": (ZSTD, compress(ZSTD, b"one ") + compress(ZSTD, b"two"), b"one two"),
     "zstd, nothing": (ZSTD, b"", b""),
 }
-"""Kafka 4.3.1 accepted each of these batches."""
+"""Compressed data that Kafka 4.3.1 accepted in a batch."""
 
 
 @pytest.mark.parametrize(("codec", "data", "plain"), READ_AS_JAVA_READS.values(), ids=READ_AS_JAVA_READS)
@@ -216,13 +216,13 @@ def test_a17_what_kafka_does_not_read_is_the_peers_mistake(codec: int, data: byt
     ids=["linked", "version", "dictionary"],
 )
 def test_it_is_said_what_is_wrong_with_an_lz4_frame(frame: bytes, words: str) -> None:
-    """Other tools write linked blocks by default; the message must name this reason."""
+    """Some tools write linked blocks by default, so the message must name them as the reason."""
     with pytest.raises(ProtocolError, match=words):
         decompress(LZ4, frame, LIMIT)
 
 
 def test_lz4_blocks_are_written_independent_of_each_other() -> None:
-    """Java clients read only such blocks. The bytes say: version 1, block checksums, no content checksum, blocks of 64 KiB."""
+    """Java clients read only independent blocks. The header also says: version 1, no content checksum, blocks of 64 KiB."""
     assert FOLDED[LZ4].startswith(b"\x04\x22\x4d\x18\x70\x40")
 
 
@@ -247,7 +247,7 @@ def test_gzip_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_zstd_of_the_standard_library_serves_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module exists from Python 3.14 on; before, the test uses the backport if it is installed."""
+    """Python has the module from version 3.14 on. In earlier versions the test uses the backport if it is installed."""
     pytest.importorskip("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
     if sys.version_info < (3, 14):
         monkeypatch.setitem(sys.modules, "compression.zstd", import_module("backports.zstd"))

@@ -1,6 +1,6 @@
 """Settings: their valid values, the source of a value, and their descriptions.
 
-The tables were recorded from Kafka 4.3.1: the messages come from its responses to CreateTopics and AlterConfigs.
+The tables were recorded from Kafka 4.3.1. The messages are from its responses to CreateTopics and AlterConfigs.
 """
 
 from __future__ import annotations
@@ -206,7 +206,9 @@ def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
 
 
 def test_the_defaults_are_those_that_a_recorded_kafka_tells(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    """Where wirebroker uses another value, it is a static setting, so that Kafka's default stays visible in the synonyms."""
+    """If wirebroker uses another value than Kafka's default, the value is a static setting. The synonyms still show the
+    default.
+    """
     recorded = json.loads((Path(__file__).parent / "data" / "defaults-4.3.1.json").read_text(encoding="utf-8"))
     found = defaults(client(mock_kafka_factory(topics=["t"], profile="kafka-4.3")))
     ours = {name for name in BrokerConfigs({}, of=release("4.3")).static if name in recorded["broker"]}
@@ -483,7 +485,7 @@ def test_settings_without_effect_are_named_in_a_warning() -> None:
 
 
 def test_settings_of_a_listener_are_described_as_those_that_they_replace() -> None:
-    """Kafka 4.3.1 shows them with the type and the synonyms of the setting that they replace, and as read-only."""
+    """Kafka 4.3.1 describes a listener's setting as read-only, with the type and the synonyms of the setting it replaces."""
     client_auth, jaas = "listener.name.ssl.ssl.client.auth", "listener.name.sasl_ssl.plain.sasl.jaas.config"
     configs = BrokerConfigs({client_auth: "required", "ssl.client.auth": "requested", jaas: "a secret"})
     shown = {entry.name: entry for entry in configs.describe(1)}

@@ -1,4 +1,4 @@
-"""Every recorded scenario is replayed on wirebroker, which gives the same responses as Kafka 4.3.1, step by step."""
+"""Every recorded scenario is replayed on wirebroker. In each step, its response is the same as that of Kafka 4.3.1."""
 
 from __future__ import annotations
 

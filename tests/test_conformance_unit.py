@@ -1,6 +1,6 @@
-"""The parts of the replayer: normalising, finding differences, and the requests and responses of the wire client.
+"""Tests the parts of the replayer: it normalises responses, finds differences, and sends requests with the wire client.
 
-A replayer that cannot fail is worthless, so each value of the recording is falsified once.
+To show that the replayer finds every difference, the tests change each value of the recording once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ NOT_COMPARED = ("n", "n_v0", "len")
 TEXTS = ("message", "m")
 
 
-# Comparing: every doctored value is found
+# Comparison finds every changed value
 
 
 def _doctored(value: Any, key: str) -> Any:
-    """Returns another value that no normalisation makes equal."""
+    """Returns another value, which stays different after normalising."""
     if key in TEXTS:
         return None if value is not None else "a text"
     if isinstance(value, bool):
@@ -84,7 +84,7 @@ def _recorded(scenario: Scenario) -> list[Any]:
 
 
 def _doctor(holder: Any, key: Any, path: tuple[Any, ...]) -> bool:
-    """Changes the value in place unless it is a list or a dict. Returns whether it did."""
+    """Changes the value in place unless it is a list or a dict. Returns true if the value was changed."""
     if changed := not isinstance(holder[key], dict | list):
         holder[key] = _doctored(holder[key], _named(path))
     return changed
@@ -170,11 +170,11 @@ def test_what_does_not_vary_is_another(what: str, one: list[Any], two: list[Any]
     assert [normal(observed) for observed in one] != [other(observed) for observed in two], what
 
 
-# A run: references, timestamps, LogAppendTime
+# References between steps, timestamps, and LogAppendTime
 
 
 class _Clock:
-    """A stub of a broker that has only a clock."""
+    """A stand-in for a broker. It has only a clock."""
 
     address = ("127.0.0.1", 1)
 
@@ -234,7 +234,7 @@ def test_a_time_that_is_nobodys_is_told_as_it_is(run: Run, answered: int) -> Non
     assert run.append_time(answered, 0) == answered
 
 
-# Batches with something wrong
+# Invalid batches
 
 
 def _header(step: dict[str, Any]) -> Any:
@@ -296,7 +296,7 @@ def test_an_empty_batch_is_a_header() -> None:
     assert (len(data), header.size, header.records_count) == (HEADER_SIZE, HEADER_SIZE, 0)
 
 
-# The wire client, against a peer that the test plays itself
+# The wire client, with the test as the other side of the connection
 
 
 class Peer:
@@ -396,7 +396,7 @@ def test_a_response_cut_off_is_a_closed_connection(peer: Peer) -> None:
         peer.client.response()
 
 
-# Waiting until a broker is ready
+# Waits until a broker is ready
 
 
 def test_names_are_found_at_any_depth() -> None:
@@ -406,7 +406,7 @@ def test_names_are_found_at_any_depth() -> None:
 
 
 class _Coordinator:
-    """Responds to EndTxn, and to each DescribeTransactions with the next state."""
+    """A stand-in for a coordinator. It responds to EndTxn, and to each DescribeTransactions with the next of its states."""
 
     def __init__(self, states: list[str], error_code: int = 0) -> None:
         self.states, self.error_code = states, error_code

@@ -64,9 +64,9 @@ def test_the_first_member_gets_all_partitions(broker: InProcess) -> None:
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("one", 2, 5000)
     assert one.told(response) == {"orders": [0, 1, 2, 3]}
     assert state(broker) == ("Stable", 2, 2)
-    assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "the member knows its assignment"
+    assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "the member already has its assignment"
     again = one.send(2, {"orders": [0]}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
-    assert one.told(again) == {"orders": [0, 1, 2, 3]}, "a full heartbeat gets a full response"
+    assert one.told(again) == {"orders": [0, 1, 2, 3]}, "the response to a full heartbeat has the assignment"
 
 
 def test_partitions_move_once_they_are_given_up(broker: InProcess) -> None:
@@ -78,9 +78,9 @@ def test_partitions_move_once_they_are_given_up(broker: InProcess) -> None:
     before = dict(one.owned)
     kept = one.beat()
     assert kept is not None
-    assert one.epoch == 2, "the member keeps its epoch until it has revoked the rest"
+    assert one.epoch == 2, "the member keeps its epoch until it has revoked the other partitions"
     assert len(kept["orders"]) == 2
-    assert one.told(one.send(2, before)) is None, "the member still owns partitions outside its target"
+    assert one.told(one.send(2, before)) is None, "the member has not revoked its partitions yet"
     assert one.beat() is None
     assert one.epoch == 3
     taken = two.beat()
@@ -97,7 +97,7 @@ def test_a_member_that_leaves_frees_its_partitions(broker: InProcess) -> None:
     assert state(broker) == ("Assigning", 4, 3)
     assert two.beat() == {"orders": [0, 1, 2, 3]}
     assert two.leave() == 0
-    assert state(broker)[:2] == ("Empty", 5)  # the assignment epoch depends on the release; recordings have it
+    assert state(broker)[:2] == ("Empty", 5)  # the assignment epoch depends on the release, and is tested with recordings
     assert two.leave() == UNKNOWN_MEMBER
 
 
@@ -135,7 +135,7 @@ def test_a_group_of_a_thousand_members_becomes_stable() -> None:
 
 
 def written(broker: InProcess, group: str = TEAM) -> list[tuple[str, str | None, Any]]:
-    """The records of the group in __consumer_offsets: the kind, the member, and the value."""
+    """Returns the kind, the member and the value of each of the group's records in __consumer_offsets."""
     found = []
     for partition in range(4):
         for record in broker.records("__consumer_offsets", partition):
@@ -172,7 +172,7 @@ def test_members_and_epochs_are_recorded_as_in_kafka(broker: InProcess) -> None:
     two.join()
     one.beat()
     given_up = written(broker)[-1]
-    assert (given_up[:2], given_up[2].state) == (("CurrentMemberAssignment", "one"), 1), "the member has yet to revoke"
+    assert (given_up[:2], given_up[2].state) == (("CurrentMemberAssignment", "one"), 1), "it must still revoke partitions"
     assert [each.partitions for each in given_up[2].partitions_pending_revocation] == [[2, 3]]
     before = len(written(broker))
     one.beat()
@@ -250,7 +250,7 @@ def test_a_response_may_be_lost_once(broker: InProcess) -> None:
     one.beat()
     assert one.epoch == 3
     assert one.fault(2, one.owned) == 0, "the member does not know epoch 3 yet"
-    assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "but it claims partitions that it has revoked"
+    assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "the member claims partitions that it has revoked"
     assert one.fault(2) == FENCED_EPOCH
 
 
@@ -276,7 +276,7 @@ def test_a_member_that_does_not_give_up_partitions_is_removed(broker: InProcess)
     assert one.fault(2, all_four) == 0
     two.beat()
     broker.clock.advance(seconds=2)
-    assert one.fault(2, all_four) == UNKNOWN_MEMBER, "the member's rebalance timeout of 60 s is over"
+    assert one.fault(2, all_four) == UNKNOWN_MEMBER, "the member was removed after its rebalance timeout of 60 s"
     assert two.beat() == {"orders": [0, 1, 2, 3]}
 
 
@@ -346,7 +346,7 @@ def test_a_static_member_comes_back_to_its_partitions(broker: InProcess) -> None
     response = one.send(-2)
     assert (response.error_code, response.member_epoch) == (0, -2)
     two.beat()
-    assert state(broker)[1] == 3, "the absence of a static member causes no rebalance"
+    assert state(broker)[1] == 3, "a static member that leaves for a while causes no rebalance"
     again = Member(broker, "one again", "first")
     assert again.join() == kept
     assert again.epoch == 3
@@ -414,16 +414,16 @@ def test_new_partitions_and_topics_are_noticed(broker: InProcess) -> None:
 def test_topics_by_regular_expression(broker: InProcess) -> None:
     one = Member(broker, "one")
     assert one.join(subscribed_topic_regex="order.*") == {}
-    assert one.beat() == {"orders": [0, 1, 2, 3]}, "the regex was matched after the first heartbeat"
+    assert one.beat() == {"orders": [0, 1, 2, 3]}, "the regex was resolved after the first heartbeat"
     broker.create_topic("orders.eu")
-    assert one.beat() is None, "the regex is not matched again within 10 s"
+    assert one.beat() is None, "the regex is not resolved again within 10 s"
     broker.clock.advance(seconds=11)
     one.beat()
     assert one.beat() == {"orders": [0, 1, 2, 3], "orders.eu": [0]}
     told = describe(broker).members[0]
     assert (told.subscribed_topic_regex, told.subscribed_topic_names) == ("order.*", [])
     two = Member(broker, "two")
-    assert two.join(subscribed_topic_regex="order.*") == {}, "the regex is known, but member one owns all partitions"
+    assert two.join(subscribed_topic_regex="order.*") == {}, "the regex is resolved, but one owns all partitions"
     one.beat()
     assert one.beat(subscribed_topic_regex="") == {}
 
@@ -461,7 +461,7 @@ def test_uniform_moves_as_little_as_it_can() -> None:
     members = {"x": Subscriber(None, [A], {A: (0, 1, 2, 3)}), "y": Subscriber(None, [A], NONE)}
     assert assign("uniform", members, {A: 5}) == {"x": {A: [0, 1, 2]}, "y": {A: [3, 4]}}
     members = {"x": Subscriber(None, [A], {A: (0,)}), "y": Subscriber(None, [A], NONE)}
-    assert assign("uniform", members, {A: 5}) == {"x": {A: [0, 1]}, "y": {A: [2, 3, 4]}}, "the last must take the extra"
+    assert assign("uniform", members, {A: 5}) == {"x": {A: [0, 1]}, "y": {A: [2, 3, 4]}}, "the last gets the fifth partition"
 
 
 def test_uniform_balances_different_subscriptions() -> None:
@@ -476,7 +476,7 @@ def test_the_order_of_javas_tables() -> None:
     assert set_of_names(["uniform", "range"]) == ["uniform", "range"]
     assert set_of_names(["zz-member-5", "m4"]) == ["zz-member-5", "m4"]
     assert set_of_numbers([17, 1, 16, 0]) == (16, 0, 17, 1)
-    assert set_of_numbers([65_536, 65_537]) == (65_537, 65_536), "Java mixes in the upper half of the hash"
+    assert set_of_numbers([65_536, 65_537]) == (65_537, 65_536), "Java also uses the upper half of the hash"
     assert (buckets_of_copy(11), buckets_of_copy(12), buckets_for(12), buckets_for(13)) == (16, 32, 16, 32)
     assert hash_order([A, B], uuid_hash, 16) == [A, B]
     assert java_hash("uniform") == 4008040884
@@ -512,7 +512,7 @@ def test_offsets_are_committed_with_the_members_epoch(broker: InProcess) -> None
     one.beat()
     assert one.epoch == 3
     assert one.commit(6, partition=kept["orders"][0], epoch=2) == 0, (
-        "the member had the partition at that epoch, and still has it"
+        "the member owned the partition at epoch 2, and still owns it"
     )
     assert one.commit(6, partition=lost, epoch=2) == STALE_EPOCH
     assert one.commit(6, partition=kept["orders"][0], epoch=1) == STALE_EPOCH
@@ -559,7 +559,7 @@ def test_describe_shows_assignments_and_targets(broker: InProcess) -> None:
     first = next(member for member in told.members if member.member_id == "one")
     assert (first.instance_id, first.rack_id, first.member_epoch, first.member_type) == ("first", "r1", 2, 1)
     assert [each.partitions for each in first.assignment.topic_partitions] == [[0, 1, 2, 3]], (
-        "the assignment includes the partitions to revoke"
+        "the assignment includes partitions that the member has not revoked yet"
     )
     assert [len(each.partitions) for each in first.target_assignment.topic_partitions] == [2]
     assert describe(broker, "", 0).error_code == 24
@@ -602,7 +602,7 @@ def test_an_empty_group_changes_its_protocol(broker: InProcess) -> None:
     assert old.assign({"orders": [0, 1, 2, 3]}) == 0
     old.leave()
     new.join()
-    assert (new.epoch, state(broker)) == (2, ("Stable", 2, 2)), "the group begins again"
+    assert (new.epoch, state(broker)) == (2, ("Stable", 2, 2)), "the new group starts again at epoch 2"
     assert old.heartbeat() == UNKNOWN_MEMBER
     new.leave()
     again = ClassicConsumer(broker)
@@ -640,7 +640,7 @@ def test_a_member_that_is_refused_leaves_a_classic_group_as_it_is(broker: InProc
     assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_regex="(") == 128
     for _ in range(2):
         broker.clock.advance(seconds=30)
-        assert old.heartbeat() == 0, "the unfinished conversion leaves no session timeout behind"
+        assert old.heartbeat() == 0, "no session timeout is left of the conversion that failed"
 
 
 def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: InProcess) -> None:
@@ -650,7 +650,7 @@ def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: I
     sticky = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["orders"]), 1)
     assert odd.join(("sticky", sticky), ("range", b"")).error_code == 0
     assert new.leave() == GROUP_ID_NOT_FOUND
-    assert new.fault(new.epoch) == 0, "the refused request left the member in the group"
+    assert new.fault(new.epoch) == 0, "the member is still in the group after the refused request"
     broker.clock.advance(minutes=2)
     assert new.fault(new.epoch) == UNKNOWN_MEMBER
     assert describe(broker).group_state == "Empty", "the classic members have expired"

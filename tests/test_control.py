@@ -1,4 +1,4 @@
-"""The HTTP control: every endpoint over TCP, every response held against the OpenAPI document."""
+"""The HTTP control: tests every endpoint over TCP, and checks every response against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
     connected = client(kafka, 1)
     connected.request(MetadataRequest(topics=None), 9)
     told = control.ask("POST", "/brokers/2/kill")["brokers"]
-    with pytest.raises(ConnectionClosed):  # immediately, without a request
+    with pytest.raises(ConnectionClosed):  # the connection is closed at once, before the client sends a request
         connected.frame(timeout=5)
     assert [each["alive"] for each in told] == [True, False, True]
     state = control.ask("GET", "/leaders?topic=orders")["leaders"][0]
@@ -481,7 +481,7 @@ def test_waiting_for_a_verdict(kafka: MockKafka, control: ControlClient) -> None
 
 
 def follow(control: ControlClient, path: str) -> http.client.HTTPResponse:
-    """A stream after its response headers."""
+    """Opens a stream, and returns it after its response headers."""
     host, _, port = control.url.partition("//")[2].partition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)
     connection.request("GET", path)
@@ -500,7 +500,7 @@ def test_the_stream_goes_on_across_a_reset(kafka: MockKafka, control: ControlCli
     row = json.loads(stream.readline())
     assert (row["event"], row["verdict"], row["base_offset"]) == ("produce", "accepted", 0)
     stream.close()
-    RawProducer(kafka).send(0)  # enough to notice that the client is gone
+    RawProducer(kafka).send(0)  # with this row the control notices that the client has disconnected
     kafka.wait_until(lambda: control.ask("GET", "/health")["status"] == "ok")
 
 
@@ -577,7 +577,7 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
 
 
 def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient) -> None:
-    """HTTP libraries may send `{}` if the user gives no body. So with `{}`, too, an unknown broker gets 404, and not 400."""
+    """Some HTTP libraries send `{}` if the user gives no body. So a request with `{}` for an unknown broker gets 404, not 400."""
     for endpoint in ENDPOINTS:
         if endpoint.takes == JSON and endpoint.media != EVENTS:
             path = re.sub(r"{\w+}", "9", endpoint.shown_path)
@@ -613,7 +613,7 @@ def test_a_kafka_client_at_the_control_is_logged_once(
 def test_changes_over_http_are_traced_with_their_time(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(clock="frozen", trace="changes", control=True)
     control = ControlClient(kafka.control_url)
-    kafka._clock.advance(5000)  # time passes without a timer or a request: the engine does not notice
+    kafka._clock.advance(5000)  # time passes, but no timer or request updates the engine's time
     control.ask("POST", "/topics", {"name": "later"})
     (row,) = (json.loads(line) for line in control.send("GET", "/trace.jsonl").body.splitlines())
     assert (row["event"], row["topic"], row["time"]) == ("topic", "later", kafka.clock.now())
@@ -668,7 +668,7 @@ def test_transactions_and_groups(protocol: str, kafka: MockKafka, control: Contr
     assert control.ask("GET", "/groups/a/b")["offsets"] == [], "the topic's offsets are deleted, too"
 
 
-# The broker as a whole
+# Health, clock and reset
 
 
 def test_the_clock_is_moved(mock_kafka_factory: Start) -> None:
@@ -865,7 +865,7 @@ def test_a_body_or_query_that_takes_long_to_read_is_refused_at_once(control: Con
     assert control.send("POST", "/faults/file", b"#" * 70_000).status == 413
     assert control.send("GET", "/verdicts?" + "&".join(f"a{i}" for i in range(8000))).status == 422
     assert control.send("POST", "/topics", {"a" * 1_000_000: 1}).status == 422
-    assert time.process_time() - began < 2, "before the limit, the first request took 3.3 s"
+    assert time.process_time() - began < 2, "without the limit, the first request took 3.3 s"
 
 
 NO_HTTP = [b"\x00\x00\x00\x14\x00\x12\x00\x03", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n" + b"a" * 99_999]
@@ -966,7 +966,7 @@ def test_the_control_runs_in_the_callers_loop() -> None:
     ids=["many keys", "deep", "surrogate", "long"],
 )
 def test_others_are_answered_while_a_large_body_is_read(kafka: MockKafka, body: bytes, words: str) -> None:
-    """Python's json decoder (in C) would block all threads for 1.3 s if the body has 500,000 keys."""
+    """Python's json decoder (in C) would block all threads for 1.3 s on a body with 500,000 keys."""
     with ThreadPoolExecutor(1) as pool:
         large = pool.submit(ControlClient(kafka.control_url, 60).raw, "POST", "/topics", body)
         began = time.monotonic()
@@ -976,7 +976,7 @@ def test_others_are_answered_while_a_large_body_is_read(kafka: MockKafka, body: 
             waits.append(time.monotonic())
     assert words in large.result().json["detail"]
     longest = max((after - before for before, after in pairwise(waits)), default=0.0)
-    assert len(body) < 1_000_000 or longest < (waits[-1] - began) / 2, "other requests waited until the large body was read"
+    assert len(body) < 1_000_000 or longest < (waits[-1] - began) / 2, "other requests had to wait for the large body"
 
 
 def test_the_control_is_imported_only_if_wanted() -> None:

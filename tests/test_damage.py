@@ -1,4 +1,4 @@
-"""Damage to a data directory: a start refuses with a sentence, or serves all acknowledged records."""
+"""Damage to a data directory: a broker refuses it with a message, or serves all acknowledged records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOG = f"{0:020d}.log"
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> Path:
-    """The directory of a cleanly stopped broker with six batches in orders-0."""
+    """The data directory of a broker that stopped cleanly, with six batches in orders-0."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"]) as kafka:
         for number in range(6):
@@ -94,7 +94,7 @@ def test_the_rest_of_a_log_is_served_once_the_checkpoint_is_removed_as_advised(s
 
 @pytest.fixture
 def indexed(tmp_path: Path) -> Path:
-    """The directory of a cleanly stopped broker whose index has an entry for every batch except the first batches."""
+    """The data directory of a broker that stopped cleanly. The index has an entry for every batch except the first ones."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"], configs={"log.index.interval.bytes": 0}) as kafka:
         for number in range(3):
@@ -138,7 +138,7 @@ def test_a_changed_digit_is_refused(stopped: Path, name: str, line: str, changed
 def test_a_folder_that_is_gone_is_refused_until_an_empty_one_is_made(stopped: Path) -> None:
     shutil.rmtree(stopped / "orders-0")
     assert "it is not there, and the metadata knows of the partition" in str(refusal(stopped))
-    (stopped / "orders-0").mkdir()  # as the message advises
+    (stopped / "orders-0").mkdir()  # what the message advises
     assert values(stopped) == []
 
 
@@ -151,7 +151,7 @@ def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys:
 
 
 def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """Returns the log of orders-0 after a start that checked only the ends of its files."""
+    """Starts a broker that checks only the ends of its files, and returns the log of orders-0."""
     monkeypatch.setattr(Inspection, "takes", lambda *_: False)
     store = FolderStore(data, bytes)
     try:
@@ -199,7 +199,7 @@ def test_an_aborted_transaction_that_the_index_lacks_is_refused_when_it_is_read(
 
 @pytest.mark.parametrize("expire", ["by hand", "by time"])
 def test_a_producer_that_expired_stays_forgotten(expire: str, tmp_path: Path) -> None:
-    """A snapshot may lack a producer whose batches the log still has. Kafka trusts the snapshot."""
+    """If a snapshot does not have a producer whose batches are still in the log, Kafka trusts the snapshot."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"]) as kafka:
         gone, stays = RawProducer(kafka, "orders", 0), RawProducer(kafka, "orders", 0)
@@ -263,7 +263,7 @@ def test_a_batch_with_a_negative_leader_epoch_is_refused(stopped: Path, epoch: i
     raw = bytearray(path.read_bytes())
     raw[12:16] = struct.pack(">i", epoch)
     path.write_bytes(raw)
-    (stopped / ".kafka_cleanshutdown").unlink()  # kill -9 leaves no such file
+    (stopped / ".kafka_cleanshutdown").unlink()  # after kill -9 there is no such file
     assert f"the batch of offset 0 carries the leader epoch {epoch}" in str(refusal(stopped))
 
 

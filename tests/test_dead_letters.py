@@ -1,5 +1,5 @@
-"""Dead letters of share groups (KIP-1191): behaviour that the recording of Kafka 4.4 cannot show, because it needs several
-brokers, restarts or much time.
+"""Dead letters of share groups (KIP-1191). These tests need several brokers, restarts or much time, and so have no recording of
+Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def taken(group: Shared) -> Ranges:
 
 
 def letters(kafka: MockKafka) -> list[tuple[bytes | None, bytes | None]]:
-    """Returns the original offset that each dead letter names, and its copy of the value."""
+    """Returns the original offset and the value that each dead letter has."""
     return [(dict(record.headers)["__dlq.errors.offset"], record.value) for record in kafka.records(LETTERS)]
 
 
@@ -43,7 +43,7 @@ def two_brokers() -> MockKafka:
 
 
 def without_leader(kafka: MockKafka) -> Shared:
-    """Returns a group whose dead letter topic is only on a stopped broker."""
+    """Returns a group whose dead letter topic has no leader, because its only replica is on a stopped broker."""
     with closing(client(kafka)) as wire:
         for name, node in (("t", 1), (LETTERS, 2)):
             configs = [{"name": ENABLED, "value": "true"}] if name == LETTERS else []

@@ -1,4 +1,4 @@
-"""`wirebroker decode` and `encode`: bytes to named fields and back."""
+"""`wirebroker decode` converts bytes to named fields, and `encode` converts them back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PRODUCE = encode_request(5, "billing", produce_request("orders", batch(3, 2, pid
 
 
 def through_json(raw: bytes, api: str | None = None, version: int | None = None) -> bytes:
-    """Decodes the bytes, passes the result through JSON, and encodes it again."""
+    """Decodes the bytes, converts the result to JSON and back, and encodes it again."""
     frames = [json.loads(json.dumps(each.plain)) for each in decode_all(raw, api, version)]
     return b"".join(encode_plain(plain) for plain in frames)
 

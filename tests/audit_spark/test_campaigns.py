@@ -56,7 +56,7 @@ def test_a_failing_schedule_is_made_small_where_it_was_found(spark: SparkSession
         right = list(play_all(table[:2], play_case, Results(tmp_path / "right.jsonl"), players, go_on=lambda: True))
     wrong = [each["wrong"] for each in broken if each["wrong"] is not None]
     assert wrong
-    assert all("as small as it still goes wrong: Shape(" in each for each in wrong)
+    assert all("reduced to: Shape(" in each for each in wrong)
     assert [each["wrong"] for each in right] == [None, None]
 
 

@@ -125,7 +125,7 @@ class Author:
     # Well-formed
 
     def _somebody(self, api: str) -> tuple[Member | None, Producer | None]:
-        """Chooses a member and a producer that may send this request; either can be None. Prefers the latest half of the time."""
+        """Chooses a member and a producer (or None) that may send this request. Half of the time, prefers the latest."""
         members = [each for each in self.known.members if each.classic != api.startswith("ConsumerGroup")]
         producers = [each for each in self.known.producers if each.transactional_id is not None or "Txn" not in api]
         latest = self.random.random() < 0.5

@@ -224,7 +224,7 @@ class Player:
             self._admin.request(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
 
     def settle(self, ask: Ask) -> bool:
-        """After a request that may end a transaction, waits for the markers. Returns False if no markers are written in time."""
+        """After a request that may end a transaction, waits for the markers. Returns False if they are not written."""
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
         return transactions_complete(self._admin, self._transactional_ids, self.announced)

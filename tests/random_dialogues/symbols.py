@@ -53,7 +53,7 @@ _NOBODY = -1
 
 @dataclass(slots=True)
 class Symbols:
-    """The ids and names of a dialogue on one broker. All names begin with `prefix`, so that dialogues do not affect each other."""
+    """The ids and names of a dialogue on one broker. Names begin with `prefix`, so that dialogues do not affect each other."""
 
     prefix: str
     _ids: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Random dialogues of transactional producers, right and wrong, with readers of their records.
+"""Random dialogues of transactional producers that send valid and invalid requests, and of consumers of their records.
 
-Most of the time a producer uses one of two protocols. With transaction version 1 it adds partitions first and keeps its epoch;
-with version 2 Produce 12 adds the partitions and EndTxn 5 raises the epoch.
+Most of the time a producer follows one of two protocols. With transaction version 1, it sends AddPartitionsToTxn first and
+keeps its epoch. With version 2, Produce v12 adds the partitions and EndTxn v5 increases the epoch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class Producer:
-    """A producer's own state. An older producer of the same transactional id is a zombie and does not know it."""
+    """The state that a producer keeps itself. A zombie (an older producer with the same transactional id) also keeps one."""
 
     transactional_id: str | None
     pid: str
@@ -36,14 +36,14 @@ class Producer:
     groups: set[str] = field(default_factory=set)
 
     def ended(self) -> None:
-        """The producer's transaction is over."""
+        """Resets the state of the transaction after its end."""
         self.open = False
         self.added.clear()
         self.groups.clear()
 
 
 class Transactions(Asking):
-    """One dialogue; each request depends on the first broker's earlier responses."""
+    """A dialogue. Each request depends on the first broker's earlier responses."""
 
     head_topics = ["t", "u"]
     head_groups = ["g", "h", "i"]
@@ -66,7 +66,7 @@ class Transactions(Asking):
     # What happens next
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the next request: the natural next request, the last request repeated, or any request."""
+        """Returns the next request: one that logically follows the last request, the last request again, or a random request."""
         ask, self._then = self._then, None
         if ask is None:
             last = self._last if self._chance(0.03) else None
@@ -95,17 +95,17 @@ class Transactions(Asking):
         return self._random.choices(list(weights), list(weights.values()))[0](producer)
 
     def _who(self, name: str) -> Producer | None:
-        """Returns mostly the newest producer of the transactional id, sometimes a zombie, seldom a producer of another id."""
+        """Chooses a producer: mostly the newest with the transactional id, sometimes a zombie, rarely one with another id."""
         known = [p for p in self._producers if p.transactional_id == name]
         if not known:
             return None if not self._producers or self._chance(0.5) else self._random.choice(self._producers)
         return known[-1] if self._chance(0.9) else self._random.choice(known)
 
     def _identity(self, producer: Producer, *, right: float = 0.9, nameless: bool = True) -> tuple[str, str | int, int]:
-        """Returns transactional id, producer id and epoch: mostly the producer's own, otherwise with one of them wrong.
+        """Returns the transactional id, the producer id and the epoch for a request. In some cases one of them is wrong.
 
-        `nameless` allows the empty transactional id, which all dialogues share: Kafka's transaction verification refuses
-        simultaneous requests of two producers with one id.
+        `nameless` allows the empty transactional id. All dialogues share it, and Kafka's transaction verification refuses
+        simultaneous requests of two producers with the same transactional id.
         """
         named, pid, epoch = f"@{producer.transactional_id}", producer.pid, producer.epoch
         if self._chance(right):
@@ -126,7 +126,7 @@ class Transactions(Asking):
         return self._random.choices(["t", "u"], [3, 1])[0], self._random.randrange(2)
 
     def _places(self) -> list[Json]:
-        """Partitions of one or two topics, seldom of a missing topic."""
+        """Chooses partitions of one or two topics, rarely of a topic that does not exist."""
         names = self._random.choices([["t"], ["u"], ["t", "u"], ["nope"], ["t", "nope"]], [6, 2, 2, 0.3, 0.2])[0]
         indexes = [[0], [1], [0, 1], [0, 7]]
         return [{"name": f"@{name}", "partitions": self._random.choices(indexes, [4, 3, 3, 0.4])[0]} for name in names]
@@ -157,7 +157,7 @@ class Transactions(Asking):
         several = [producer]
         if self._chance(0.4):
             several += [p for p in self._producers if p.transactional_id not in (None, producer.transactional_id)][-1:]
-        transactions: dict[str, Json] = {}  # each id once, because Kafka mixes up the partitions of a repeated id
+        transactions: dict[str, Json] = {}  # no id twice, because Kafka mixes up the partitions if an id is repeated
         for each in several:
             named, pid, epoch = self._identity(each)
             transactions[named] = {
@@ -187,7 +187,7 @@ class Transactions(Asking):
         return Ask(0, "TxnOffsetCommit", version, body)
 
     def _membership(self, generation: str) -> Json:
-        """The fields that identify the committing member."""
+        """Returns the fields that identify the member that commits."""
         told: Json = self._random.choices(
             [
                 {}, {generation: self._generation, "member_id": self._member},
@@ -236,7 +236,7 @@ class Transactions(Asking):
         return self._request(version, request_id, [(p, self._batch(pid, epoch, p, transactional)) for p in places])
 
     def _plain(self, producer: Producer) -> Ask:
-        """Idempotent batches of a producer id with or without a transactional id."""
+        """Produces idempotent batches with a producer id that may or may not belong to a transactional id."""
         pid, epoch = producer.pid, producer.epoch
         if self._plain_ids and self._chance(0.7):
             pid, epoch = self._random.choice(self._plain_ids), 0
@@ -270,9 +270,10 @@ class Transactions(Asking):
         return batch
 
     def _markers(self, producer: Producer) -> Ask:
-        """Markers as a coordinator writes them. Their epoch is never newer than the coordinator's.
+        """Sends WriteTxnMarkers as a coordinator does. The epoch of the markers is never newer than the coordinator's epoch.
 
-        A newer epoch would make Kafka's coordinator give up its own markers, and the transaction would hang forever.
+        After markers with a newer epoch, Kafka's coordinator would never write its own markers, and the transaction would hang
+        forever.
         """
         version = self._version(1, 2)
         marker: Json = {
@@ -353,7 +354,7 @@ class Transactions(Asking):
         return Ask(0, "OffsetFetch", version, body)
 
     def _group(self, _: Producer) -> Ask:
-        """The group g and its only member, commits without a transaction, and requests that delete a group's offsets."""
+        """Requests of the only member of group g, commits without a transaction, and requests that delete a group's offsets."""
         kind = self._random.choices(["member", "commit", "delete", "delete offsets", "leave"], [6, 3, 0.7, 0.7, 0.7])[0]
         if kind == "commit":
             body: Json = {"group_id": self._random.choice(["@g", "@h"]), "topics": self._offset_topics()}
@@ -458,7 +459,7 @@ class Transactions(Asking):
         self._look(0.6, [self._fetch, self._describe_producers, self._describe, self._list_offsets])
 
     def _look(self, share: float, readers: list[Callable[[], Ask]]) -> None:
-        """With the probability `share`, the next request is a reader's, so that it sees the result."""
+        """With the probability `share`, a reader sends the next request, so that it sees the result of this request."""
         if self._chance(share):
             self._then = self._random.choice(readers)()
 

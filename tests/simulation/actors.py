@@ -1,4 +1,4 @@
-"""Model clients that behave as good clients do."""
+"""Models of clients that behave as real, correct clients do."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from simulation.world import TOPIC, Link, Violation, World
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED, ABORTABLE, STORAGE = 45, 47, 48, 51, 90, 120, 56
 NOT_LEADER, TIMED_OUT, NO_COORDINATOR, NOT_COORDINATOR, TOO_FEW_REPLICAS = 6, 7, 15, 16, 19
 AGAIN = (STORAGE, TIMED_OUT, TOO_FEW_REPLICAS)
-"""Errors after which the same request to the same broker may succeed."""
+"""Errors after which a client repeats the request to the same broker."""
 GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
-"""After these errors a transactional producer has lost its transaction, and starts a new transaction."""
+"""Errors after which a transactional producer's transaction is lost, so it starts a new transaction."""
 
 
 class ModelClient:
@@ -28,11 +28,11 @@ class ModelClient:
         world.soon(self.connect)
 
     def where(self) -> int | None:
-        """Returns the next broker to contact, or None if no broker is known."""
+        """Returns the broker that the client must contact next, or None if there is none."""
         return 1
 
     def connect(self) -> None:
-        """Opens a connection if none is open, and then continues."""
+        """Opens a connection unless one is open, and then continues."""
         if self.link is None or not self.link.open:
             node = self.where()
             if node is None or not self.world.engine.cluster.alive(node):
@@ -42,7 +42,7 @@ class ModelClient:
             self.connected()
 
     def look_elsewhere(self) -> None:
-        """Leaves a broker that is not the right one, and looks for the right one later."""
+        """Disconnects from a broker that is not the leader or coordinator, and looks for the right broker later."""
         if self.link is not None:
             self.link.leave()
         self.broken()
@@ -52,11 +52,11 @@ class ModelClient:
         return leader if leader >= 0 else None
 
     def broken(self) -> None:
-        """The connection is lost: reconnect after a while."""
+        """Reconnect a while after the connection was lost."""
         self.world.soon(self.connect, 30)
 
     def connected(self) -> None:
-        """The connection is made."""
+        """Called when a connection has been opened."""
         raise NotImplementedError
 
     def say(self, text: str) -> None:
@@ -64,7 +64,7 @@ class ModelClient:
 
 
 def produce(partition: int, data: bytes, txid: str | None = None) -> ProduceRequest:
-    """A Produce of one batch."""
+    """A Produce request with one batch."""
     return produce_request(TOPIC, data, partition=partition, timeout_ms=1000, txid=txid)
 
 
@@ -104,7 +104,7 @@ class ModelProducer(ModelClient):
 
     @property
     def begun(self) -> bool:
-        """Returns whether the broker has acknowledged a batch, and therefore knows the producer."""
+        """Whether the broker has acknowledged a batch of this producer, and so has a state of the producer."""
         return self._unacknowledged > 0
 
     def connected(self) -> None:
@@ -169,14 +169,14 @@ class ModelProducer(ModelClient):
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """The outcome of a transaction as known to its producer: committed, aborted, or unknown."""
+    """The outcome of a transaction as far as its producer knows: committed, aborted, or unknown."""
 
     values: dict[int, list[str]]
     said: str = "unknown"
 
 
 class ModelTransactions(ModelClient):
-    """Runs one transaction after another, and starts again after fencing. Several may share a transactional id."""
+    """Runs transactions one after another. If it is fenced, it starts again. Several producers can share a transactional id."""
 
     def __init__(self, world: World, name: str, txid: str, transactions: int) -> None:
         super().__init__(world, name)
@@ -192,7 +192,7 @@ class ModelTransactions(ModelClient):
         return self.left == 0 and not self._open
 
     def where(self) -> int | None:
-        """The leader of the producer's partition, or its coordinator."""
+        """Returns the leader of the partition to which the producer writes next, or else the producer's coordinator."""
         if self._open and self._work:
             return self.leader(self._work[0][0])
         cluster = self.world.engine.cluster
@@ -250,7 +250,7 @@ class ModelTransactions(ModelClient):
         self._step()
 
     def _step(self) -> None:
-        """The next request of the transaction, or a retry if the response was lost."""
+        """Sends the next request of the transaction, or repeats a request whose response was lost."""
         if self._work:
             partition, _, data = self._work[0]
             self._send(produce(partition, data, self.txid), 12, self._produced)
@@ -296,7 +296,7 @@ class ModelTransactions(ModelClient):
             self._begin()
 
     def _lost(self, said: str) -> None:
-        """Another producer now has the transactional id, or the coordinator fenced this producer."""
+        """Ends a transaction after another producer took over the transactional id or the coordinator fenced this producer."""
         self.outcomes[-1].said = said
         self._open = False
         self._work = []
@@ -310,7 +310,7 @@ class ModelTransactions(ModelClient):
             self._find()
 
     def _send(self, request: Any, version: int, on_response: Any) -> None:
-        """Sends one request at a time to the right broker."""
+        """Sends a request if the client is connected to the right broker; otherwise looks for that broker."""
         if self.link is not None and self.link.open:
             if self.where() != self.link.node:
                 self.look_elsewhere()
@@ -324,7 +324,7 @@ class ModelTransactions(ModelClient):
 
 
 class ModelConsumer(ModelClient):
-    """Reads one partition with read_committed from the beginning, and keeps the records for the application."""
+    """Consumes one partition with read_committed from the beginning, and keeps the records that an application would get."""
 
     def __init__(self, world: World, name: str, partition: int) -> None:
         super().__init__(world, name)

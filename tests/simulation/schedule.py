@@ -1,4 +1,4 @@
-"""One schedule: its clients, its failures, and the conditions that must hold throughout and at the end."""
+"""A schedule: its clients, its failures, and the conditions that must hold after each event and at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
 
 EVENTS = 30_000
-"""A schedule with more events than this counts as hanging."""
+"""If a schedule has more events than this, it counts as hanging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class Shape:
     restarts: int
     failing_writes: int
     near_the_end: bool
-    """Tells whether producers begin with sequences just below 2³¹, so that they wrap around."""
+    """Whether the first sequences of producers are just below 2³¹, so that the sequences wrap."""
     kills: int = 0
-    """The number of brokers that are killed, and started again after a while."""
+    """How many times a broker is killed, and started again after a while."""
     freezes: int = 0
-    """The number of followers that are frozen for a while."""
+    """How many times a follower is frozen for a while."""
     moves: int = 0
-    """The number of moves of leaders."""
+    """How many times a partition's leader is moved."""
 
 
 CLUSTERS = 4
-"""One in this many schedules has three brokers and three replicas."""
+"""Every n-th schedule has three brokers and three replicas, where n is this number."""
 
 
 def brokers_of(seed: int) -> int:
@@ -47,8 +47,8 @@ def brokers_of(seed: int) -> int:
 
 
 def shape_of(world: World) -> Shape:
-    """A restart forgets all batches of a producer except the last, as in Kafka, so schedules with restarts keep one batch in
-    flight.
+    """Returns the random settings of a schedule. With restarts, clients have only one batch in flight. As in Kafka, a restarted
+    broker has forgotten all cached batches of a producer except the last.
     """
     chance = world.random
     if brokers_of(world.seed) > 1:
@@ -66,7 +66,7 @@ def shape_of(world: World) -> Shape:
 
 
 def shrink(seed: int, found: Violation, **options: Any) -> tuple[Shape, Violation]:
-    """Returns the smallest schedule of this seed that still fails, and its failure."""
+    """Reduces a schedule as long as it still fails. Returns the settings of the smallest schedule, and its failure."""
     shape = Schedule(seed, **options).shape
     smaller = True
     while smaller:
@@ -88,7 +88,7 @@ def shrink(seed: int, found: Violation, **options: Any) -> tuple[Shape, Violatio
 
 
 class Schedule:
-    """A run of one seed. `spoil` may break the engine, to test the checks."""
+    """Plays the schedule of one seed. To test the checks, `spoil` can break the engine."""
 
     def __init__(
         self, seed: int, rules: Rules | None = None, spoil: Callable[[World], None] | None = None, shape: Shape | None = None
@@ -125,7 +125,7 @@ class Schedule:
             spoil(world)
 
     def run(self) -> None:
-        """Run it to its end. Raises Violation with the seed and the earlier events."""
+        """Run the schedule to its end. Raises Violation with the seed and the earlier events."""
         try:
             if not self.world.run(self._step, EVENTS):
                 raise Violation("the schedule does not end")
@@ -159,7 +159,7 @@ class Schedule:
             self.world.soon(lambda: self._start(node), 250)
 
     def _start(self, node: int) -> None:
-        if not self.world.engine.cluster.alive(node):  # otherwise all brokers have been restarted
+        if not self.world.engine.cluster.alive(node):  # a restart of all brokers may have started it already
             self.world.say(f"broker {node} is started")
             self.world.engine.start_broker(node, self.world.now)
 
@@ -183,8 +183,8 @@ class Schedule:
             self.world.engine.controller.move_leader(TOPIC, partition.index, to, self.world.now)
 
     def _fail_a_write(self) -> None:
-        """A write fails, but not a producer's first write: Kafka would accept the next batch, and the first batch would be
-        lost.
+        """Makes a write fail, but not a producer's first write. After that, Kafka would accept the producer's second batch, and
+        the first batch would be lost.
         """
         partition = self.world.random.choice(self.partitions)
         if all(producer.begun for producer in self.producers if producer.partition == partition.index):
@@ -194,13 +194,15 @@ class Schedule:
     # What must hold
 
     def _check_new(self, partition: Partition) -> None:
-        """Offsets are dense, every sequence of a producer's epoch is stored once, and visible records stay visible."""
+        """Checks that no offset is missing, that no sequence of an epoch is stored twice, and that visible records stay
+        visible.
+        """
         index = partition.index
         if partition.high_watermark < self._visible[index] or partition.high_watermark > partition.log_end_offset:
             visible = f"{self._visible[index]} records of partition {index} were visible"
             raise Violation(f"{visible}, and now {partition.high_watermark} of {partition.log_end_offset} are")
         self._visible[index] = partition.high_watermark
-        if partition.leader_epoch != self._epochs[index]:  # a new leader may lack unreplicated records
+        if partition.leader_epoch != self._epochs[index]:  # a new leader may not have records that were not replicated
             self._epochs[index], self._seen[index] = partition.leader_epoch, 0
             self._stored = {key for key in self._stored if key[0] != index}
         if partition.log_end_offset == self._seen[partition.index]:
@@ -241,7 +243,7 @@ class Schedule:
 
 
 def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs some schedules as a case of a campaign. Returns the number of steps, and a failure with its smallest schedule."""
+    """Runs the schedules of one case. Returns the number of steps, and the failure, if any, with the smallest schedule."""
     steps = 0
     for seed in range(case["first"], case["first"] + case["schedules"]):
         schedule = Schedule(seed)
@@ -249,7 +251,7 @@ def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
             schedule.run()
         except Violation as found:
             shape, smaller = shrink(seed, found)
-            wrong = f"{found}\n\nas small as it still goes wrong: {shape}\n{smaller}"
+            wrong = f"{found}\n\nreduced to: {shape}\n{smaller}"
             return {**case, "schedules": seed - case["first"], "steps": steps, "wrong": wrong}
         steps += schedule.world.steps
     return {**case, "steps": steps, "wrong": None}

@@ -1,8 +1,8 @@
-"""A world without sockets and real time: an engine, clients, and a network whose failures come from a seed.
+"""A simulated world without sockets and real time: an engine, clients, and a network. The seed determines its failures.
 
-Every event is on a heap, and virtual time jumps from event to event, so a schedule of two hundred requests takes no longer than
-handling the requests. A link carries frames in order with random delays; when it is cut, some requests in flight still arrive,
-but no response does.
+Every event is on a heap, and virtual time jumps from event to event, so a schedule takes only as long as the engine needs to
+handle its requests. A link delivers frames in order, with random delays. After a link is cut, some requests in flight still
+arrive, but no response does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OnCut = Callable[[], None]
 
 
 class Link:
-    """A client's connection. Requests and responses keep their order. If the connection breaks, it calls `on_cut`."""
+    """A client's connection. Requests and responses arrive in order. If the connection is lost, `on_cut` is called."""
 
     def __init__(self, world: World, on_cut: OnCut, node: int = 1) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class Link:
         world.links[self.connection] = self
 
     def send(self, request: Message, version: int, on_response: OnResponse) -> None:
-        """Sends the request. `on_response` is called later, or never."""
+        """Sends a request. `on_response` is called when the response arrives, which may be never."""
         self._correlation += 1
         frame = encode_request(self._correlation, "simulated", request, version)[4:]
         self._awaited.append((self._correlation, request.__schema__.key, version, on_response))
@@ -69,14 +69,14 @@ class Link:
             self.deliver()
 
     def deliver(self) -> None:
-        """Give the engine the received frames, one request at a time."""
+        """Pass the received frames to the engine, one request at a time."""
         while self._arrived and self.connection.parked is None and self.connection.state is not CLOSED:
             frame = self._arrived.popleft()
             self.world.engine.receive(self.connection, memoryview(frame), self.world.now)
             self.world.perform()
 
     def response(self, raw: bytes) -> None:
-        """The engine has responded."""
+        """Schedules the arrival of the engine's response at the client."""
         self._last_response = max(self._last_response, self.world.now + self.world.delay())
         self.world.at(self._last_response, lambda: self._answered(raw))
 
@@ -90,7 +90,7 @@ class Link:
         on_response(message)
 
     def cut(self) -> None:
-        """The connection breaks: some requests in flight still arrive, but no response does."""
+        """Loses the connection. Some requests in flight still arrive, but no response does."""
         if not self.open:
             return
         self.open = False
@@ -100,13 +100,13 @@ class Link:
         self.world.at(self.world.now + self.world.delay(), self._on_cut)
 
     def leave(self) -> None:
-        """The client closes it."""
+        """Closes the connection as the client does."""
         self.open = False
         self._under_way = 0
         self._end()
 
     def closed_by_broker(self) -> None:
-        """The broker has closed it."""
+        """Closes the connection after the broker has closed it."""
         if self.open:
             self.open = False
             self._under_way = 0
@@ -118,7 +118,7 @@ class Link:
 
 
 class World:
-    """Engine, network and time. All randomness comes from the seed."""
+    """The engine, the network and the virtual time. The seed determines everything random."""
 
     def __init__(self, seed: int, *, rules: Rules | None = None, slowest: int = 40, brokers: int = 1) -> None:
         self.seed = seed
@@ -136,7 +136,7 @@ class World:
         self.steps = 0
 
     def delay(self) -> int:
-        """A duration in ms; mostly short, sometimes long."""
+        """Returns a random duration in ms, which mostly is short."""
         return self.random.randint(0, self._slowest if self.random.random() < 0.1 else 3)
 
     def at(self, when: int, action: Callable[[], None]) -> None:
@@ -148,11 +148,11 @@ class World:
         self.at(self.now + self.random.randint(0, within), action)
 
     def say(self, text: str) -> None:
-        """Note an event, for the reader of a failed schedule."""
+        """Add an event to the log, which is printed if the schedule fails."""
         self.log.append(f"{self.now - START:>7} {text}")
 
     def perform(self) -> None:
-        """Carry out the engine's effects."""
+        """Deliver the responses that the engine sends, and close the connections that it closes."""
         for effect in self.engine.take_effects():
             link = self.links.get(effect.connection)
             if link is None:
@@ -163,7 +163,7 @@ class World:
                 link.closed_by_broker()
 
     def run(self, until: Callable[[], bool], most: int) -> bool:
-        """Runs events, at most `most` of them, until the condition holds. Returns whether it holds."""
+        """Runs at most `most` events, until the condition holds. Returns true if the condition holds."""
         for _ in range(most):
             if until():
                 return True
@@ -188,13 +188,13 @@ class World:
             link.deliver()
 
     def kill(self, node: int) -> None:
-        """Kill a broker; its connections break."""
+        """Kill a broker. Its connections are lost."""
         self.say(f"broker {node} is killed")
         self.engine.kill_broker(node, self.now)
         self.perform()
 
     def restart(self, mode: str) -> None:
-        """Restart the broker; all connections break."""
+        """Restart the broker. All connections are lost."""
         self.say(f"restart ({mode})")
         self.engine.restart(mode, self.now)
         self.perform()
