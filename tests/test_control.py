@@ -577,7 +577,7 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
 
 
 def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient) -> None:
-    """Some HTTP libraries send `{}` if the user gives no body. So a request with `{}` for an unknown broker gets 404, not 400."""
+    """Some HTTP libraries send `{}` for an empty body. So a request with `{}` for an unknown broker gets 404, not 400."""
     for endpoint in ENDPOINTS:
         if endpoint.takes == JSON and endpoint.media != EVENTS:
             path = re.sub(r"{\w+}", "9", endpoint.shown_path)

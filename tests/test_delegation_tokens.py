@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48), and random dialogues about them, logins and ACLs, compared with a real Kafka's recorded
+"""Delegation tokens (KIP-48). Random dialogues about tokens, logins and ACLs are compared with a real Kafka's recorded
 responses.
 """
 
@@ -92,7 +92,7 @@ def test_a_session_ends_with_its_token_and_an_expired_token_is_removed() -> None
         with pytest.raises(ConnectionClosed):
             connection.request(produce_request("orders", batch()), 9)
         _, response = log_in_by(kafka, token)
-        assert (response.error_code, response.session_lifetime_ms) == (0, 0), "Kafka accepts the token until its removal"
+        assert (response.error_code, response.session_lifetime_ms) == (0, 0), "an expired token is accepted until its removal"
         kafka.clock.advance(milliseconds=300_000)
         assert described(kafka) == []
         assert log_in_by(kafka, token)[1].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -1,4 +1,4 @@
-"""`wirebroker demo` shows the verdicts, and fails with a broker that decides differently."""
+"""`wirebroker demo` shows the verdicts, and fails if the broker's verdicts are not the expected ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def flow(name: str, **broker: Any) -> tuple[Scenario, Part]:
 
 
 def run(kafka: MockKafka, **parts: Any) -> tuple[int, str]:
-    """Exit code and output."""
+    """Runs the demo, and returns its exit code and output."""
     out = io.StringIO()
     code = demonstrate(kafka, Screen(out), **({"clients": (), "flows": ()} | parts))
     return code, out.getvalue()

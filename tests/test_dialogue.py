@@ -1,4 +1,4 @@
-"""The dialogues of the tests accept exactly the expected responses."""
+"""The class `Dialogue` of the tests accepts exactly the expected responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random dialogues recorded on a real Kafka 4.3.1 are replayed on wirebroker, which gives the same responses, step by step."""
+"""Random dialogues recorded on Kafka 4.3.1 are replayed on wirebroker. In each step, wirebroker has the same responses."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + MIXED + (TRANSACT
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[OwnBroker]:
-    """One broker for all dialogues: each dialogue has its own names."""
+    """A broker for most dialogues. They do not affect each other, because each dialogue has its own names."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def another_broker() -> Iterator[OwnBroker]:
-    """Another broker, for dialogues about quotas of IP addresses: several dialogues use the same addresses."""
+    """A broker for dialogues about quotas of IP addresses. Several of them use the same addresses."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def third_broker() -> Iterator[OwnBroker]:
-    """A third broker, for dialogues that change feature levels: other dialogues depend on these levels."""
+    """A broker for dialogues that change feature levels, on which the responses in other dialogues depend."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
@@ -91,7 +91,7 @@ def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBro
 
 
 def _altered(step: Step, *, without: bool = False, more: bool = False) -> Step:
-    """A step with another response, no response, or an impossible response."""
+    """Returns a copy of the step with another response, without a response, or with an additional response."""
     responses = copy.deepcopy(step.responses)
     number = step.ask.connection
     if more:

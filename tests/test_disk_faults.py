@@ -1,5 +1,6 @@
-"""Every call that writes or syncs fails once: clients get an error, no acknowledged record is lost, and the broker
-continues."""
+"""Each call that writes or syncs fails once. The client gets an error, no acknowledged record is lost, and the broker
+continues.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +40,17 @@ RETRIABLE = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }  # fmt: skip
-"""Errors that Kafka's clients retry."""
+"""Errors after which Kafka's clients retry the request."""
 CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
-"""Whether the slow tests let every call fail (ten minutes), or only a third of the calls."""
+"""Whether the slow tests make every call fail, which takes ten minutes, or only a third of the calls."""
 
 
 class Client:
-    """Makes every change that the broker writes to disk, and remembers the responses.
+    """A client that makes every kind of change that a broker writes to disk, and remembers what was acknowledged.
 
-    `told` has the values that each part of the state may have: the acknowledged value, and values that got no response.
+    `told` has the values that each part of the state may have: the acknowledged value, and later values without a response.
     """
 
     def __init__(self, place: Path, sync: str, disk: Disk) -> None:
@@ -57,14 +58,14 @@ class Client:
         self.broker: Broker | None = None
         self.now = START
         self.gives_up = False
-        """Whether the client stops trying after a refusal."""
+        """Whether the client does not retry a refused request."""
         self.values: list[str] = []
         self.unsure: set[str] = set()
         self.told: dict[str, list[Any]] = {}
         self.refused = False
-        """Whether the broker refused the last request: then the state must be unchanged."""
+        """Whether the broker refused the last request. If so, its state must be unchanged."""
         self._seen: tuple[object, tuple[dict[str, Any], list[str]]] | None = None
-        """The directory and the time at the last check, and the state that a new broker found in it."""
+        """The directory and the time at the last check, and the state of a broker that was started on a copy."""
 
     # Asking
 
@@ -76,8 +77,8 @@ class Client:
             self.broker = Broker(self.place, self.sync, self.now)
 
     def ask(self, request: Any, version: int, code_of: Callable[[Any], int], *, also: tuple[int, ...] = ()) -> Any:
-        """Sends the request until it succeeds. An error code in `also` counts as success: an earlier attempt took effect.
-        Returns the response, or None if the client gave up.
+        """Sends the request until it succeeds. An error code in `also` counts as success, because it means that an earlier
+        attempt took effect. Returns the response, or None if the client gave up.
         """
         assert self.broker is not None
         for _ in range(8):
@@ -177,7 +178,7 @@ class Client:
             response = self.ask(request, 3, lambda response: response.error_code, also=rejoin)
             if response is None or not response.error_code or self.gives_up:
                 return
-        raise AssertionError("the group is never stable")
+        raise AssertionError("the group did not become stable")
 
     def modern_group(self) -> None:
         who = {"group_id": "modern", "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 10_000}
@@ -215,7 +216,7 @@ class Client:
         request = delete_records(2, timeout_ms=1)
         if self.ask(request, 2, lambda response: only(response).error_code):
             gone, self.values = self.values[:2], self.values[2:]
-            self.unsure |= set(gone)  # as in Kafka, a crash may bring these records back
+            self.unsure |= set(gone)  # as in Kafka, these records may be there again after a crash
 
     # All of it
 
@@ -256,7 +257,7 @@ class Client:
         self.now = self.broker.now
 
     def check(self) -> None:
-        """Checks that a broker that starts on a copy of the directory finds everything that was acknowledged."""
+        """Checks that a broker that starts on a copy of the directory has everything that was acknowledged."""
         assert self.broker is not None
         files = {path: path.read_bytes() if path.is_file() else None for path in self.place.rglob("*")}
         if self._seen is None or self._seen[0] != (files, self.broker.now):
@@ -283,7 +284,7 @@ class Client:
         assert [each for each in values if each in self.values or each not in self.unsure] == self.values
 
     def stop(self) -> None:
-        """Stops the broker, cleanly if the disk permits, and starts it again."""
+        """Stops the broker (cleanly, unless the disk fails), and starts it again."""
         assert self.broker is not None
         try:
             self.broker.store.close(self.broker.now)
@@ -295,7 +296,7 @@ class Client:
 
 
 def committed(cluster: Cluster) -> list[str]:
-    """Returns the acknowledged values in orders-0 that a read_committed consumer gets."""
+    """Returns the values in orders-0 that a read_committed consumer gets."""
     if "orders" not in cluster.topics:
         return []
     partition = cluster.topics["orders"].partitions[0]
@@ -318,7 +319,7 @@ def committed(cluster: Cluster) -> list[str]:
 
 @pytest.fixture(scope="module", params=["never", "always"])
 def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """Returns the sync mode, and the calls that a run without failures makes."""
+    """Returns the sync mode, and the calls of a run in which no call fails."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         place = tmp_path_factory.mktemp("whole") / "data"
         disk = Disk(place, monkeypatch)
@@ -332,7 +333,7 @@ def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
 
 
 def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatch, *, gives_up: bool = False) -> Client:
-    """Runs all operations while one call fails. A client that keeps trying must end as if no call had failed."""
+    """Runs all operations while one call fails. If the client retries, the result must be the same as without the failure."""
     disk = Disk(place, monkeypatch)
     client = Client(place, sync, disk)
     disk.failure = failure
@@ -346,13 +347,13 @@ def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatc
     if not client.there("orders"):
         client.create("orders")
     client.coordinator(0, "readers")
-    client.commit(99)  # after the failure, everything works again
+    client.commit(99)  # the broker must work again after the failure
     client.broker.store.abandon()
     return client
 
 
 def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
-    """Plays one run for each of these calls, in which the call fails in one of several ways."""
+    """For each of these calls, runs all operations once while the call fails in a random way."""
     sync, calls = count
     chance = random.Random(seed)
     for number in numbers:
@@ -370,7 +371,7 @@ def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, t
 
 
 def some(count: tuple[str, list[str]], seed: int, many: int) -> list[int]:
-    """Returns the numbers of some of the calls, half of them writes of records."""
+    """Chooses some of the calls by their numbers. Half of them write records."""
     chance, calls = random.Random(seed), count[1]
     records = [number for number, kind in enumerate(calls) if kind == "writev"]
     return sorted({*chance.sample(range(len(calls)), many // 2), *chance.sample(records, many // 2)})

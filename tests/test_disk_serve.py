@@ -1,4 +1,4 @@
-"""`wirebroker serve --data` where the system refuses: a sentence and an exit code, no traceback, and it recovers."""
+"""If the system refuses calls of `wirebroker serve --data`, the broker recovers, or ends with a message and an exit code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_COORDINATOR, STORAGE_ERROR = 16, 56
 
 
 class Address(NamedTuple):
-    """A broker in the form in which `wirekit.client` takes it."""
+    """A broker's address in the form that `wirekit.client` needs."""
 
     bootstrap_servers: str
 
@@ -51,13 +51,13 @@ def at(served: Served) -> Any:
 
 
 def full(served: Served, now: bool = True) -> None:
-    """Makes all files unable to grow, as on a full disk; only the system's message differs. `now=False` ends this."""
+    """Makes every write that enlarges a file fail, as on a full disk (with another message). `now=False` ends this."""
     size = 1 if now else resource.RLIM_INFINITY
     resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def said(served: Served, code: int) -> list[str]:
-    """Stops the broker with SIGTERM. Returns its log without the lines about connections."""
+    """Stops the broker with SIGTERM. Returns the lines of its log, except those about connections."""
     served.process.send_signal(signal.SIGTERM)
     lines = without_times(served.process.communicate(timeout=10)[1])
     assert served.process.returncode == code
@@ -84,7 +84,7 @@ def test_on_a_full_disk_nothing_is_acknowledged_that_a_crash_would_lose(data: Pa
         assert [one.commit(101) for _ in range(100)] == [NOT_COORDINATOR] * 100
         assert (till.end(), till.send("b").error_code, produce(wire)) == (NOT_COORDINATOR, STORAGE_ERROR, STORAGE_ERROR)
         assert create(wire, "new") == STORAGE_ERROR
-        assert one.committed() == 13, "the same connections still serve other requests"
+        assert one.committed() == 13, "other requests on the same connections are still served"
         full(served, False)
         assert (one.commit(14), produce(wire), create(wire, "new")) == (0, 0, 0)
         full(served)
@@ -156,10 +156,10 @@ def test_too_many_connections_are_one_sentence_and_it_recovers(data: Path, crowd
         assert (produce(wire), create(wire, "old")) == (0, 0)
         resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (48, 48))
         crowd += [socket.create_connection(served.address) for _ in range(60)]
-        made = (create(wire, f"t{i}") for i in range(500))  # many, until the connections are accepted
-        assert STORAGE_ERROR in made, "no file can be opened"
-        assert produce(wire) == 0, "the log's file is already open"
-        time.sleep(1.2)  # asyncio accepts again after 1 s
+        made = (create(wire, f"t{i}") for i in range(500))  # many requests, because the connections are accepted meanwhile
+        assert STORAGE_ERROR in made, "a request failed because no file could be opened"
+        assert produce(wire) == 0, "this request succeeds because the log's file is already open"
+        time.sleep(1.2)  # asyncio accepts connections again after 1 s
         for each in crowd:
             each.close()
         assert produce(client(broker)) == 0

@@ -47,7 +47,7 @@ def tshark(script: Path, capture: Path, *arguments: str) -> list[str]:
 
 
 def written(path: Path, frames: list[tuple[bool, bytes]], ports: tuple[int, int] = (50_000, 9092)) -> Path:
-    """A capture of one connection with these frames; True marks the server's frames."""
+    """Writes a capture of one connection with these frames. True means that the server sends the frame."""
     line = Line(("127.0.0.1", ports[0]), ("127.0.0.1", ports[1]))
     packets = line.handshake()
     for by_server, frame in frames:
@@ -153,7 +153,7 @@ def test_a_log_of_keys_decrypts_a_connection_on_a_port_of_kafka(script: Path, tm
     server = served.wrap_bio(*ends[1], server_side=True)
 
     def pass_on() -> None:
-        """Passes all bytes that each side has written to the other side, in packets of 700 bytes."""
+        """Passes all data that each side has written to the other side, in packets of 700 bytes."""
         for by_server, (sent, to) in enumerate(((ends[0][1], ends[1][0]), (ends[1][1], ends[0][0]))):
             while data := sent.read(700):
                 passed.append((bool(by_server), data))

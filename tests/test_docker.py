@@ -34,7 +34,7 @@ Instruction = tuple[str, str]
 
 
 def stages() -> dict[str, list[Instruction]]:
-    """Returns the Dockerfile's stages by name: each instruction with its arguments. Continued lines are joined."""
+    """Returns the instructions of each stage in the Dockerfile, with their arguments. Continued lines are joined."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines()]
     found: dict[str, list[Instruction]] = {}
@@ -47,7 +47,7 @@ def stages() -> dict[str, list[Instruction]]:
 
 
 def instructions(target: str = "broker") -> list[Instruction]:
-    """All instructions that build an image, from its base on."""
+    """Returns all instructions that build an image, including those of its base images."""
     known = stages()
     (_, base), *own = known[target]
     return [*(instructions(base) if base in known else [("FROM", base)]), *own]
@@ -76,12 +76,12 @@ def service(name: str = "wirebroker") -> dict[str, Any]:
 
 
 def flags(command: list[str]) -> dict[str, str]:
-    """Returns the values of `--flag=value` arguments by their flags."""
+    """Returns the values of arguments such as `--flag=value`, by flag."""
     return {flag: value for flag, _, value in (argument.partition("=") for argument in command)}
 
 
 def build_context(target: Path) -> None:
-    """Copies the files that .dockerignore lets through: it excludes everything, then includes single names again."""
+    """Copies the files that .dockerignore includes. (It excludes everything, and then includes single names.)"""
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert rules[0] == "*"
     ignored = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
@@ -97,7 +97,7 @@ def build_context(target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs that the Dockerfile's RUN steps install."""
+    """Runs the Dockerfile's RUN steps, and returns the folder of the programs that they install."""
     folder = tmp_path_factory.mktemp("image")
     build_context(folder / "src")
     venv.create(folder / "venv", with_pip=True)
@@ -105,7 +105,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     steps = [step for name, said in [*stages()["wheel"], *instructions()] if name == "RUN" for step in said.split(" && ")]
     installing = [step for step in steps if step.startswith(("pip ", "uv "))]
     left = [step for step in steps if step not in installing]
-    assert [step.split()[0] for step in left] == ["useradd", "mkdir", "chown"], "steps that are useless outside a container"
+    assert [step.split()[0] for step in left] == ["useradd", "mkdir", "chown"], "only these steps are skipped"
     environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     for step in installing:
         here = re.sub(r"/(src|dist)\b", rf"{folder}/\1", step)
@@ -118,8 +118,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def container(image: Path) -> Iterator[tuple[Path, list[tuple[str, int]], str]]:
-    """Starts the image's entry point with the compose file's command, on loopback and free ports. The fixture has the
-    addresses of the listeners and of the control.
+    """Starts the image's entry point with the compose file's command, on the loopback address and free ports. Returns the
+    programs' folder and the addresses of the listeners and of the control.
     """
     command = [*json.loads(instruction("ENTRYPOINT")), *service()["command"]]
     assert command[0] == "wirebroker"
@@ -161,7 +161,7 @@ def test_each_network_gets_an_advertised_address_that_it_can_reach(name: str, br
 
     first = int(told.get("--port", instruction("EXPOSE")))
     control = told["--control"].removeprefix("0.0.0.0:")
-    assert told["--control-allow-host"] == name, "containers use this name"
+    assert told["--control-allow-host"] == name, "other containers connect to this name"
     assert told["--advertise"] == f"localhost:{first}"
     only_this_machine = [f"127.0.0.1:{ports(first)}:{ports(first)}", f"127.0.0.1:{control}:{control}"]
     assert described["ports"] == only_this_machine
@@ -187,7 +187,7 @@ def test_the_images_run_without_rights_and_own_their_volume(target: str) -> None
     assert instruction("VOLUME", target) == instruction("WORKDIR", target) == "/data"
     (made,) = [arguments for name, arguments in instructions(target) if name == "RUN" and "/data" in arguments]
     assert made.endswith("mkdir /data && chown wirebroker /data")
-    assert list(stages())[-1] == "broker", "what `docker build` makes without --target"
+    assert list(stages())[-1] == "broker", "`docker build` without --target makes the last stage"
 
 
 def test_the_entry_points() -> None:
@@ -212,7 +212,7 @@ def test_the_wheel_that_the_image_installs_has_the_audit() -> None:
 
 
 def shown_in_ci() -> list[dict[str, str]]:
-    """The variables of the services that docs/start/docker.md shows for GitHub and for GitLab."""
+    """Returns the variables of the services in the examples for GitHub and GitLab in docs/start/docker.md."""
     yaml: Any = pytest.importorskip("yaml")
     text = (ROOT / "docs" / "start" / "docker.md").read_text(encoding="utf-8")
     github, gitlab = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
@@ -253,7 +253,7 @@ def test_the_health_checks_run_the_same_command() -> None:
     assert service()["healthcheck"]["test"] == ["CMD", *health_command()]
     three = " ".join(service("three")["healthcheck"]["test"])
     assert three == " ".join(["CMD", *health_command(), "--bootstrap 127.0.0.1:9192"]), (
-        "a flag sets the port, not the environment"
+        "the health check must name the port, because a flag and not the environment sets it"
     )
 
 
@@ -278,4 +278,4 @@ def test_the_container_is_healthy_and_advertises_both_addresses(
         assert subprocess.run(command, timeout=30, stderr=subprocess.DEVNULL, env=environment).returncode == exit_code
     asked = "import importlib.util as u; print([bool(u.find_spec(n)) for n in ('cramjam', 'wirebroker', 'kafka', 'pytest')])"
     run = subprocess.run([programs / "python", "-c", asked], capture_output=True, text=True, cwd=programs)
-    assert run.stdout == "[True, True, False, False]\n", "the codecs, and no client"
+    assert run.stdout == "[True, True, False, False]\n", "the image has the codecs, but no client and no pytest"

@@ -1,4 +1,4 @@
-"""README.md and docs/: their code runs, their tables and output match the code, and the names in them exist."""
+"""Tests README.md and docs/. Their code must run, their tables and output must match the code, and names in them must exist."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ OF_OTHERS = {
     "--mock-kafka-explore",
     "--mock-kafka-pictures",
 }
-"""Flags of other programs in the texts, flags of the pytest plugin, and a mistyped flag."""
+"""Flags in the texts that are not wirebroker's: flags of other programs and of the pytest plugin, and a mistyped flag."""
 
 
 class Block(NamedTuple):
-    """A fenced block of a text."""
+    """A fenced block of a page."""
 
     path: Path
     line: int
@@ -109,7 +109,7 @@ def named(block: Block) -> str:
 
 
 def table(text: str, heading: str) -> list[list[str]]:
-    """Returns the rows of the table whose first line begins with `heading`, without the line of dashes and code marks."""
+    """Returns the rows of the table whose first line begins with `heading`. Backquotes and the line of dashes are left out."""
     lines = text[text.index(f"\n{heading}") + 1 :].splitlines()
     rows = []
     for line in lines:
@@ -143,7 +143,7 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
 
 
 def learn_as_shown(folder: Path) -> None:
-    """Learn a secured cluster of three brokers in this folder, as a user who may not see everything."""
+    """Learn a secured cluster of three brokers as a user who has few rights, and write the file into this folder."""
     acls = [
         "allow User:orders WRITE TOPIC orders", "allow User:audit DESCRIBE TOPIC *",
         "allow User:audit DESCRIBE_CONFIGS TOPIC orders", "allow User:audit DESCRIBE CLUSTER kafka-cluster",
@@ -173,7 +173,7 @@ def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
 
 
 class Shown(NamedTuple):
-    """A command that a text shows after `$ `, and the output that the text shows."""
+    """A command that a page shows after `$ `, and the output that it shows."""
 
     where: str
     command: str
@@ -197,11 +197,11 @@ ELSEWHERE = {
     "tshark": "test_a_capture_is_shown_as_shown",
     "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
 }  # fmt: skip
-"""For each command that is not ours: the test that runs it."""
+"""For each command that is not wirebroker's, the test that runs it."""
 
 
 def of_ours(*names: str) -> list[Any]:
-    """Returns every use of these commands of ours in the texts: the arguments, and the output that the text shows."""
+    """Returns the arguments of these wirebroker commands wherever pages show them, with the output that the page shows."""
     found = [(shown, OURS.match(shown.command)) for shown in shown_commands()]
     return [
         pytest.param([match[1], *shlex.split(match[2])], shown.output, id=f"{shown.where} {match[1]}")
@@ -367,7 +367,7 @@ def test_readme_shows_the_output_of_the_demo(mock_kafka: MockKafka) -> None:
 
 
 def shown_after(text: str, remark: str) -> str:
-    """Returns the block after a remark, with all clock times replaced by the same time."""
+    """Returns the block after a remark. All times of day are replaced by the same time."""
     return without_times(text.partition(f"<!-- {remark} -->\n```text\n")[2].partition("```")[0])
 
 
@@ -633,12 +633,12 @@ def test_javascript_runs_with_kafkajs(controlled: MockKafka, tmp_path: Path) -> 
 
     assert outcome(client, test) == "passed"
     assert [row.verdict for row in controlled.trace.produce("orders")] == ["accepted", "duplicate"]
-    assert outcome(client.replace("key: id, ", ""), test) != "passed", "the page says that a record without a key fails"
+    assert outcome(client.replace("key: id, ", ""), test) != "passed", "the test must fail without a key, as the page says"
     (doubled,) = controlled.audit().findings
     assert doubled.kind == "partition_duplicate"
 
 
-@pytest.mark.slow  # the first time Go compiles net/http
+@pytest.mark.slow  # the first run compiles net/http
 @pytest.mark.timeout(240)
 def test_go_runs(controlled: MockKafka, tmp_path: Path) -> None:
     if shutil.which("go") is None:
@@ -677,7 +677,7 @@ def test_the_page_on_behaviours_names_every_id_and_its_tests() -> None:
     finally:
         sys.path.pop(0)
     text = page("behaviours.md")
-    assert set(promises(text)) == set(tests_by_id()), "the ids on the page differ from those in the names of tests"
+    assert set(promises(text)) == set(tests_by_id()), "the page and the tests' names have different ids"
     assert text == with_tests(text), "run scripts/behaviours"
 
 

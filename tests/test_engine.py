@@ -1,4 +1,4 @@
-"""The engine without a network: requests in, effects out, time as an argument."""
+"""The engine without a network. It takes requests and the time as arguments, and returns effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wirekit import NOW, batch
 
 
 class Lab:
-    """An engine with one topic, without a network."""
+    """An engine with one topic and without a network."""
 
     def __init__(self, **options: Any) -> None:
         self.engine = Engine(NOW, random.Random(5).randbytes, **options)
@@ -45,13 +45,13 @@ class Lab:
 
 
 def test_the_fast_path_responds_like_the_ordinary_way() -> None:
-    """Every request after the first has the shape of its predecessor, so it takes the fast path. A new engine, which gets the
-    same request first, takes the ordinary path.
+    """After the first request, every request has the same shape as the request before it, so it takes the fast path. A new
+    engine takes the ordinary path for the same request, because it is the engine's first request.
     """
     for version in range(3, 13):
         lab = Lab()
         for i in range(12):
-            seq = i if i not in (5, 8) else i + 40  # two gaps among them
+            seq = i if i not in (5, 8) else i + 40  # two of the batches have a gap before them
             data = batch(seq if i < 5 else seq - 1 if i < 8 else seq - 2, pid=7, epoch=0, timestamp=NOW)
             before = lab.connection.produce_shape
             (got,) = lab.send(produce_request("orders", data), version)
@@ -172,7 +172,7 @@ SIZES = st.lists(st.integers(61, 400_000) | st.integers(61, 200), min_size=1, ma
 
 
 @settings(max_examples=60, deadline=None)
-@example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # the log is cut at the end of a segment
+@example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # truncates the log at the end of a segment
 @given(sizes=SIZES, rolls=st.sets(st.integers(0, 39)), cut=st.integers(0, 40), owned=st.booleans())
 def test_the_log_keeps_its_batches_unchanged(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:
     log, kept = MemoryLog(), []
@@ -201,7 +201,7 @@ def test_the_log_keeps_its_batches_unchanged(sizes: list[int], rolls: set[int], 
 
 def test_small_batches_between_large_ones_share_a_buffer() -> None:
     log = MemoryLog()
-    for i in range(16):  # a large batch stays in the buffer in which it arrived
+    for i in range(16):  # a large batch is kept in the buffer in which it arrived
         log.append(bytearray(200_000), 1, 0, i, owned=True)
         log.append(bytes([i]) * 1_000, 1, 0, i)
     small = [batch for batch in log.batches() if len(batch) == 1_000]

@@ -1,4 +1,4 @@
-"""The variables of Kafka's images: a compose file for such an image needs only wirebroker's image name."""
+"""Environment variables of Kafka's images. In a compose file for such an image, only the image name must be changed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KafkaClient {{ {LOGIN} user_mallory="m"; }};
 
 
 def read(variables: dict[str, str], *flags: str) -> tuple[Namespace, dict[str, str], list[str]]:
-    """The arguments, their settings, and the warnings of a start with these variables."""
+    """Returns the arguments, the settings and the warnings of `serve` with these variables and flags."""
     arguments = build_parser().parse_args(["serve", *flags])
     warnings = from_environment(arguments, variables)
     return arguments, dict(pair(text, "--config") for text in arguments.config), warnings
@@ -128,7 +128,7 @@ def test_what_is_not_a_login_module_is_refused_and_not_shown(text: str) -> None:
 
 
 def test_users_of_plain_in_a_setting() -> None:
-    """PLAIN accepts users in sasl.jaas.config, as Kafka's PlainServerCallbackHandler does. SCRAM does not know these users."""
+    """PLAIN accepts users in sasl.jaas.config, as Kafka's PlainServerCallbackHandler does. They cannot log in by SCRAM."""
     name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
     with MockKafka(security="sasl_plaintext", users={"bob": "b"}, configs={name: f'{LOGIN} user_alice="s";'}) as kafka:
         for user, password, mechanism, well in (

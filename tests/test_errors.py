@@ -1,4 +1,4 @@
-"""The error codes are Kafka's, and any other code has a name for display."""
+"""The error codes are those of Kafka. Any other code also has a name for display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--exit-with-parent`: a broker ends if the test runner that started it is killed."""
+"""With `--exit-with-parent`, a broker ends when the test runner that started it is killed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_ends_when_its_parent_is_killed(stdin: str, command: list[str]) -> No
     assert runner.stdout.readline().startswith("listening on")
     assert runner.stdout.readline() == "ready\n"
     runner.kill()
-    rest, log = runner.communicate(timeout=20)  # until the broker has closed them
+    rest, log = runner.communicate(timeout=20)  # waits until the broker has closed its output
     assert rest == ""
     assert "the process that started this one has ended" in log
 

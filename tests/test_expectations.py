@@ -1,4 +1,4 @@
-"""Expected records in tests: `assert_records` with its matchers and its differences, committed records, and waits."""
+"""How tests check records: `assert_records` with its patterns and its messages, committed records, and waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mock_kafka(topics={"orders": 1, "wide": 2})
 
 
 def write_transactions(kafka: MockKafka) -> None:
-    """A committed transaction, an aborted one, an open one, and a record without a transaction."""
+    """Writes a committed transaction, an aborted transaction, an open transaction, and a record outside transactions."""
     for name in ("committed", "aborted", "open"):
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
         producer.init_transactions()
@@ -52,7 +52,7 @@ def test_committed_records_are_those_that_a_read_committed_consumer_gets(mock_ka
     mock_kafka.assert_records("orders", ["committed", "aborted", "open", "after"], committed=False)
 
 
-# Reading and storing JSON
+# Records with JSON
 
 
 def test_json_is_stored_and_read(mock_kafka: MockKafka) -> None:
@@ -150,7 +150,7 @@ def test_a_difference_names_what_is_missing_unexpected_and_different(mock_kafka:
 
 
 def test_any_order_gives_a_record_to_the_one_that_needs_it(mock_kafka: MockKafka) -> None:
-    """`...` matches every record, so it must leave a record to a pattern that matches no other."""
+    """`...` matches every record. So it must not take the only record that another pattern matches."""
     for value in ("one", "two", "three"):
         mock_kafka.produce("orders", value=value)
     mock_kafka.assert_records("orders", [..., re.compile("^t"), "one"], in_order=False)

@@ -1,4 +1,4 @@
-"""`wirebroker explain`: each kind of finding in traces of a broker and of the proxy before it, and none in healthy ones."""
+"""`wirebroker explain` finds each kind of problem in the traces of a broker and of a proxy, and nothing in healthy traces."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Stage:
         self.kafka.clock.advance(seconds=seconds)
 
     def in_both(self, kind: str, *words: str, now: int | None = None) -> None:
-        """Checks that the first finding in each trace is of this kind and has these words."""
+        """Checks that in both traces the first finding is of this kind and has these words."""
         for name, trace in self.traces.items():
             first = found(trace, now)[0]
             assert first.kind == kind, (name, first.sentence)
@@ -65,7 +65,7 @@ class Stage:
                 assert word in first.sentence, (name, first.sentence)
 
     def nothing(self) -> None:
-        """Neither trace has a finding."""
+        """Checks that neither trace has a finding."""
         for name, trace in self.traces.items():
             assert [each.sentence for each in trace.explain()] == [], name
 
@@ -102,7 +102,7 @@ def log_in(proxy: ProxyKafka, user: str, password: str, mechanism: str = "PLAIN"
 
 
 def selling(broker: Any, *names: str, **options: Any) -> TransactionalProducer:
-    """A producer whose transaction is open, with a record in it."""
+    """Starts a producer with an open transaction, which has one record."""
     till = TransactionalProducer(broker, *names, **options)
     till.init()
     till.send("sale")
@@ -336,7 +336,7 @@ def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
     ],
 )
 def test_the_cause_fits_what_the_broker_refused(reason: str, cause: str) -> None:
-    """A real broker ends the connection in each of these cases, and only the proxy's words tell them apart."""
+    """In each of these cases a real broker closes the connection. Only the proxy's message shows which case it is."""
     row = ConnectionRow(
         0, 1, 1, "closed", "127.0.0.1", "PLAINTEXT", "", f"the connection to the broker broke: {reason}", "", ()
     )
@@ -522,7 +522,7 @@ def test_a_fetch_session_is_followed(staged: Callable[..., Stage]) -> None:
 
 
 def joined(stage: Stage) -> ClassicMember:
-    """A member, alone in its group."""
+    """Makes a group with a single member, and returns the member."""
     client(stage.proxy).request(find_coordinator("team"), 4)
     member = ClassicMember(stage.proxy)
     member.join()
@@ -543,7 +543,7 @@ def test_a_broker_that_dies(staged: Callable[..., Stage]) -> None:
 
 
 def told_by(*rows: Row) -> str:
-    """The first sentence about these rows."""
+    """Returns the sentence of the first finding in these rows."""
     return Explanation().take_all(rows).findings()[0].sentence
 
 
@@ -606,7 +606,9 @@ def test_what_a_throttled_client_achieves() -> None:
 
 
 def test_nothing_is_wrong_in_ten_minutes_of_a_healthy_cluster(staged: Callable[..., Stage]) -> None:
-    """Producers, transactions, idle polls, members that are replaced one by one, and a client that was away for a long time."""
+    """Producers, transactions, polls without records, members that replace each other, and a client that was gone for a long
+    time.
+    """
     stage = staged(topics={"orders": 1, "idle": 1})
     line, till = Dialogue(stage.proxy), TransactionalProducer(stage.proxy)
     till.init()
@@ -626,7 +628,7 @@ def test_nothing_is_wrong_in_ten_minutes_of_a_healthy_cluster(staged: Callable[.
         assert one.commit(offset) == 0
         reader.fetch("idle")
         one.heartbeat()
-        if step % 20 == 10:  # a new process takes over
+        if step % 20 == 10:  # a new process replaces the member
             one.leave()
             one.wire.close()
             one = ClassicMember(stage.proxy)
@@ -729,7 +731,7 @@ def test_a_running_control_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
         assert "unsupported_version" in out
         assert f"curl -s '{kafka.control_url}/trace.jsonl?where=event%3Dunsupported" in out
         kafka._call(lambda engine: [engine.trace._add(RunRow(0, "started")) for _ in range(RING)])
-        assert main(["explain", kafka.control_url]) == 1, "the control still knows the finding"
+        assert main(["explain", kafka.control_url]) == 1, "the control still has the finding"
         assert "unsupported_version" in capsys.readouterr().out
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = "http://{}:{}".format(*nobody.getsockname())

@@ -1,4 +1,4 @@
-"""`wirebroker explore`: applications with a known bug, and correct applications, each with one fault at a time."""
+"""`wirebroker explore` runs applications with a known bug and correct applications. Each run has one fault."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ Explore = Callable[..., tuple[int, dict[str, Any]]]
 
 @pytest.fixture
 def explore(tmp_path: Path) -> Explore:
-    """Explores an application of tests/explored. Returns the exit code and the content of explore.json."""
+    """Returns a function that explores an application of tests/explored. It returns the exit code and the content of
+    explore.json.
+    """
 
     def run(application: str, *flags: str) -> tuple[int, dict[str, Any]]:
         name, *arguments = application.split()
@@ -200,7 +202,7 @@ def test_what_goes_on_inside_a_broker_is_not_tried_before_a_cluster(
 
 
 def test_errors_that_the_application_cannot_get_are_not_tried(plain_rows: list[Any]) -> None:
-    """The application is a dynamic member of a classic group, without instance id and epoch, and without transactions."""
+    """The application has no transactions. It is a dynamic member of a classic group, so it has no instance id and no epoch."""
     wanted = {**places(plain_rows), Place("InitProducerId", None, None): [Asked(6)]}
     table = cases(wanted, Choice(impossible=OF_STATIC_MEMBERS))
     errors = {(case["api"], case["fault"].get("code")) for case in table}
@@ -268,7 +270,7 @@ def test_a_journal_and_a_check_say_what_is_right(explore: Explore, tmp_path: Pat
     assert code == 1
     assert {tuple(run["missing"]) for run in found["runs"]} == {("orders: key 'key-0', value 'order-6'",)}
     mark = tmp_path / "mark"
-    twice = f"test -e {mark}-2 && exit 3; test -e {mark} && touch {mark}-2; touch {mark}"  # the third call and later ones fail
+    twice = f"test -e {mark}-2 && exit 3; test -e {mark} && touch {mark}-2; touch {mark}"  # fails from the third call on
     code, found = explore("fire_and_forget.py", "--check", twice, "--api", "Produce", "--faults", "throttle", "--jobs", "1")
     assert code == 1
     assert {tuple(run["outcomes"]) for run in found["runs"]} == {("check_failed",)}
@@ -280,7 +282,7 @@ def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKa
     code, found = explore("fire_and_forget.py once", *flags, "--depth", "2")
     assert code == 1
     lost = [run for run in found["runs"] if run["outcomes"] == ["lost"]]
-    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2)]  # other faults lead to no new requests
+    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2)]  # only this fault leads to new requests
     assert len(mock_kafka.faults.load(tmp_path / "report" / lost[0]["file"])) == 2
 
 
@@ -292,7 +294,7 @@ def test_a_second_fault_strikes_where_the_first_one_led(explore: Explore) -> Non
     assert [run["outcomes"] for run in single] == [["as_before"]] * 3
     assert len({run["dialogue"] for run in single}) == 2  # both errors have the same effect, so only one gets a second fault
     assert {run["fault"]["code"] for run in double} == {"MESSAGE_TOO_LARGE"}
-    assert {run["second"]["client_id"] for run in double} == {"spare"}  # this client appears only after a fault
+    assert {run["second"]["client_id"] for run in double} == {"spare"}  # the application uses this client only after a fault
     assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE", "INVALID_RECORD"]
     assert not any("later" in run for run in found["runs"])
 
@@ -339,7 +341,7 @@ def test_a_test_is_explored(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(EXPLORED)
     outcome = pytester.runpytest_subprocess(*FEW_PLUGINS, "-n", "1")
     results = outcome.parseoutcomes()
-    assert (results["passed"], results["failed"], results["errors"]) == (1, 2 + 4, 1)  # two tests, and two subtests of each
+    assert (results["passed"], results["failed"], results["errors"]) == (1, 2 + 4, 1)  # two tests, each with two subtests
     text = outcome.stdout.str()
     assert "2 of 4 faults break this test" in text
     assert "lost: Produce to orders nth 1: INVALID_RECORD … exit 0, 1 record missing, such as orders: value '0'" in text
@@ -396,7 +398,7 @@ def test_faults_that_no_application_can_help_are_tried_only_by_name(plain_rows: 
 
 @pytest.fixture
 def plain_rows(mock_kafka: Any) -> list[Any]:
-    """Returns the trace of a consumer that reads one record."""
+    """Returns the trace of a broker and a consumer that reads one record."""
     from confluent_kafka import Consumer
 
     mock_kafka.trace.level = "all"
@@ -422,7 +424,7 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
         half = list(play_all(table, play, first, players, go_on=lambda: len(played) < 3))
     first.close()
     with (tmp_path / "runs.jsonl").open("a") as file:
-        file.write('{"id": "3", "squ')  # as if the machine had crashed during this write
+        file.write('{"id": "3", "squ')  # an incomplete line, as after a crash of the machine
     second = Results(tmp_path / "runs.jsonl", resume=True)
     with workers(jobs=2) as players:
         whole = list(play_all(table, play, second, players, go_on=lambda: True))

@@ -1,5 +1,5 @@
-"""`wirebroker explore` with applications in Java, Go and JavaScript, and before a real Kafka: correct applications, and
-applications with a bug.
+"""`wirebroker explore` with applications in Java, Go and JavaScript, and with a real Kafka behind the proxy. Some applications
+are correct, and some have a bug.
 
 All applications get the same faults at the same APIs, so no flag reveals an application's bug.
 """
@@ -20,7 +20,7 @@ from wirebroker.commands.cli import main
 from wirekit import kafka_jars, lacking
 
 # isort: split
-from _kafka_server import KafkaServer  # from scripts/, which wirekit adds to the path
+from _kafka_server import KafkaServer  # in scripts/, which wirekit adds to the path
 from interop_parts.clients import PROGRAMS, fetched, node_folder
 
 pytestmark = [
@@ -35,12 +35,12 @@ ALIKE = (
 )  # fmt: skip
 FILL = ("--output", "invoices", "--setup", f"{sys.executable} {HERE / 'fill.py'}")
 NO_CRASH = ("--faults", "INVALID_RECORD,REBALANCE_IN_PROGRESS")
-"""The consumer of kafkajs hangs for half a minute if the broker is killed under it."""
+"""Faults that do not kill the broker. (After that, the consumer of kafkajs would hang for half a minute.)"""
 NO_ALARM = {"as_before", "failed"}
 
 
 def explore(command: list[str], out: Path, bug: str, *flags: str) -> None:
-    """Explores an application and looks for its bug; an application without a bug must cause no alarm."""
+    """Explores an application. The report must have its bug or, for an application without a bug, no alarm."""
     code = main(["explore", "--out", str(out), *ALIKE, *flags, "--", *command])
     found = json.loads((out / "explore.json").read_text())
     outcomes = {name for run in found["runs"] for name in run["outcomes"]}
@@ -110,7 +110,7 @@ def test_the_page_starts_with_a_bug_and_mends_it(language: str, tmp_path: Path) 
 
 
 def built(language: str, text: str, folder: Path) -> list[str]:
-    """The command that runs a compiled program; the test is skipped without its tools."""
+    """Compiles a program, and returns the command that runs it. If the compiler is missing, the test is skipped."""
     folder.mkdir()
     if language == "java":
         (program := folder / "SendOrders.java").write_text(text)
@@ -132,13 +132,13 @@ def test_before_a_real_kafka(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def orders_in_java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that runs the application in Java, which is compiled once."""
+    """Compiles the Java application, and returns the command that runs it."""
     return in_java(HERE / "Orders.java", tmp_path_factory.mktemp("classes"))
 
 
 @pytest.fixture(scope="module")
 def orders_in_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that runs the application in Go, which is compiled once."""
+    """Compiles the Go application, and returns the command that runs it."""
     return in_go(HERE / "orders.go", tmp_path_factory.mktemp("go") / "orders")
 
 

@@ -1,9 +1,9 @@
-"""The flows of docs/reference/behaviours.md, found by exploring the three Python clients with plain settings, without a hint.
+"""Exploring three Python clients with plain settings finds the flows of docs/reference/behaviours.md without a hint.
 
-No flag names a fault or an API. The applications run in this process, so a run takes a tenth of a second. Silent
-connections are left out, because a client waits for its own timeout there.
+No flag names a fault or an API. The applications run in this process, so a run takes a tenth of a second. Faults that make a
+connection silent are left out, because a client would wait for its own timeout.
 
-In no run is B4 found: it needs more than five batches in flight, and no idempotent client allows that. B9 and B12 are in
+No run finds B4, because it needs more than five batches in flight, which no idempotent client allows. B9 and B12 are in
 test_explore.py.
 """
 
@@ -30,7 +30,7 @@ from wirebroker.trace.rows import ProduceRow
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # clients that a fault has stopped
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # clients that stopped because of a fault
 ]
 
 RECORDS = 3
@@ -40,7 +40,7 @@ ACKS: dict[Way, Any] = {"exactly once": "all", "at least once": 1, "at most once
 
 @dataclass(frozen=True, slots=True)
 class InProcess(Application):
-    """An application that is only a function, called in this process."""
+    """An application that is a function in this process."""
 
     function: Callable[[str], None] = print
 
@@ -51,7 +51,7 @@ class InProcess(Application):
         except Exception:
             code = 1
         seconds = time.monotonic() - began
-        with suppress(TimeoutError):  # with acks=0, records may not have arrived yet
+        with suppress(TimeoutError):  # waits for records that were sent with acks=0
             kafka.wait_until(lambda: not kafka.connection_count(), 1)
         return Run(code, seconds, rows=list(watch.rows), requests=watch.requests)
 
@@ -98,7 +98,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 
 @cache
 def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
-    """Returns the exploration after its run without faults, and the results of all quick faults."""
+    """Explores a client. Returns the exploration, and the results of all faults that do not take long."""
     application = InProcess([], {"topics": ["orders"]}, function=lambda servers: CLIENTS[client](servers, way))
     try:
         exploration = Exploration(application)
@@ -111,7 +111,7 @@ def explored(client: str, way: Way) -> tuple[Exploration, list[dict[str, Any]]]:
 
 
 def results(client: str, way: Way, *faults: str) -> list[dict[str, Any]]:
-    """Returns the results of faults at Produce; with `faults`, only of these kinds or error codes."""
+    """Returns the results of faults at Produce requests. With `faults`, returns only results of these kinds or error codes."""
     return [
         each for each in explored(client, way)[1] if each["api"] == "Produce" and each["fired"]
         and (not faults or {each["fault"]["kind"], (each.get("second") or each["fault"]).get("code")} & {*faults})
@@ -141,7 +141,7 @@ def test_b3_b10_batches_behind_a_refused_one_are_out_of_order(client: str) -> No
     refused = [each for each in results(client, "exactly once", "NOT_LEADER_OR_FOLLOWER") if each["nth"] == 2]
     assert outcomes(refused) == {"as_before"}
     in_flight = any("rejected" in each["verdicts"] for each in refused)
-    assert in_flight == (client == "confluent")  # the other clients hold back later requests
+    assert in_flight == (client == "confluent")  # the other clients send no further batch until the refused batch has succeeded
     assert outcomes(results(client, "exactly once", "OUT_OF_ORDER_SEQUENCE_NUMBER")) == {"failed"}
 
 

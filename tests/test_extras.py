@@ -1,4 +1,4 @@
-"""Installing the packages of an extra: the command in an error works for the user's clone, wheel or repository."""
+"""The command in an error message that installs an extra fits the user's installation: a clone, a wheel or a repository."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHEEL = "file:///dist/wirebroker-0.1.0-py3-none-any.whl"
 
 
 class Installed:
-    """A stub of an installed distribution with this direct_url.json (PEP 610)."""
+    """A stand-in for an installed distribution with this direct_url.json (PEP 610)."""
 
     requires = ("msgspec>=0.20", 'starlette>=0.46; extra == "control"', "uvicorn; os_name != 'nt' and extra == 'control'")
 
@@ -45,7 +45,7 @@ def test_the_command_fits_how_wirebroker_was_installed(
     monkeypatch.setattr(Distribution, "from_name", lambda name: Installed(origin))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     assert how_to_install("control") == f"run `{command}`"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # an environment of uv has no pip
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # as in an environment that uv made, which has no pip
     assert how_to_install("control") == f"run `uv {command.replace('install', f'install --python {sys.executable}', 1)}`"
 
 

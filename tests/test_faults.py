@@ -1,4 +1,4 @@
-"""Faults: the exact failure at the exact request, counted, and how clients behave then."""
+"""A fault causes exactly its failure at exactly the chosen request, and is counted. Some tests show what clients then do."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_b2_b5_a_lost_acknowledgement_closes_the_connection_and_the_retry_is_a_d
 def test_b2_with_silence_the_requests_in_the_pipe_are_handled_and_not_answered(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=2, then="silence"))
     Dialogue(mock_kafka) >> seq(0) >> seq(1) >> seq(2) >> seq(3) << accepted(at=0) << Silence(0.2)
-    assert values(mock_kafka) == [b"v0", b"v1", b"v2", b"v3"], "the broker handled all four"
+    assert values(mock_kafka) == [b"v0", b"v1", b"v2", b"v3"], "the broker handled all four requests"
 
 
 def test_b5_a_lost_request_never_arrives(mock_kafka: MockKafka) -> None:
@@ -173,7 +173,7 @@ def test_later_rules_act_when_a_held_request_goes_on(mock_kafka: MockKafka) -> N
 
 
 def test_rules_after_one_that_ended_the_request_have_not_fired(mock_kafka: MockKafka) -> None:
-    """Later rules still count the request, so that `nth` means the same request for every rule."""
+    """Later rules count a request even if an earlier rule ended it, so that `nth` means the same request in every rule."""
     first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
     dialogue = Dialogue(mock_kafka) >> seq(0) << CLOSED
@@ -192,7 +192,7 @@ def test_the_response_that_a_rule_made_may_be_lost_too(mock_kafka: MockKafka) ->
     dialogue >> INIT_PRODUCER_ID << refused(TIMED_OUT) >> INIT_PRODUCER_ID << answered(error_code=0)
 
 
-# Responses from functions, and everything else
+# Responses that functions make, and other faults
 
 
 def test_a_callable_may_respond(mock_kafka: MockKafka) -> None:
@@ -300,7 +300,7 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
 
 
 def test_a_rule_that_never_fired_lists_what_came_instead(mock_kafka: MockKafka) -> None:
-    """The message tells which requests nearly matched and why they did not, suggests a similar name, and lists all requests."""
+    """The message has requests that nearly matched and the reason why they did not, similar names, and all requests."""
     wrong = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders", partition=0))
     later = mock_kafka.faults.add(faults.lose_ack(api="Fetch", topic="orders"))
     with pytest.raises(NotFired, match="no request has arrived since the rule was loaded"):
@@ -360,7 +360,7 @@ def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, 
 
 
 def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
-    """It does not fire for requests that another rule still delays, either."""
+    """After it is removed, a rule does not fire even for requests that another rule is still delaying."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
     dialogue = Dialogue(mock_kafka) >> tagged("held")
@@ -386,7 +386,7 @@ def test_a_held_request_is_handled_although_its_client_has_gone(mock_kafka: Mock
     mock_kafka.clock.advance(minutes=1)
     Dialogue(mock_kafka) >> MetadataRequest(topics=[]) << overall(topics=[])
     assert values(mock_kafka) == [b"late0"]
-    assert (rule.fired, lost.fired) == (1, 0), "the client was gone, so no acknowledgement was lost"
+    assert (rule.fired, lost.fired) == (1, 0), "the client had disconnected, so no ack was lost"
     assert [row.kind for row in mock_kafka.trace.faults()] == [rule.kind]
 
 
@@ -610,7 +610,7 @@ def test_the_session_of_a_classic_member_ends(mock_kafka: MockKafka) -> None:
     first.join()
     assert first.sync({first.member: b"all"})[0] == 0
     assert [first.heartbeat(), first.heartbeat()] == [0, UNKNOWN_MEMBER_ID]
-    assert second.join().leader == second.member  # the group does not wait for the first member
+    assert second.join().leader == second.member  # the join completes without waiting for the first member
     ended.assert_fired(1)
 
 

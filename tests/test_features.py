@@ -1,4 +1,4 @@
-"""The levels of features: kept with the data, set at the start, refused where Kafka refuses, and their effects."""
+"""Feature levels: how they are set at the start, stored and changed, which changes are refused, and their effects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
 
 
 def update(kafka: MockKafka, kind: int = DOWNGRADE, **levels: int) -> int:
-    """Update features, which are named without their `.version`. Returns the error."""
+    """Update features, whose names are given without `.version`. Returns the error code."""
     updates = [
         {"feature": f"{name}.version", "max_version_level": level, "upgrade_type": kind} for name, level in levels.items()
     ]
@@ -45,12 +45,12 @@ def levels(kafka: MockKafka) -> Mapping[str, int]:
 
 
 def least_in_sync(kafka: MockKafka) -> list[str]:
-    """The value of min.insync.replicas for all brokers."""
+    """Returns the value of min.insync.replicas that applies to all brokers, if it is set."""
     resource = {"resource_type": 4, "resource_name": "", "configuration_keys": ["min.insync.replicas"]}
     return [each.value for each in ask(kafka, "DescribeConfigs", 4, resources=[resource]).results[0].configs]
 
 
-# At the start, and kept
+# Levels at the start, and levels that are stored
 
 
 def test_levels_at_the_start() -> None:

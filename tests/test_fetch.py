@@ -88,7 +88,7 @@ def test_a_fetch_that_waits_looks_only_at_what_has_changed(
 
 
 def waiting(broker: InProcess) -> int:
-    """Returns how many waiting requests all partitions have together."""
+    """Returns the total number of requests that wait at partitions."""
     return broker._call(lambda e: sum(len(each.waiting) for each in e.cluster.partitions()))
 
 
@@ -121,7 +121,7 @@ def test_an_old_session_is_evicted_by_a_larger_one() -> None:
     for epoch in (1, 2):
         broker.clock.advance(seconds=70)
         assert wire.request(fetch({}, session=first, epoch=epoch), 11).error_code == 0
-    assert wire.request(fetch({1: 0}, epoch=0), 11).session_id == 0, "the new session is not larger than the old one"
+    assert wire.request(fetch({1: 0}, epoch=0), 11).session_id == 0, "a session is replaced only by a larger one"
     assert wire.request(fetch({0: 0, 1: 0}, epoch=0), 11).session_id > 0
     assert wire.request(fetch({}, session=first, epoch=3), 11).error_code == 70
 

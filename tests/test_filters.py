@@ -53,7 +53,7 @@ FOUND = [
     ("error!~leader error!=NONE", "failed"),
     ("event=group or event=fetch and code=6", "fetch group"),
 ]
-"""Filters, each with the rows that match it."""
+"""Filters, and the rows that each must match."""
 
 
 @pytest.mark.parametrize(("text", "names"), FOUND)
@@ -89,7 +89,7 @@ MATCHED = FaultRow(
     1006, 1, 7, "billing", "Produce", 9, 3, "lose_ack", "lose_ack(topic=orders)", (), 1, Batch("orders", 0, 4, 0, 5, 5, 1)
 )
 FOUND_BY_ITS_BATCH = [("topic=orders partition=0", True), ("producer=4", True), ("producer=5", False), ("object", False)]
-"""Filters, each with whether `MATCHED` matches it by its batch."""
+"""Filters, and whether each must match the row `MATCHED` because of its batch."""
 
 
 @pytest.mark.parametrize(("text", "met"), FOUND_BY_ITS_BATCH)
@@ -98,7 +98,7 @@ def test_a_fault_is_found_by_the_batch_that_it_matched(text: str, met: bool) -> 
 
 
 def test_no_field_holds_numbers_in_some_rows_and_texts_in_others() -> None:
-    """The live page searches for words only in fields that hold texts."""
+    """The live page searches for words only in fields whose values are texts."""
     for row in EVENTS.values():
         unions = [set(get_args(kind)) for kind in get_type_hints(row).values() if get_origin(kind) is UnionType]
         assert unions or row.event not in ("produce", "reply")

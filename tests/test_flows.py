@@ -1,6 +1,6 @@
-"""The flows B1 to B12, each played by the client libraries and the `wire` client over TCP.
+"""The client libraries and the client `wire` play each of the flows B1 to B12 over TCP.
 
-The expected outcome of a flow is in its scenario file; here each client's log is checked in detail.
+A scenario file has the expected outcome of its flow. These tests check each client's log in detail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ every_library = pytest.mark.parametrize("client", LIBRARIES)
 
 
 def runs(name: str, client: ClientName) -> dict[str, Result]:
-    """Returns the results of a flow's parts by their names. The parts run at the same time, because they mostly wait."""
+    """Runs the parts of a flow at the same time, because they mostly wait. Returns the results by the names of the parts."""
     scenario = find(name)
     with ThreadPoolExecutor() as pool:
         return dict(
@@ -41,18 +41,18 @@ def run(name: str, client: ClientName) -> Result:
 
 
 def log(result: Result, topic: str = "orders", partition: int = 0) -> str:
-    """The stored records by the letters of their batches; markers are left out."""
+    """Returns the stored records as the letters of their batches, without markers."""
     values = [r.value or b"" for r in result.log if (r.topic, r.partition, r.control) == (topic, partition, False)]
     return "".join(value.decode().rstrip("0123456789") for value in values)
 
 
 def batches(result: Result) -> list[tuple[str, str]]:
-    """Each judged batch and its verdict."""
+    """Returns each batch that got a verdict, with the verdict."""
     return [(event.what, event.row.verdict) for event in result.events if event.row is not None]
 
 
 def acknowledged(result: Result) -> list[int]:
-    """The offsets reported to the application, in the order of its records."""
+    """Returns the offsets that the client reported to the application, in the order of the application's records."""
     told = {each.value: each.offset for each in result.journal.told if not each.error}
     return [told[each.value] for each in result.journal.sent]
 
@@ -73,9 +73,9 @@ def test_b1_five_batches_are_acknowledged_in_order(client: ClientName) -> None:
 def test_b2_lost_acknowledgements_store_nothing_twice(client: ClientName) -> None:
     result = run("B2", client)
     assert result.met, result.differences
-    assert acknowledged(result) == list(range(len(result.log))), "the callbacks see the original offsets"
+    assert acknowledged(result) == list(range(len(result.log))), "the callbacks get the original offsets"
     again = [letter for letter, verdict in batches(result) if verdict == "duplicate"]
-    assert again == (["D"] if client in ("kafka-python", "aiokafka") else ["D", "E"]), "others have D and E in flight"
+    assert again == (["D"] if client in ("kafka-python", "aiokafka") else ["D", "E"]), "the others have D and E in flight"
     duplicate = next(row for row in result.rows if row.verdict == "duplicate")
     assert duplicate.base_offset == next(
         row.base_offset for row in result.rows if row.first_sequence == duplicate.first_sequence
@@ -88,10 +88,10 @@ def test_b3_a_batch_that_is_not_stored_leaves_a_gap_and_heals(client: ClientName
     assert refused.met, refused.differences
     gap = [("D", "rejected"), ("E", "rejected")]
     if client in ("confluent", "wire"):
-        assert (batches(refused)[2:4], batches(swallowed)[2:4]) == (gap, gap), "these clients have several batches in flight"
+        assert (batches(refused)[2:4], batches(swallowed)[2:4]) == (gap, gap), "both have several batches in flight"
     else:
-        assert batches(refused) == [(letter, "accepted") for letter in "ABCDE"], "C is awaited before D is sent"
-    if client == "aiokafka":  # E has waited as long as C's request took
+        assert batches(refused) == [(letter, "accepted") for letter in "ABCDE"], "D is sent after C's response"
+    if client == "aiokafka":  # E has waited until C's request timed out
         assert swallowed.outcome.name in ("recovers", "fails cleanly")
         assert log(swallowed).startswith("ABCD")
     else:
@@ -109,11 +109,11 @@ def test_b4_six_in_flight_store_a_duplicate(client: ClientName) -> None:
     *first, (last, verdict) = batches(result)
     assert [v for _, v in first] == ["accepted"] * 6 + ["rejected"] + ["duplicate"] * 5
     rejected = first[6][0]
-    assert (rejected, last, verdict) == ("A", "A", "accepted"), "the retry of A is older than the window"
+    assert (rejected, last, verdict) == ("A", "A", "accepted"), "A is no longer in the window when it is retried"
     assert (result.rows[-1].producer_epoch, result.rows[-1].first_sequence) == (1, 0)
     assert log(result) == "A" * 7 + "B" * 4 + "C" * 8 + "D" * 10 + "E" * 8 + "F" * 5 + "A" * 7
     (found,) = result.audit.findings
-    assert found.kind == "epoch_duplicate", "the audit finds it"
+    assert found.kind == "epoch_duplicate", "the audit finds the duplicate"
     assert "at offsets 0–6 under epoch 0 and at 42–48 under epoch 1" in found.explanation
 
 
@@ -126,7 +126,7 @@ def test_b5_the_three_failures_of_any_send_end_alike(client: ClientName) -> None
         assert acknowledged(result) == [0, 1, 2, 3, 4]
     assert [v for letter, v in batches(never) if letter == "C"] == ["accepted"]
     assert [v for letter, v in batches(lost) if letter == "C"] == ["accepted", "duplicate"]
-    assert [v for letter, v in batches(died) if letter == "C"] == ["accepted", "duplicate"], "the new leader knows the producer"
+    assert [v for letter, v in batches(died) if letter == "C"] == ["accepted", "duplicate"], "the new leader has its state"
 
 
 @every_client
@@ -137,7 +137,7 @@ def test_b6_acks_1_loses_what_was_not_replicated_and_acks_all_does_not(client: C
     assert (log(one), acknowledged(one)) == ("ABCF", [0, 1, 2, 3, 4, 3]), "D and E were acknowledged, and F has D's offset"
     assert [found.kind for found in one.audit.findings] == ["lost", "lost"]
     assert (log(every), acknowledged(every), every.audit.findings) == ("ABCDEF", [0, 1, 2, 3, 4, 5], [])
-    assert len([letter for letter, verdict in batches(every) if letter == "D"]) == 2, "both leaders have stored D"
+    assert len([letter for letter, verdict in batches(every) if letter == "D"]) == 2, "each of the two leaders has stored D"
 
 
 @every_client
@@ -174,10 +174,10 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
         assert result.met, result.differences
     assert log(restarted) == log(twice) == "ABCDEE"
     ids = [record.producer_id for record in restarted.log if record.value == b"E"]
-    assert len(set(ids)) == 2, "the same record from another producer id"
+    assert len(set(ids)) == 2, "the record is stored twice, with two producer ids"
     assert (log(elsewhere), log(elsewhere, partition=1)) == ("ABCDE", "E")
     one, other = (record for record in twice.log if record.value == b"E")
-    assert (one.producer_id, one.sequence + 1) == (other.producer_id, other.sequence), "the same producer, but a new sequence"
+    assert (one.producer_id, one.sequence + 1) == (other.producer_id, other.sequence), "one producer, two sequences"
     assert six.outcome.name == ("duplicates" if client == "wire" else "refuses")
     told_apart = [found.kind for result in (restarted, elsewhere, twice, six) for found in result.audit.findings]
     kinds = ["session_duplicate", "partition_duplicate", "application_duplicate", "epoch_duplicate"]
@@ -186,7 +186,9 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
 
 @every_client
 def test_b10_what_a_client_does_on_out_of_order(client: ClientName) -> None:
-    """docs/how-to/scenarios.md describes the results. F is sent after all earlier records have an outcome."""
+    """docs/how-to/scenarios.md describes the results. F is sent after all earlier records have been acknowledged or have
+    failed.
+    """
     result = run("B10", client)
     assert result.met, result.differences
     failed = "".join(each.value for each in result.journal.told if each.error)
@@ -197,7 +199,7 @@ def test_b10_what_a_client_does_on_out_of_order(client: ClientName) -> None:
         "aiokafka": ("CDEF", [(0, 0)]),
         "confluent": ("CDEF", [(0, 0)]),
     }
-    assert ("".join(sorted(failed)), pairs) == stories[client], "what failed, and the producer ids and epochs"
+    assert ("".join(sorted(failed)), pairs) == stories[client], "the failed records, and the producer ids and epochs"
     assert log(result) == "".join(letter for letter in "ABCDEF" if letter not in failed)
 
 
@@ -227,10 +229,10 @@ def test_b12_the_consumers_half(client: ClientName) -> None:
     assert [r.value for r in output.log if r.topic == "results"] == [b"A@0", b"B@1", b"C@2", b"D@3", b"E@4", b"F@5"]
     aborted = [r.value for r in transaction.log if r.topic == "results" and not r.control]
     assert aborted.count(b"C@2") == 2, "the crashed worker's record is stored"
-    assert transaction.outcome.counts.stored == 6, "no consumer sees the aborted record"
+    assert transaction.outcome.counts.stored == 6, "read_committed consumers do not get the aborted record"
 
 
-# Flows fail if a rule of the broker is changed. Otherwise they would prove nothing.
+# If a rule of the broker is changed, the flow must fail. Otherwise it would prove nothing.
 
 
 def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:
@@ -242,7 +244,7 @@ def other_rules(name: str, **rules: object) -> tuple[Scenario, Part]:
 @pytest.mark.parametrize(
     ("name", "rules", "outcome"),
     [
-        ("B2", {"window": 1}, "duplicates"),  # a window of one batch no longer has D
+        ("B2", {"window": 1}, "duplicates"),  # D is no longer in a window of one batch
         ("B4", {"window": 6}, "recovers"),
         ("B11", {"gap": "accept"}, "reorders"),
     ],

@@ -1,4 +1,4 @@
-"""A forked process can only connect to its parent's broker, and nothing hangs."""
+"""A forked process cannot use its parent's MockKafka, except as a client, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ELSEWHERE = (
 
 
 class Child:
-    """A forked process that runs a function. Afterwards it only waits until it is ended."""
+    """A forked process that runs a function, and then waits until the test kills it."""
 
     def __init__(self, act: Callable[[], str]) -> None:
         said, say = os.pipe()

@@ -1,5 +1,6 @@
-"""A sample of the fuzzers with fixed seeds, and broken brokers that the fuzzers must detect. `scripts/fuzz` runs them for
-hours."""
+"""A few cases of each fuzzer with fixed seeds, and broken brokers that the fuzzers must detect. `scripts/fuzz` runs the fuzzers
+for hours.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +41,13 @@ CONTROL_EXAMPLES = 5
 
 @pytest.fixture(autouse=True)
 def garbage_of_other_tests() -> None:
-    """Keeps the garbage collector from scanning the leftovers of all other tests during a request."""
+    """Freezes the objects of earlier tests, so that the garbage collector does not scan them during a request."""
     gc.collect()
     gc.freeze()
 
 
 def run(seed: int) -> None:
-    """Runs one case, which must find nothing."""
+    """Runs one case of the fuzzer, which must find nothing."""
     outcome = Case(seed).run()
     assert outcome.finding is None, f"scripts/fuzz requests --replay {seed}\n{outcome.finding}"
 
@@ -91,7 +92,7 @@ def test_the_control() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_requests_to_a_server(seed: int) -> None:
-    outcome = ServedCase(seed, patience=1.0).run()  # on a busy machine any request may be slow
+    outcome = ServedCase(seed, patience=1.0).run()  # with patience, because any request can be slow on a busy machine
     assert outcome.finding is None, f"scripts/fuzz served --replay {seed}\n{outcome.finding}"
     assert outcome.responses > 100
 
@@ -174,7 +175,7 @@ def test_a_seed_is_the_same_each_time() -> None:
     assert one.responses == other.responses > 0
 
 
-# Each change breaks the broker in one way; the fuzzer must notice.
+# Each function breaks the broker in one way, which the fuzzer must notice.
 
 
 def raises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +300,7 @@ APIS: dict[Callable[[pytest.MonkeyPatch], None], list[str]] = {
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_broker_is_caught(broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)
-    for seed in (1, *range(60)):  # seed 1 handles long requests in slices
+    for seed in (1, *range(60)):  # with seed 1 the broker handles long requests in slices
         found = Case(seed, APIS.get(broken, ["DescribeCluster"])).run()
         if found.finding is not None and BROKEN[broken] in found.finding.kind:
             return

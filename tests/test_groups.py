@@ -39,13 +39,13 @@ def broker() -> InProcess:
 def test_on_a_cold_start_clients_must_retry() -> None:
     asker = client(InProcess(cold_start=True, clock="frozen"))
     codes = [sole(asker.request(find_coordinator(TEAM), 4).coordinators).error_code for _ in range(2)]
-    assert codes == [15, 0], "the first request creates the coordinators' topic"
+    assert codes == [15, 0], "the first request creates __consumer_offsets"
     fetch = plain("OffsetFetch", group_id=TEAM, topics=None)
-    assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
+    assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "at first the coordinator is loading"
 
 
 def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
-    """As on Kafka 4.3.1, franz-go asks again after 250 ms and gets no NOT_COORDINATOR, which it does not always retry."""
+    """As on Kafka 4.3.1, a retry of franz-go after 250 ms does not get NOT_COORDINATOR, which franz-go does not always retry."""
     broker = InProcess(cold_start=True)
     asker = client(broker)
     asker.request(find_coordinator(TEAM), 4)
@@ -58,7 +58,7 @@ def group_state(broker: InProcess) -> ClassicGroupState:
 
 
 def stable_pair(broker: InProcess) -> tuple[ClassicMember, ClassicMember]:
-    """Two members with assignments; the first member leads."""
+    """Makes a stable group with two members, of which the first is the leader."""
     one, two = ClassicMember(broker), ClassicMember(broker)
     one.join()
     assert one.sync({one.member: b"all"}) == (0, b"all")
@@ -160,7 +160,7 @@ def test_members_that_must_not_join(broker: InProcess, settings: dict[str, Any],
 
 
 def in_rebalance(broker: InProcess, **options: Any) -> tuple[ClassicMember, ClassicMember]:
-    """Returns a member with these JoinGroup options that has not rejoined yet, and a new member that waits for it."""
+    """Starts a rebalance. Returns a member with these JoinGroup options that has not rejoined, and a new member that waits."""
     one, two = ClassicMember(broker, options.pop("instance", None)), ClassicMember(broker)
     one.join(**options)
     one.sync({one.member: b"all"})
@@ -213,7 +213,7 @@ def test_wrong_generations_and_members(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     assert one.heartbeat(99) == ILLEGAL_GENERATION
     assert one.sync(generation=99) == (ILLEGAL_GENERATION, b"")
-    assert one.sync() == (0, b"half"), "a stable group repeats the assignment"
+    assert one.sync() == (0, b"half"), "in a stable group, a repeated SyncGroup gets the same assignment"
     two.member = "somebody"
     assert two.heartbeat() == UNKNOWN_MEMBER
     assert two.sync() == (UNKNOWN_MEMBER, b"")
@@ -250,7 +250,7 @@ def test_offsets_of_members_and_of_clients_without_a_group(broker: InProcess) ->
 
 
 def test_a_commit_that_is_too_large_for_the_log_changes_nothing() -> None:
-    """257 offsets with 4,000 bytes of metadata fit into max.message.bytes; Kafka refuses 258."""
+    """257 offsets with 4,000 bytes of metadata each fit into max.message.bytes. Kafka refuses a commit of 258 offsets."""
     asker = client(started(topics={"orders": 258}))
 
     def commit(count: int, offset: int) -> set[int]:
@@ -380,7 +380,7 @@ def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: In
 
 
 def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinator(mock_kafka: MockKafka) -> None:
-    """As on Kafka 4.3.1, requests get NOT_COORDINATOR until the topic exists again; then the group is unknown."""
+    """As on Kafka 4.3.1, requests get NOT_COORDINATOR until the internal topic exists again. After that the group is unknown."""
     mock_kafka.create_topic("orders")
     commit = offset_commit("billing", 7)
     asks = Dialogue(mock_kafka)

@@ -1,4 +1,4 @@
-"""Faults of TLS handshakes: stalls, and a certificate that expires by the broker's clock."""
+"""Faults of TLS and SASL handshakes: handshakes that stall, and certificates that expire by the broker's clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wirebroker.faults import FaultError
 from wirebroker.net.sockets import AT_ONCE
 
 LONG = 10.0
-"""Seconds that a response may take on a busy machine."""
+"""The most seconds for a response, even on a busy machine."""
 MINUTE = 60_000
 
 
@@ -32,7 +32,7 @@ def secured() -> Iterator[MockKafka]:
 
 @contextmanager
 def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
-    """A connection that has sent the first message of its TLS handshake and nothing else."""
+    """Opens a connection that sends only the first message of its TLS handshake."""
     client = context(kafka).wrap_bio(ssl.MemoryBIO(), outgoing := ssl.MemoryBIO(), server_hostname="127.0.0.1")
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
@@ -42,7 +42,7 @@ def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
 
 
 def is_silent(connection: socket.socket) -> bool:
-    """Returns whether the broker sends no byte for 0.2 s."""
+    """Returns true if the broker sends nothing for 0.2 s."""
     connection.settimeout(0.2)
     try:
         return connection.recv(1) is None
@@ -60,7 +60,7 @@ def test_a_handshake_stalls_until_its_time_has_come(secured: MockKafka) -> None:
         assert is_silent(connection)
         assert ask(secured, context(secured)), "another connection is served"
         secured.clock.advance(milliseconds=1)
-        assert connection.recv(1) == b"\x16", "a TLS record of the handshake"
+        assert connection.recv(1) == b"\x16", "the broker continues the TLS handshake"
     (row,) = secured.trace.events("fault")
     assert (row.kind, row.connection, row.node) == ("stall_handshake", 0, 1)
 
@@ -109,7 +109,7 @@ def test_a_certificate_expires_by_the_clock(secured: MockKafka) -> None:
     producer.send("orders", b"over a connection that was made before").get(LONG)
     producer.close()
     secured.faults.remove(rule)
-    assert ask(secured, context(secured)), "the certificate is good again"
+    assert ask(secured, context(secured)), "the certificate is valid again after the rule is removed"
 
 
 def test_a_certificate_of_the_users_own_cannot_expire(secured: MockKafka) -> None:
@@ -132,7 +132,7 @@ def test_an_option_is_refused_in_words() -> None:
 
 @pytest.fixture
 def login() -> Iterator[tuple[MockKafka, Connection]]:
-    """A broker that clients log in to by SASL, and a connection to it."""
+    """A broker with SASL, and a connection that has not logged in."""
     with (
         MockKafka(security="sasl_plaintext", users={"alice": "secret"}, clock="frozen") as kafka,
         closing(Connection(address_of(kafka.bootstrap_servers), LONG)) as client,

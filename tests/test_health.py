@@ -1,4 +1,4 @@
-"""`wirebroker health` with plain and secured brokers, and where it looks for them."""
+"""`wirebroker health` checks plain and secured brokers, and finds their address in flags or in the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data directories of an attacker: a start changes and reads nothing outside of them, and ends or serves."""
+"""Data directories made by an attacker. A broker must serve or refuse them, and must not read or change anything outside them."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def refusal(data: Path) -> str:
-    """Returns the message of a refused start."""
+    """Starts a broker on a directory that it must refuse. Returns the message."""
     said = start(data)
-    assert said, "the directory is served"
-    assert said.isprintable(), "one sentence in one line, without control characters"
+    assert said, "the broker did not refuse the directory"
+    assert said.isprintable(), "the message must be one line without control characters"
     return said
 
 
@@ -134,7 +134,7 @@ def test_the_folder_of_a_broker_is_one(tmp_path: Path, outside: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has links only for administrators")
 def test_a_link_that_is_made_later_leads_nowhere(data: Path, outside: Path) -> None:
-    """While a broker serves, another user puts links where the broker will create files."""
+    """While a broker runs, another user creates links at paths where the broker will create files."""
     before = contents(outside)
     with MockKafka(data=data) as kafka:
         for name in ("recovery-point-offset-checkpoint.tmp", "cleaner-offset-checkpoint.tmp"):
@@ -147,7 +147,7 @@ def test_a_link_that_is_made_later_leads_nowhere(data: Path, outside: Path) -> N
 
 
 def test_without_flags_of_the_system_links_are_seen(outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows has neither O_NOFOLLOW nor O_NONBLOCK."""
+    """The test runs without O_NOFOLLOW and O_NONBLOCK, which Windows does not have."""
     for module in (files.opening, files):
         monkeypatch.setattr(module, "PLAIN", 0)
     monkeypatch.setattr(files.opening, "_NO_LINKS", 0)

@@ -1,4 +1,4 @@
-"""The injection points: a kind of fault is added in one place, and the plan and the trace work without a broker."""
+"""Injection points: a new kind of fault needs only one class, and the fault plan and the trace work without a broker."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_LEADER = 6
 
 
-# A kind that is added here
+# A kind of fault that this test adds
 
 
 @pytest.fixture
 def shout() -> Iterator[type[Rule]]:
-    """A new kind of fault: this one class is all that it needs."""
+    """Adds a new kind of fault, which needs only this class."""
 
     class shout(Rule):  # noqa: N801
         """The client id is answered in capitals `times_louder`."""
@@ -98,11 +98,11 @@ def test_a_call_with_too_many_values_is_refused(make: Callable[[], Rule]) -> Non
         make()
 
 
-# A proxy: neither engine nor cluster
+# A proxy, which has neither an engine nor a cluster
 
 
 class Alarms:
-    """Calls functions at given times. The test moves the time."""
+    """Calls functions at given times. The test sets the time."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, Callable[[int], None]]] = []
@@ -121,7 +121,7 @@ class Alarms:
 
 
 class Learned:
-    """A stub of a proxy's knowledge of the cluster: it knows one topic."""
+    """A stand-in for what a proxy knows about the cluster."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return None
@@ -140,7 +140,7 @@ class Learned:
 
 
 class Proxy:
-    """A stub of a proxy: it sends requests to a cluster that responds when the test says so."""
+    """A stand-in for a proxy. It stores the requests for the cluster, and the test makes the responses."""
 
     fault_broker = None
     refuses_faults = ""
@@ -167,7 +167,7 @@ class Proxy:
 
 
 class Passing(AnyExchange):
-    """A request on its way through the proxy."""
+    """A request that the proxy has received and to which the cluster has not responded."""
 
     def __init__(self, proxy: Proxy, plan: FaultPlan, request: Message, version: int) -> None:
         self._proxy = proxy
@@ -231,7 +231,7 @@ def test_a_proxy_loses_an_acknowledgement(proxy: Proxy) -> None:
     lost = faults.lose_ack(api="Produce", topic="orders", sequence=1)
     plan = plan_of(proxy, lost)
     passing = Passing(proxy, plan, produce(1), 9)
-    assert len(proxy.upstream) == 1, "the cluster gets the request"
+    assert len(proxy.upstream) == 1, "the proxy forwards the request"
     passing.respond(stored(1))
     assert [type(effect) for effect in proxy.effects] == [Close]
     lost.assert_fired(1)

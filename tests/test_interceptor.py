@@ -1,4 +1,4 @@
-"""The interceptor of a connection, on the ordinary path and on the fast path of Produce."""
+"""A connection's interceptor is called on the ordinary path and on the fast path of Produce."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class FixedInterceptor:
-    """Returns the same decision for every request, and records their API keys."""
+    """An interceptor that returns the same decision for every request, and records the API keys of the requests."""
 
     def __init__(self, decision: Decision | None) -> None:
         self.decision = decision
@@ -31,7 +31,7 @@ class FixedInterceptor:
 
 
 def lab_with_a_producer() -> Lab:
-    """Returns an engine with a connection that takes the fast path for the next Produce."""
+    """Returns an engine with a connection on which the next Produce takes the fast path."""
     lab = Lab()
     lab.send(produce_request("orders", batch(timestamp=NOW)))
     assert lab.connection.produce_shape is not None
@@ -52,7 +52,7 @@ def test_a_request_that_the_interceptor_lets_pass_takes_the_fast_path() -> None:
     shape = lab.connection.produce_shape
     (response,) = produce(lab)
     assert only(response).base_offset == 1
-    assert lab.connection.produce_shape is shape, "the ordinary path would have made a new shape"
+    assert lab.connection.produce_shape is shape, "the ordinary path would have stored a new shape"
     assert interceptor.keys == [0]
 
 
@@ -97,8 +97,8 @@ def test_the_interceptor_delays_a_response(lab: Any) -> None:
     slow.connection.interceptor = FixedInterceptor(Delay(300))
     before = end(slow)
     assert produce(slow) == []
-    assert end(slow) == before + 1, "the broker handles the request at once"
-    assert slow.connection.parked is not None, "later requests of the connection wait"
+    assert end(slow) == before + 1, "the broker stores the batch at once"
+    assert slow.connection.parked is not None, "later requests on the connection wait for the delayed response"
     assert slow.engine.deadline() == NOW + 300
     slow.engine.tick(NOW + 300)
     (effect,) = slow.engine.take_effects()
@@ -124,7 +124,7 @@ def test_a_version_that_is_not_offered_is_answered_as_without_an_interceptor() -
 
 
 def test_the_engine_makes_an_interceptor_for_each_new_connection() -> None:
-    """Over TCP: each response arrives after its delay, and in order."""
+    """Over TCP, each response arrives after its delay, and in order."""
     with MockKafka(topics=["orders"]) as kafka:
         kafka._call(lambda engine: setattr(engine, "new_interceptor", lambda connection: FixedInterceptor(Delay(20))))
         wire = client(kafka)

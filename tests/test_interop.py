@@ -1,4 +1,4 @@
-"""One client per language besides Python, started for real: Java's, franz-go, kafkajs. `scripts/interop` has the rest."""
+"""Runs one real client for each language besides Python: the Java client, franz-go and kafkajs. `scripts/interop` has the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Java's own stores, JKS: keytool of JDK 17 made both stores from a key with its own password and the key's certificate."""
+"""Java's keystores (JKS). keytool of JDK 17 made both stores, from a key that has its own password and from the key's
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -78,12 +80,12 @@ def test_a_store_of_certificates_has_no_key(settings: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("whole", [KEY, TRUST])
 def test_damage_is_said_in_a_sentence(whole: bytes, settings: dict[str, str]) -> None:
-    """Like Java, wirebroker does not check the digest of a store without a password."""
+    """As Java does, wirebroker checks a store's digest only if it has the store's password."""
     path = Path(settings["ssl.truststore.location"])
     for size in range(4, len(whole)):
         for data in (whole[:size], whole[:size] + b"\xff" + whole[size + 1 :]):
             path.write_bytes(data)
-            with suppress(BadStore):  # some bytes, such as those of a date, do not matter
+            with suppress(BadStore):  # the store can still be read if only a byte of, for example, a date is damaged
                 pem_of("truststore", {"ssl.truststore.location": str(path)})
 
 

@@ -1,4 +1,4 @@
-"""Files of traces and captures that rotate, and that go on after a full disk."""
+"""The files of traces and captures are rotated, and continue after a full disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wirebroker.common.lasting import LastingFile, Rotation
 
 
 class Disk:
-    """A disk with room for this number of bytes. Of a larger write, it stores the part that fits, as real disks do."""
+    """A disk with space for `room` bytes. If a write is larger, the disk stores the part that fits, as real disks do."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -145,7 +145,7 @@ def test_a_reader_that_follows_a_trace_misses_nothing_at_a_rotation(tmp_path: Pa
     writer.start()
     read += [next(lines) for _ in range(29)]
     writer.join()
-    for number in range(30, 60):  # at most one rotation between two reads, as with large files
+    for number in range(30, 60):  # each line is read at once, so that at most one rotation is between two reads
         file.write(b"%d\n" % number, 0)
         read.append(next(lines))
     assert read == [b"%d\n" % number for number in range(60)]

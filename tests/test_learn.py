@@ -1,4 +1,4 @@
-"""`wirebroker learn` and a broker that resembles the learned cluster: what is read, what is refused, and whether both agree."""
+"""`wirebroker learn` reads a cluster, and a broker with `--like` resembles it. Tests also what `learn` may not read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from wirekit import batch, client
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 SUPER_USERS = {"super.users": "User:admin"}
-"""A setting of the broker. DescribeConfigs hides its value, so `learn` cannot read it."""
+"""A broker setting whose value `learn` cannot read, because DescribeConfigs does not return it."""
 SECURED: dict[str, Any] = {
     "security": "sasl_plaintext",
     "users": USERS,
@@ -82,7 +82,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def properties(folder: Path, kafka: MockKafka, user: str = "") -> Path:
-    """Writes the properties with which a Java client reaches a broker. Returns the file."""
+    """Writes a file with the properties that a Java client needs for this broker, and returns its path."""
     path = folder / f"{user or 'client'}.properties"
     settings = kafka.client_settings("java", user or None)
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -101,7 +101,7 @@ def login(user: str, password: str | None = None) -> Access:
     return Access("SASL_PLAINTEXT", "SCRAM-SHA-512", user, password or user)
 
 
-# The cluster, and one like it
+# A cluster and a broker that resembles it
 
 
 def test_a_plain_cluster_and_the_one_like_it_agree(file: Path) -> None:
@@ -154,7 +154,7 @@ def test_denials_and_limits_are_those_of_the_cluster(secured: MockKafka, file: P
 
 
 def _codes(kafka: MockKafka, access: Access) -> dict[str, int]:
-    """Returns the error codes of records that alice sends: one allowed, one refused, and one too large."""
+    """Sends three records as alice and returns the error codes: one is allowed, one is refused, and one is too large."""
     found: dict[str, int] = {}
     with closing(Brokers(access)) as brokers:
         for topic in ("orders", "payments-eu"):
@@ -201,7 +201,7 @@ def answers_of_versions(kafka: MockKafka) -> dict[str, tuple[int, int]]:
     return {api_name(each.api_key): (each.min_version, each.max_version) for each in response.api_keys}
 
 
-# Sections that the user may not read
+# Parts of the cluster that the user may not read
 
 
 def test_it_says_what_it_was_not_allowed_to_read(secured: MockKafka, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -445,7 +445,7 @@ def _silent(connection: socket.socket) -> None:
 
 
 def _drip(connection: socket.socket) -> None:
-    """Sends a response byte by byte, so that the client never waits long for a byte but does not get a whole response."""
+    """Sends a response byte by byte. The client never waits long for a byte, but does not get a complete response."""
     with suppress(OSError):
         for each in b"\0\0\1\0" + bytes(100):
             connection.sendall(bytes([each]))

@@ -1,4 +1,4 @@
-"""The limits of one client, of a broker and of a proxy before it."""
+"""The limits for one client and for all clients, of a broker and of a proxy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASK = encode_request(1, "x", plain("ApiVersions"), 0)
 def serving(
     request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka], kafka_proxy: Callable[..., ProxyKafka]
 ) -> Serving:
-    """Starts a broker or a proxy with these limits. Returns what it started, and the broker that has the records."""
+    """Starts a broker, or a proxy and its broker, with these limits. Returns the broker or proxy under test, and the broker."""
 
     def start(**configs: str) -> tuple[MockKafka | ProxyKafka, MockKafka]:
         named = {name.replace("_", "."): value for name, value in configs.items()}
@@ -39,13 +39,13 @@ def serving(
 
 
 def arriving(kafka: MockKafka | ProxyKafka) -> int:
-    """Returns the number of bytes that are reserved for large requests."""
+    """Returns the number of bytes that are reserved for large requests that are arriving."""
     assert kafka._host is not None
     return sum(kafka._host.limits._arriving.values())
 
 
 def answered(connection: socket.socket) -> bool:
-    """Sends a request. Returns whether a response comes; False if the connection is closed instead."""
+    """Sends a request. Returns true if a response arrives, and False if the connection is closed."""
     try:
         connection.sendall(ASK)
         return bool(connection.recv(4))

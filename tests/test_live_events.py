@@ -1,4 +1,4 @@
-"""The stream of trace rows, and the bytes of exchanges, that the live page reads."""
+"""The live page reads a stream of trace rows, and the bytes of requests and responses."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def kafka() -> Iterator[MockKafka]:
 
 
 def ask_for_metadata(kafka: Reachable) -> None:
-    """Makes one exchange about the topic `orders`."""
+    """Sends a Metadata request for the topic `orders`, and waits for the response."""
     connection = Connection(address_of(kafka.bootstrap_servers))
     connection.request(plain("Metadata", topics=[{"name": "orders"}]), 8)
     connection.close()
 
 
 class Events:
-    """Reads server-sent events. Rows arrive as arrays; this class makes them objects that also have the row's number."""
+    """Reads server-sent events. Rows arrive as arrays. This class converts them to dictionaries and adds the row's number."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self._response = response
@@ -46,7 +46,7 @@ class Events:
         assert response.getheader("content-type") == "text/event-stream; charset=utf-8"
 
     def next(self) -> tuple[str, Any, int]:
-        """Returns the next event: its name, its data, and its id, or −1 without an id."""
+        """Returns the name, the data and the id of the next event. The id is −1 if the event has none."""
         name, data, number = "rows", "", -1
         while (line := self._response.readline().decode().rstrip("\n")) or not data:
             field, _, value = line.partition(": ")
@@ -68,7 +68,7 @@ class Events:
         return dict(zip(self._columns[row[0]], row[1:], strict=True))
 
     def rows(self, count: int) -> list[dict[str, Any]]:
-        """Reads events until it has at least this many rows."""
+        """Reads events until it has at least `count` rows."""
         found: list[dict[str, Any]] = []
         while len(found) < count:
             name, data, _ = self.next()

@@ -1,4 +1,4 @@
-"""Chosen rows of the trace as files: captures, and scenarios that the mock plays."""
+"""Rows that a user chooses in the trace are exported as captures, or as scenarios that a broker can play."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_scenario_of_rows_is_played_by_the_mock(kafka: MockKafka, tmp_path: Pa
     ]
     result = play(scenario, part, "wire")
     assert result.met
-    assert "duplicate" in [row.verdict for row in result.rows], "the fault occurred again"
+    assert "duplicate" in [row.verdict for row in result.rows], "the scenario repeats the fault"
     assert len(result.log) == 3
 
 

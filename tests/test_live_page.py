@@ -42,7 +42,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAM
 WITHIN_MS = 20_000
 HOSTILE = "<img src=x onerror=alert(1)>"
 UNSEEN = "\x1b[31m\u202e\u200b"
-"""A client id that looks like markup. A topic cannot have such a name."""
+"""Parts of a client id: a text that looks like markup, and invisible characters. (A topic cannot have such a name.)"""
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
@@ -61,13 +61,13 @@ def browser() -> Iterator[Browser]:
 
 
 def is_wrong(said: ConsoleMessage) -> bool:
-    """Tells whether a console message is an error of the page. Browsers also report HTTP responses such as 422."""
+    """Whether a console message is an error of the page. (Browsers also report HTTP responses such as 422.)"""
     return said.type == "error" and not said.text.startswith("Failed to load resource")
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page. The test fails if a script on it fails or its content security policy refuses something."""
+    """A browser page. The test fails if a script on the page fails, or if the content security policy refuses something."""
     page = browser.new_page(viewport={"width": 1300, "height": 750})
     page.set_default_timeout(WITHIN_MS)
     wrong: list[str] = []
@@ -162,7 +162,7 @@ def test_the_page_reads_and_words_rows_as_python_does(page: Page, kafka: MockKaf
     send(kafka, 0, producer_id=8, acks=1)
     send(kafka, -1, -1, producer_id=-1)
     send(kafka, 2**31 - 1, 0, producer_id=9, partition=1, count=3)
-    # Both are read in one call, because the row of a connection's end may come at any time.
+    # Rows and events are read in one call, because another row (the end of a connection) can be added at any time.
     rows, sent = kafka._call(lambda engine: (kafka.trace.events(), engine.trace.after(0, 1000)[1]))
     made = [json.loads(row.as_json()) | {"parts": list(row.parts())} for row in (*rows, *ROWS.values())]
     page.goto(f"{kafka.control_url}/live/")
@@ -506,7 +506,7 @@ def test_clients_are_named_in_rows_and_what_is_chosen_can_be_copied(page: Page, 
     expect(page.locator(".captions")).to_contain_text("client")
     row.click()
     expect(row.locator(".n")).to_contain_text("ms 57 B")
-    assert row.locator(".n").evaluate("cell => cell.scrollWidth <= cell.clientWidth"), "the latency is cut off"
+    assert row.locator(".n").evaluate("cell => cell.scrollWidth <= cell.clientWidth"), "the cell is too narrow for the latency"
 
     def copied(name: str, which: int = 0) -> str:
         page.get_by_role("button", name=name).nth(which).click()
@@ -590,7 +590,7 @@ def test_a_wide_screen_and_a_phone_show_everything(browser: Browser, kafka: Mock
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
-    """Serves a file, and returns the address of its page."""
+    """Returns a function that serves the page for a saved trace, and returns the page's address."""
     with ExitStack() as after:
 
         def serve(path: Path) -> str:
@@ -610,7 +610,7 @@ def saved(tmp_path: Path) -> Iterator[Callable[[Path], str]]:
 
 
 def large(path: Path, rows: int) -> Path:
-    """Writes a trace of this many rows. Row 70,001 has an error."""
+    """Writes a trace with `rows` rows, of which row 70,001 has an error."""
     with path.open("w") as file:
         for number in range(rows):
             errors = ("NOT_COORDINATOR",) if number == 70_000 else ()

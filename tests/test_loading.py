@@ -1,4 +1,4 @@
-"""A broker loads all its modules before it reports that it is ready: it responds even with all descriptors in use."""
+"""A broker loads all its modules before it reports that it is ready. So it responds even if all its descriptors are in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the li
 
 
 class Serving:
-    """`wirebroker serve` in a process of its own. After `full`, the process cannot open another file or socket."""
+    """Runs `wirebroker serve` in its own process. After `full`, the process cannot open another file or socket."""
 
     def __init__(self, *flags: str) -> None:
         command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--control", "127.0.0.1:0", *flags]
@@ -62,7 +62,7 @@ def asked(connection: Connection, api: str, version: int | None = None, **fields
 
 
 def fails(connection: Connection, api: str) -> bool:
-    """Sends the simplest request of an API. Tells whether the broker closes the connection."""
+    """Sends the simplest request of an API. Returns true if the broker closes the connection."""
     try:
         asked(connection, api, **({"acks": -1, "topic_data": [], "timeout_ms": 1} if api == "Produce" else {}))
     except ConnectionClosed:
@@ -72,10 +72,10 @@ def fails(connection: Connection, api: str) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> None:
-    apis = [api for api in (*SERVED, *TELEMETRY) if versions(KEYS[api])[1] >= 0]  # the other messages are newer than 4.3.1
+    apis = [api for api in (*SERVED, *TELEMETRY) if versions(KEYS[api])[1] >= 0]  # without APIs of later releases
     connections = {api: Connection(served.address) for api in apis}
     for each in connections.values():
-        asked(each, "ApiVersions", 0)  # now the connection is accepted
+        asked(each, "ApiVersions", 0)  # makes sure that the broker has accepted the connection
     assert served.get("/topics") == 200
     served.full()
     assert {api for api in apis if fails(connections[api], api)} == set()

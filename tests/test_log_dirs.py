@@ -1,4 +1,4 @@
-"""Several log directories on disk: where partitions are, how they move, and what a kill during a move leaves."""
+"""Several log directories on disk: where partitions are, how they are moved, and what is left after a kill during a move."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def two_volumes(tmp_path: Path) -> Iterator[list[Path]]:
 
 @pytest.fixture(params=["dirs", "two_volumes"])
 def places(request: pytest.FixtureRequest) -> list[Path]:
-    """Two log directories: in one run of the test on the same volume, in another run on two volumes."""
+    """Two log directories. The test runs twice: with both on the same volume, and on two volumes."""
     return list(request.getfixturevalue(request.param))
 
 
 def held(kafka: MockKafka) -> list[tuple[str, list[tuple[str, int, bool]]]]:
-    """Returns each log directory's name, and its partitions: topic, index, and whether the partition is moving there."""
+    """Returns the name of each log directory with its partitions: the topic, the index, and whether it is a future replica."""
     results = client(kafka).request(plain("DescribeLogDirs", topics=None), 5).results
     return [
         (Path(each.log_dir).name, [(t.name, p.partition_index, p.is_future_key) for t in each.topics for p in t.partitions])
@@ -122,7 +122,7 @@ def test_a_partition_moves_with_everything_in_it(places: list[Path], ends: str, 
         kafka.produce("orders", value=b"d")
         assert values(kafka) == [b"b", b"c", b"d"]
         if ends == "kill":
-            kafka.wait_until(lambda: not any(places[0].glob("*-delete")))  # files must not vanish during the copy
+            kafka.wait_until(lambda: not any(places[0].glob("*-delete")))  # else the copy may fail
             places = [Path(shutil.copytree(each, tmp_path / f"copy-{each.name}")) for each in places]
     for _ in range(2):
         with MockKafka(data=places) as kafka:
@@ -160,7 +160,7 @@ def test_a_partition_is_served_while_it_is_copied(two_volumes: list[Path], monke
 
 
 def state_after_kill(dirs: list[Path], state: str) -> None:
-    """Makes a partition with a record in `a`, and the files that a kill during a move to `b` leaves."""
+    """Makes a partition with a record in `a`, and the files that are left after a kill during its move to `b`."""
     with MockKafka(data=dirs, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     here, future = dirs[0] / ORDERS, dirs[1] / f"{ORDERS}.{bytes(16).hex()}-future"

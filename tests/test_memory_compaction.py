@@ -1,4 +1,4 @@
-"""Compaction of logs in memory gives the same result as on disk, runs in slices, and keeps the coordinators' topics small."""
+"""Compaction of logs in memory has the same result as on disk, runs in slices, and keeps the internal topics small."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def batches(log: Any) -> list[bytes]:
 
 
 class Writer:
-    """Writes the same batches to several partitions: plain batches and transactions of several producers."""
+    """Writes batches without a producer id and transactions of several producers to several partitions, the same to each."""
 
     def __init__(self, seed: int, *partitions: Partition, aborts: bool = True) -> None:
         self.aborts = aborts
@@ -115,7 +115,7 @@ def test_compaction_keeps_the_same_records_as_on_disk(seed: int, tmp_path: Path)
 
 
 def values(partition: Partition) -> dict[bytes | None, bytes | None]:
-    """Returns the latest value of each key, as a read_committed consumer sees it."""
+    """Returns the latest value of each key, without keys whose latest record is a tombstone."""
     latest = {each.key: each.value for each in stored_records(partition) if not each.control}
     return {key: value for key, value in latest.items() if value is not None}
 
@@ -153,7 +153,7 @@ def test_what_happens_between_two_slices_wins(slices: int, change: int) -> None:
     engine.tick(NOW)
     assert not engine.timers.busy
     assert (values(partition), partition.log_end_offset) == (before, end)
-    assert [bytes(batch) for batch in held] == copies, "batches that a slow reader holds are unchanged"
+    assert [bytes(batch) for batch in held] == copies, "compaction does not change batches that a slow reader is still sending"
 
 
 def test_compaction_is_done_in_slices() -> None:
@@ -189,7 +189,7 @@ def key_written(partition: Partition, timestamp: int, now: int, key: bytes = b"k
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_a_segment_of_a_compacted_topic_is_closed_after_the_longest_lag(policy: str) -> None:
-    """The lag is measured from the segment's first record to the next batch, by their timestamps and not by the clock."""
+    """The lag is the difference between the timestamps of the segment's first record and of the next batch, not a clock time."""
     _, partition = engine_with({"cleanup.policy": policy, "max.compaction.lag.ms": "100"})
     for timestamp in (0, 100, 101, 102):
         key_written(partition, NOW + timestamp, NOW)

@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1: read and written as kafka-python does, converted as brokers of 2.8.2 and 3.9.2 did it."""
+"""Message sets of magic 0 and 1 are read and written as by kafka-python, and converted as by brokers of 2.8.2 and 3.9.2."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def damaged(record_set: bytes) -> bytes:
 
 
 def wrapped(magic: int, inner: bytes, *, offset: int = 0) -> bytes:
-    """A gzip wrapper around these bytes."""
+    """Returns a gzip wrapper message that contains these bytes."""
     return write_set([LegacyRecord(offset, magic, 1, NOW if magic else -1, None, gzip.compress(inner))])
 
 
@@ -54,7 +54,7 @@ def test_sets_of_kafka_python_are_read_and_it_reads_ours(magic: int, codec: int)
     assert [(each.offset, each.timestamp, each.key, each.value) for each in theirs] == expected
 
     ours = write_set([message(5 + at, magic, value) for at, value in enumerate(VALUES)], codec)
-    if codec:  # kafka-python reads one wrapper at a time
+    if codec:  # kafka-python's class for a single wrapper
         read = [(each.offset, each.timestamp, each.key, each.value) for each in LegacyRecordBatch(ours, magic)]
         assert read == [(5 + at, NOW if magic else None, b"k", value) for at, value in enumerate(VALUES)]
 
@@ -125,7 +125,7 @@ SETS: dict[str, tuple[bytes, int]] = {
     "no gzip": (write_set([LegacyRecord(0, 1, 1, NOW, None, b"garbage")]), -1),
     "a time before -1": (write_set([message(0, 1, timestamp=-5)]), -1),
 }
-"""Record data, and the error of Kafka 3.9.2 in each version of Produce from 0 to 2."""
+"""Record data, and the error with which Kafka 3.9.2 responds to each version of Produce from 0 to 2."""
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -1,4 +1,4 @@
-"""MockKafka and the pytest plugin, as tests use them."""
+"""MockKafka and the pytest plugin, used as in users' tests."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_topics_have_partitions_replicas_and_settings() -> None:
 
 
 def test_a_topic_has_one_replica_unless_more_are_asked_for() -> None:
-    """As in Kafka: default.replication.factor is 1."""
+    """As in Kafka, default.replication.factor is 1."""
     with MockKafka(brokers=3, topics=["orders", "pay:1:rf=2"]) as kafka:
         assert kafka.partition("orders").replicas == [1]
         why = "broker 2 has no replica of orders-0, which is on broker 1 alone; create the topic with a replication factor of 3"
@@ -317,7 +317,7 @@ def test_reset_closes_the_connections_and_empties_the_broker() -> None:
         assert kafka.bootstrap_servers == before
         assert kafka.records("orders") == []
         assert kafka.trace.produce() == []
-        assert abs(kafka.clock.now() - time.time() * 1000) < 60_000, "the clock is back at the real time"
+        assert abs(kafka.clock.now() - time.time() * 1000) < 60_000, "a reset sets the clock back to the real time"
         topics = client(kafka).request(plain("Metadata", topics=None), 9).topics
         assert [topic.name for topic in topics] == ["orders"]
         assert RawProducer(kafka).pid == 0
@@ -429,7 +429,7 @@ def test_async_in_the_callers_loop() -> None:
 
 
 def test_wait_until_notices_a_condition_outside_the_broker() -> None:
-    """The condition becomes true although nothing happens in the broker between two checks."""
+    """`wait_until` checks the condition again even if nothing happens in the broker."""
     with MockKafka() as kafka:
         found = iter([False, True])
         kafka.wait_until(lambda: next(found), timeout=0.5)
@@ -443,7 +443,9 @@ def test_wait_until_notices_a_condition_outside_the_broker() -> None:
 
 
 def test_waiting_in_another_loop_than_the_brokers() -> None:
-    """The broker runs in a thread. The client runs in the test's loop, which must not block and must wake at once."""
+    """The broker runs in a thread. The client runs in the test's event loop. Waits must not block the loop, and must wake it at
+    once.
+    """
 
     async def scenario(kafka: MockKafka) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
@@ -474,7 +476,7 @@ def test_a_waiter_is_woken_by_a_change_and_not_by_the_recheck(own_loop: bool, mo
         monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: (woken.append(call), wake(*call)))
         threading.Thread(target=kafka.produce, args=["orders"], kwargs={"value": "tea"}).start()
         assert len(await asyncio.wait_for(waiting, 10)) == 1
-        assert woken, "only this call wakes a sleeping loop from another thread"
+        assert woken, "the loop must be woken with call_soon_threadsafe"
 
     async def in_its_loop() -> None:
         async with MockKafka() as kafka:
@@ -519,7 +521,7 @@ def test_it_starts_within_milliseconds() -> None:
         began = time.perf_counter()
         with MockKafka(topics={"orders": 1}):
             times.append(time.perf_counter() - began)
-    assert statistics.median(times) < 0.02  # 2 ms on an idle machine; see scripts/bench
+    assert statistics.median(times) < 0.02  # it takes 2 ms on an idle machine (scripts/bench)
 
 
 def test_importing_wirebroker_does_not_import_the_broker() -> None:

@@ -1,4 +1,4 @@
-"""Bytes from the network: valid requests in any pieces, and invalid bytes."""
+"""Data from the network: valid requests that arrive in pieces of any size, and invalid data."""
 
 from __future__ import annotations
 

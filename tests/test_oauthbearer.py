@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER: tokens that a recorded real Kafka accepts or refuses, and the sources of keys."""
+"""SASL OAUTHBEARER: tokens that are accepted or refused as in the recording of a real Kafka, and the sources of keys."""
 
 from __future__ import annotations
 

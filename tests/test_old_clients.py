@@ -1,4 +1,4 @@
-"""Clients of old releases against profiles of releases that speak their versions: kafka-python with a pinned `api_version`."""
+"""Clients of old releases (kafka-python with a fixed `api_version`) with the profiles of releases that support their versions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def test_an_old_client_produces_consumes_and_commits(profile: str, api_version: 
 
 
 def test_a_transaction_has_offsets_before_anybody_asked_for_the_groups_coordinator(mock_kafka: MockKafka) -> None:
-    """The Java client 2.8 does this. The broker knows the group's partition of __consumer_offsets before the topic exists."""
+    """The Java client 2.8 sends these requests. The group's partition of __consumer_offsets is in the transaction before the
+    topic exists.
+    """
     mock_kafka.create_topic("orders")
     wire = client(mock_kafka)
     while only(wire.request(find_coordinator("tx", kind=1), 4)).error_code:

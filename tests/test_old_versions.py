@@ -22,7 +22,7 @@ def ask(broker: InProcess, request: Any, version: int) -> Any:
     return client(broker).request(request, version)
 
 
-# ListOffsets 0: the starts of segments, and the end
+# ListOffsets v0 returns the base offsets of segments, and the end offset
 
 
 def offsets(broker: InProcess, timestamp: int, most: int = 10) -> list[int]:
@@ -56,7 +56,7 @@ def test_list_offsets_0_answers_a_partition_as_often_as_it_is_named() -> None:
     assert only(ask(broker_of(KRAFT), list_offsets(-1, topic="nix"), 0)).error_code == 3
 
 
-# OffsetCommit 0 and OffsetFetch 0: offsets in ZooKeeper
+# OffsetCommit v0 and OffsetFetch v0 use offsets in ZooKeeper
 
 
 def test_offsets_of_version_0_are_in_zookeeper_and_not_in_the_group() -> None:

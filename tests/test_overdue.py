@@ -1,4 +1,4 @@
-"""Requests that are overdue when they reach the controller. The responses are those of Kafka 4.3.1."""
+"""Requests whose timeout has passed when they reach the controller. The responses are those of Kafka 4.3.1."""
 
 from __future__ import annotations
 

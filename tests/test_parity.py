@@ -1,4 +1,4 @@
-"""MockKafka can do everything that the HTTP control can do: every endpoint has a method with the same words."""
+"""MockKafka can do everything that the HTTP control can do. Every endpoint has a method with the same parameters."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /warm": MockKafka.warm,
     "POST /snapshots": MockKafka.snapshot,
     "POST /snapshots/{snapshot}/restore": MockKafka.restore,
-    "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # a snapshot ends with the last reference to it
+    "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # in Python, a snapshot is deleted with the last reference to it
 }
-"""For each endpoint, the method that does the same."""
+"""The method of MockKafka that does the same, by endpoint."""
 ONLY_HTTP = {
     "limit",
     "offset",
@@ -102,7 +102,7 @@ ONLY_HTTP = {
 }
 """Parameters for paging, streaming and lists, which methods in Python do not need."""
 CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
-"""Endpoints whose parameters choose rows. In Python, a comprehension or a condition does this."""
+"""Endpoints whose parameters choose rows. Python code chooses rows with a comprehension or a condition."""
 
 
 def name(endpoint: Endpoint) -> str:

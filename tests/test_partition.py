@@ -1,4 +1,4 @@
-"""A partition: the fast path for a batch in order has the same result as `append`."""
+"""A partition's fast path for the next batch in order has the same result as `append`."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_d5_a_producer_with_five_batches_takes_at_most_400_bytes_of_a_partition(
 
 
 def one_batch(**configs: str) -> Partition:
-    """A partition with one batch, whose record has the timestamp `NOW`."""
+    """Returns a partition with one batch, whose record has the timestamp `NOW`."""
     overrides = {name.replace("_", "."): value for name, value in configs.items()}
     partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), overrides), PROFILES["kafka-4.3"], NOW)
     partition.append(memoryview(made(7, 0, 0, 1, 0, 0, "")), NOW, 9)

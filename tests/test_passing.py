@@ -1,4 +1,4 @@
-"""Groups and transactions from passing requests: a proxy shows what its broker knows."""
+"""A proxy learns groups and transactions from the requests that it forwards, and shows the same state as its broker."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def proxy(kafka: MockKafka) -> Iterator[ProxyKafka]:
 
 
 def plain_response(api: str, **fields: Any) -> Any:
-    """A response from plain data."""
+    """Makes a response from plain data."""
     return from_plain(response_class(KEYS[api]), fields)
 
 
 def seen(states: dict[str, Any], *unknown: str) -> dict[str, Any]:
-    """Returns the states as plain objects, without the fields that a proxy cannot know as the broker knows them."""
+    """Converts states to plain data, without the fields whose values a proxy cannot know."""
     plain = {name: msgspec.to_builtins(state) for name, state in states.items()}
     for state in plain.values():
         for name in ("started", "updated", "client_id", "client_host", *unknown):
@@ -63,7 +63,7 @@ def seen(states: dict[str, Any], *unknown: str) -> dict[str, Any]:
 
 
 def same(kafka: MockKafka, proxy: ProxyKafka, *unknown: str) -> dict[str, Any]:
-    """Checks that broker and proxy show the same groups, at the latest when the last response has passed. Returns them."""
+    """Waits until broker and proxy show the same groups, and returns the groups."""
     with suppress(TimeoutError):
         proxy.wait_until(lambda: seen(kafka.groups(), *unknown) == seen(proxy.groups(), *unknown), 2)
     assert seen(kafka.groups(), *unknown) == seen(proxy.groups(), *unknown)
@@ -131,7 +131,7 @@ def test_a_classic_group_has_members_generations_commits_and_a_lag(kafka: MockKa
     assert member.assignment is not None
     assert [(each.topic, each.partitions) for each in member.assignment] == [("orders", [0, 1])]
     first.commit({TopicPartition("orders", 0): OffsetAndMetadata(4, "note", -1)})
-    kafka.produce("orders", value=b"new", partition=0)  # so that a response to Fetch names the partition
+    kafka.produce("orders", value=b"new", partition=0)  # so that a Fetch response has the partition
     while proxy.groups()["team"].offsets[0].lag != 7:  # the first poll may return records that were fetched before
         first.poll(100)
     (offset,) = proxy.groups()["team"].offsets

@@ -1,4 +1,4 @@
-"""Regular expressions of clients: the same expressions are valid and match as with RE2/J, and none takes long."""
+"""Clients' regular expressions are valid and match as in RE2/J, and no expression takes long."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from wirebroker.mock import MockKafka
 from wirekit import client
 
 TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath("re2j-patterns.json").read_text())
-"""The results of RE2/J 1.8, which Kafka 4.3.1 uses; recorded by scripts/record-patterns."""
+"""The results of RE2/J 1.8, which Kafka 4.3.1 uses. scripts/record-patterns recorded them."""
 DIFFERENT = {r"\é", r"\p{Adlam}", r"\p{Unknown}"}
-"""RE2 differs here: it refuses an escaped letter beyond ASCII, and its tables of scripts are of another Unicode version."""
+"""Patterns for which RE2 and RE2/J differ. RE2 refuses an escaped letter that is not ASCII, and has another Unicode version."""
 BOMBS = {
     "stars": "(a+)+", "nested": "((a{1000}){1000}){1000}", "product": "(a{10}){101}",
     "parentheses": "(" * 15_000 + ")" * 15_000, "count": "a{99999999999999999999}", "classes": r"\pL" * 5000,
@@ -30,7 +30,7 @@ BOMBS = {
 
 
 def said_of(pattern: str) -> str:
-    """Returns a digit for each text in the table, 1 if the pattern matches it; or the message if the pattern is refused."""
+    """Returns a digit for each text in the table (1 if the pattern matches it), or the message that refuses the pattern."""
     try:
         compiled = compile_pattern(pattern)
     except PatternError as fault:
@@ -103,7 +103,7 @@ def test_a_pattern_that_would_be_huge_is_refused_at_once(bomb: str, mock_kafka: 
     began = time.process_time()
     assert line.request(listed, 2).error_code == expected
     assert line.request(joins, 1).error_code == expected
-    assert time.process_time() - began < 1, "CPU time of the process; Python's own engine would never end"
+    assert time.process_time() - began < 1, "too much CPU time (Python's own `re` would never end)"
 
 
 def test_patterns_of_client_metrics_are_compiled_within_bounds() -> None:

@@ -1,4 +1,4 @@
-"""Pictures of a trace: drawings of few rows, hostile names, and the time for very many rows."""
+"""Pictures of a trace: how rows are drawn, hostile names, and how long very many rows take."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def marks_in(marks: Sequence[Mark]) -> Iterator[Mark]:
 
 
 def words_in(picture: Picture) -> list[str]:
-    """The visible texts, from top to bottom."""
+    """Returns the visible texts of a picture, from top to bottom."""
     texts = [mark for mark in marks_in(picture.marks) if mark.tag == "text"]
     return [mark.text for mark in sorted(texts, key=lambda mark: float(mark.attributes["y"]))]
 
@@ -136,7 +136,7 @@ def test_what_went_wrong_is_drawn_even_if_everything_else_is_folded() -> None:
     folds = [mark for mark in marks_in(picture.marks) if "data-first" in mark.attributes]
     assert 4 <= len(folds) <= 40
     covered = [(int(mark.attributes["data-first"]), int(mark.attributes["data-last"])) for mark in folds]
-    assert covered[0][0] == 1, "a fold has the numbers of its rows"
+    assert covered[0][0] == 1, "a fold has the numbers of its first and last rows"
     assert covered[-1][1] == len(rows)
 
 
@@ -209,7 +209,7 @@ def test_the_log_shows_batches_transactions_and_positions() -> None:
 
 
 def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() -> None:
-    """A proxy sees no marker. The refused batch and the next InitProducerId show the abort, and the gap shows the marker."""
+    """A proxy does not see markers. A refused batch and an InitProducerId show the abort. The missing offset shows the marker."""
     first = replace(judged(0, 1, 0, offset=0), transactional=True)  # type: ignore[type-var]
     late = replace(judged(900, 2, 5, "rejected", -1, "INVALID_PRODUCER_EPOCH"), transactional=True)  # type: ignore[type-var]
     after = replace(first, time=START + 1000, producer_epoch=2, base_offset=6)  # type: ignore[type-var]
@@ -252,7 +252,7 @@ def test_a_window_fills_and_forgets() -> None:
     assert "seq 0–4 refused: OUT_OF_ORDER_SEQUENCE_NUMBER" in words
     last = words[words.index("seq 0–4 refused: OUT_OF_ORDER_SEQUENCE_NUMBER") :]
     assert [text for text in last if text[0].isdigit() and ":" not in text] == ["10–14", "15–19", "20–24", "25–29", "30–34"]
-    assert words.count("0–4") == 6, "five lines in the window, one as it is forgotten"
+    assert words.count("0–4") == 6, "the batch is drawn in the window five times, and once when it is forgotten"
     folded = words_in(drawn([judged(at, at, at * 5, offset=at * 5) for at in range(100)], "windows"))
     assert "⋮ 96 more, in order" in folded
 
@@ -357,7 +357,7 @@ def test_rows_are_kept_and_forgotten() -> None:
         recorder._add(asked(number, number))
     list(kept.catch_up(recorder, "1"))
     assert [number for number, _ in kept.rows[-101:]] == [1200, *range(1251, 1351)], (
-        "50 rows were forgotten before they were read"
+        "the recorder had dropped 50 rows before they were read"
     )
     list(kept.catch_up(recorder, "2"))
     assert kept.rows[0][0] == 1251, "another run begins"
@@ -413,7 +413,7 @@ def test_a_window_has_batches_that_a_fault_stopped_as_the_timeline_has() -> None
 
 
 def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:
-    """Sequences of two partitions are not joined in one span."""
+    """A line for batches of two partitions does not show their sequences as one range."""
     rows: list[Row] = []
     for at in range(400):
         place = {"partition": at % 2, "first_sequence": 5 * (at // 2), "last_sequence": 5 * (at // 2) + 4}
@@ -431,7 +431,9 @@ def test_names_of_many_lanes_are_whole() -> None:
 
 
 def test_a_stored_log_shows_what_an_audit_found_at_its_offsets() -> None:
-    """A finding has a bracket at its offsets and at its first copy. A finding in another partition has none."""
+    """A finding is drawn as brackets at its offsets and at the offsets of the first copy. Findings of other partitions are not
+    drawn.
+    """
     batches = [
         Stored(0, 4, "producer 7 epoch 0", 0, 4), Stored(5, 9, "producer 8 epoch 0", 0, 4),
         Stored(10, 14, "producer 7 epoch 0", 0, 4), Stored(15, 15, "producer 7 epoch 0", marker=0),

@@ -1,4 +1,4 @@
-"""Names that clients choose reach a terminal, a log or a report only as text that people can see."""
+"""In terminals, logs and reports, the names that clients choose have only visible characters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wirekit import batch
 
 FORGED = "12:30:05.250  #7   orders-0  forged"
 HOSTILE = f"\x1b]0;owned\x07\x1b[2Aapp\r\n{FORGED}\x85\x9b31m\u202egnp\u2066\u200bb\u2028\u2029\ufeff\u3164\U000e0041"
-"""ESC, BEL, line ends, C1 controls, marks of direction, characters without width."""
+"""A name with ESC, BEL, line ends, C1 control characters, direction marks and characters without width."""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ UNSEEN = {letter for letter in HOSTILE if letter < " " or not letter.isascii()}
 
 
 def assert_plain(text: str, among: str = "") -> None:
-    """Checks that no line has invisible characters or begins with the client's text, and that the client's text is shown."""
+    """Checks that no line has invisible characters or begins with the forged text, and that the text has `among`."""
     lines = text.split("\n")
     assert [line for line in lines if UNSEEN & set(line)] == []
     assert not any(line.lstrip().startswith(FORGED) for line in lines)
@@ -55,7 +55,7 @@ def assert_plain(text: str, among: str = "") -> None:
 
 
 def speak(kafka: MockKafka) -> None:
-    """Sends requests with the hostile name in every field that a client may choose."""
+    """Sends requests that have the hostile name in every field whose value a client can choose."""
     connection = Connection(address_of(kafka.bootstrap_servers), client_id=HOSTILE)
     connection.request(plain("ApiVersions", client_software_name="app", client_software_version="1"), 3)
     connection.request(plain("Metadata", topics=[{"name": HOSTILE}]), 9)

@@ -1,4 +1,4 @@
-"""The validator on its own: rows of (stored batches, received batch, verdict)."""
+"""Tests the validator alone, with rows of stored batches, a received batch and the expected verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KAFKA = PROFILES["kafka-4.3"]
 
 
 def after(*batches: tuple[int, int] | tuple[int, int, int], rules: Rules = KAFKA) -> tuple[bytes | None, int]:
-    """Stores these batches (first sequence, count[, epoch]). Returns the producer's state and the log end offset."""
+    """Stores batches, given as (first sequence, count[, epoch]). Returns the producer's state and the log end offset."""
     state, end = None, 0
     for first, count, *epoch in batches:
         state = advance(state, header(first, count, epoch=epoch[0] if epoch else 0), end, NOW + end, rules)

@@ -66,7 +66,7 @@ class Transactions(Asking):
     # What happens next
 
     def ask(self, free: list[int]) -> Ask:
-        """Returns the next request: one that logically follows the last request, the last request again, or a random request."""
+        """Returns the next request: one that follows from the last request, the last request again, or a random request."""
         ask, self._then = self._then, None
         if ask is None:
             last = self._last if self._chance(0.03) else None
