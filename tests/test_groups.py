@@ -45,7 +45,7 @@ def test_on_a_cold_start_clients_must_retry() -> None:
 
 
 def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
-    """As on Kafka 4.3.1, a retry of franz-go after 250 ms does not get NOT_COORDINATOR, which franz-go does not always retry."""
+    """As on Kafka 4.3.1, franz-go's retry after 250 ms does not get NOT_COORDINATOR, which franz-go does not always retry."""
     broker = InProcess(cold_start=True)
     asker = client(broker)
     asker.request(find_coordinator(TEAM), 4)
@@ -380,7 +380,7 @@ def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: In
 
 
 def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinator(mock_kafka: MockKafka) -> None:
-    """As on Kafka 4.3.1, requests get NOT_COORDINATOR until the internal topic exists again. After that the group is unknown."""
+    """As on Kafka 4.3.1, requests get NOT_COORDINATOR until the internal topic exists again. Then the group is unknown."""
     mock_kafka.create_topic("orders")
     commit = offset_commit("billing", 7)
     asks = Dialogue(mock_kafka)

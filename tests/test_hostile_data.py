@@ -1,4 +1,4 @@
-"""Data directories made by an attacker. A broker must serve or refuse them, and must not read or change anything outside them."""
+"""Data directories made by an attacker. A broker serves or refuses them, and never reads or changes anything outside them."""
 
 from __future__ import annotations
 

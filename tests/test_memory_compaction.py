@@ -189,7 +189,7 @@ def key_written(partition: Partition, timestamp: int, now: int, key: bytes = b"k
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_a_segment_of_a_compacted_topic_is_closed_after_the_longest_lag(policy: str) -> None:
-    """The lag is the difference between the timestamps of the segment's first record and of the next batch, not a clock time."""
+    """The lag is the time between the timestamps of the segment's first record and of the next batch, not a clock time."""
     _, partition = engine_with({"cleanup.policy": policy, "max.compaction.lag.ms": "100"})
     for timestamp in (0, 100, 101, 102):
         key_written(partition, NOW + timestamp, NOW)

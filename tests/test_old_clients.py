@@ -1,4 +1,4 @@
-"""Clients of old releases (kafka-python with a fixed `api_version`) with the profiles of releases that support their versions."""
+"""Clients of old releases (kafka-python with a fixed `api_version`), with profiles of releases that support their versions."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def test_the_log_shows_batches_transactions_and_positions() -> None:
 
 
 def test_a_transaction_that_its_coordinator_aborted_is_not_drawn_as_committed() -> None:
-    """A proxy does not see markers. A refused batch and an InitProducerId show the abort. The missing offset shows the marker."""
+    """A proxy does not see markers. A refused batch and an InitProducerId show the abort. A missing offset shows the marker."""
     first = replace(judged(0, 1, 0, offset=0), transactional=True)  # type: ignore[type-var]
     late = replace(judged(900, 2, 5, "rejected", -1, "INVALID_PRODUCER_EPOCH"), transactional=True)  # type: ignore[type-var]
     after = replace(first, time=START + 1000, producer_epoch=2, base_offset=6)  # type: ignore[type-var]
