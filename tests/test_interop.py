@@ -1,4 +1,4 @@
-"""Runs one real client for each language besides Python: the Java client, franz-go and kafkajs. `scripts/interop` has the rest."""
+"""Runs a real client for each language except Python (Java, franz-go, kafkajs). `scripts/interop` runs the other clients."""
 
 from __future__ import annotations
 
