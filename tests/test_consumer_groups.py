@@ -640,7 +640,7 @@ def test_a_member_that_is_refused_leaves_a_classic_group_as_it_is(broker: InProc
     assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_regex="(") == 128
     for _ in range(2):
         broker.clock.advance(seconds=30)
-        assert old.heartbeat() == 0, "no session timeout is left of the conversion that failed"
+        assert old.heartbeat() == 0, "the failed conversion has set no session timeout"
 
 
 def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: InProcess) -> None:
