@@ -98,7 +98,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "serve",
         help="start the broker",
-        description="Start the broker. It prints one line per listener when it is ready, and `ready` last.",
+        description="Start the broker. The broker prints one line per listener when it is ready, and `ready` last.",
         epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port. Spaces separate the values of a "
         f"repeatable flag. Kafka's own names are understood "
         f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
@@ -112,18 +112,18 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add(
         "--port",
         type=whole_number,
-        help="port of the first broker; each further one takes the next; 0 = any free port (9092)",
+        help="port of the first broker; each further broker takes the next port; 0 = any free port (9092)",
     )
     add("--brokers", type=whole_number, metavar="N", help="brokers in this process (1)")
     repeated("--advertise", metavar="[NAME=]H:P", help="the address that clients connect to, at the first listener or at "
         "NAME (each further broker takes the next port; repeatable)")  # fmt: skip
     repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
-        "SASL_PLAINTEXT, SASL_SSL) it takes the place of the usual one unless --host or --port is given; the address after @ "
-        "is advertised; each further broker takes the next ports (repeatable)")  # fmt: skip
+        "SASL_PLAINTEXT, SASL_SSL) it takes the place of the usual listener unless --host or --port is given; the address "
+        "after @ is advertised; each further broker takes the next ports (repeatable)")  # fmt: skip
     add("--tls", choices=("auto",), help="make certificates for the listeners that speak TLS, and print where their authority "
         "lies (needs the extra tls)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="the certificate of the listeners that speak TLS (PEM)")
-    add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file")
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM)")
     add("--tls-client", choices=("none", "requested", "required"), default="none",
         help="the certificates that SSL listeners want from clients (%(default)s)")  # fmt: skip
@@ -139,7 +139,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
     add("--like", type=_named, metavar="FILE.toml", help="start an empty copy of the cluster in this file of "
-        "`wirebroker learn`; the other flags win over the file")  # fmt: skip
+        "`wirebroker learn`; the other flags take precedence over the file")  # fmt: skip
     add("--profile", metavar="NAME", help=f"the release of Kafka, or the rules of the validator ({DEFAULT_PROFILE})")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     add("--upgrade-to", metavar="NAME", help="upgrade the brokers to this release, one after the other, on the signal SIGUSR1")
@@ -177,7 +177,8 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
     add("--control", metavar="H:P", help="open the HTTP control and the live page; a port alone listens on 127.0.0.1, "
         "0 = any free (needs the extra control)")  # fmt: skip
     add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
-        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
+        "this host name, such as a container's (repeatable); the control's own address and loopback are always "
+        "accepted")  # fmt: skip
     add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events of --trace-level "
         "(repeatable)")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
@@ -187,7 +188,7 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
         help="write all requests and responses into this file for Wireshark, with the verdicts as comments")  # fmt: skip
     add("--rotate", metavar="SIZE|TIME", help="begin a new file of --trace and --capture when it has this size or age, like "
         "100MB, 1h or 100MB,1h; a full file gets a number in its name")  # fmt: skip
-    add("--rotate-keep", type=_count, metavar="N", help="delete full files but the N latest ones (10)")
+    add("--rotate-keep", type=_count, metavar="N", help="keep only the N latest full files (10)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="the event loop (%(default)s)")
 
 
@@ -235,7 +236,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a limit for clients, by Kafka's name: "
         "socket.request.max.bytes, queued.max.request.bytes, max.connections … (repeatable)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="speak TLS with clients, with this certificate (PEM)")
-    add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file")
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM); clients need one")
     add("--tls-client", choices=("none", "requested", "required"), help="the certificates that the proxy wants from clients "
         "(required with --tls-client-ca, else none)")  # fmt: skip
@@ -243,7 +244,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         "the system's authorities, as Kafka's tools take it; clients log in with their own settings")  # fmt: skip
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
     add("--upstream-tls-cert", metavar="FILE", help="the client certificate that the proxy shows to the brokers (PEM)")
-    add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--upstream-tls-key", metavar="FILE", help="the certificate's private key, if it is in another file")
     _watching(add)
     _mirror(parser, [_end_with_parent(parser)])
     parser.set_defaults(command="proxy")
@@ -260,7 +261,7 @@ def _learn(commands: argparse._SubParsersAction[Parser]) -> None:
         "learn",
         help="read a cluster's release, settings, topics, ACLs …, for `serve --like`; or compare two clusters",
         description="Write a description of a cluster, without records and secrets, into a file for `serve --like`.",
-        epilog=f"It only reads, and reports the sections that it was not allowed to read. {EXIT_CODES}",
+        epilog=f"The command only reads the cluster, and reports the sections that it was not allowed to read. {EXIT_CODES}",
     )
     add = parser.add_argument
     add("--bootstrap", type=_named, metavar="H:P[,H:P…]", help="a broker of the cluster")
@@ -364,7 +365,8 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--fold", action=argparse.BooleanOptionalAction, help="show requests that repeat without an "
         "error as one line (the default on a terminal)")  # fmt: skip
     add("--page", action="store_true", help="show the file, of any size, on the live page (needs the extra control)")
-    add("--control", type=_named, metavar="H:P", help="with --page: its address; a port alone is on 127.0.0.1 (any free port)")
+    add("--control", type=_named, metavar="H:P", help="with --page: the page's address; a port alone is on "
+        "127.0.0.1 (any free port)")  # fmt: skip
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")
 
@@ -411,10 +413,10 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     diff.add_argument("other", type=_named, metavar="B")
     diff.set_defaults(command="diff")
     replay = commands.add_parser("replay", help="send a captured session again, and compare",
-        epilog="Exit codes: 0 no difference that matters, 1 a difference, 2 it cannot be replayed.")  # fmt: skip
+        epilog="Exit codes: 0 no difference that matters, 1 a difference, 2 the session cannot be replayed.")  # fmt: skip
     add = replay.add_argument
     add("session", type=_named, metavar="SESSION", help="a capture (pcapng, pcap)")
-    add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to send it to")
+    add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to which the session is sent")
     add("--create-topics", action="store_true", help="create the session's topics that do not exist")
     _secured(add)
     add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for a response (%(default)s)")
@@ -464,7 +466,8 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--sarif", type=_named, metavar="FILE", help="write the findings as SARIF 2.1.0")
     add("--prometheus", type=_named, metavar="FILE", help="write the numbers of findings in Prometheus' text format")
     add("--findings-to", type=_named, metavar="H:P/TOPIC", help="send the findings as JSON to this topic")
-    add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append them to this table of Spark's catalog or folder")
+    add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append the findings to this table of "
+        "Spark's catalog or folder")  # fmt: skip
     audit.set_defaults(command="audit")
 
 
