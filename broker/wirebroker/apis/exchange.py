@@ -178,7 +178,7 @@ class Exchange(AnyExchange):
         """Returns the response after faults and the interceptor, or None if the response is not sent now. The request no longer
         waits."""
         connection = self.connection
-        if connection.parked is self:  # the same as `unpark`, but without a call
+        if connection.parked is self:  # does what `unpark` does, without a call
             connection.parked = None
         if self.access is not None:
             response = self.access.joined(response)

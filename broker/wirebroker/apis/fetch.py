@@ -250,7 +250,7 @@ class Fetch:
         cluster = self.cluster
         name, index = key
         if self._follower >= 0 and self._readable is not None and not self._may_read("", self._readable):
-            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED  # for a missing topic, too
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED  # a missing topic gets this error, too
         if isinstance(name, bytes):
             topic = cluster.topics_by_id.get(name)
             if topic is None:

@@ -24,7 +24,7 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
     ]
     asked = {
         exchange.node_id: cluster.brokers[exchange.node_id]
-    }  # also if this broker was unregistered, and no other broker remains
+    }  # this broker counts even if it was unregistered, and no other broker remains
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
     reason = refusal(updates, supported, cluster.configs.features, cluster.controller_id)
     if reason:

@@ -244,7 +244,7 @@ class Upstream:
         coordinator = self._coordinator(GROUP, group)
         (classic,) = self._brokers.request(DescribeGroupsRequest(groups=[group]), 4, coordinator).groups
         yield from ((each.member_id, each.group_instance_id, False) for each in classic.members)
-        if classic.group_state == "Dead":  # also the state of a group of KIP-848
+        if classic.group_state == "Dead":  # a group of KIP-848 is in this state, too
             request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
             (found,) = self._brokers.request(request, 0, coordinator).groups
             yield from ((each.member_id, each.instance_id, True) for each in found.members)

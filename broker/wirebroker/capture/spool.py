@@ -40,7 +40,7 @@ def spool(capture: BinaryIO, write: Callable[[bytes], object]) -> Iterator[list[
 def _line(row: Row, session: Session) -> bytes:
     try:
         line = b'{"event":"%s",%s' % (row.event.encode(), msgspec.json.encode(row)[1:])
-    except UnicodeEncodeError:  # a name with half of a surrogate pair
+    except UnicodeEncodeError:  # a name may have half of a surrogate pair
         line = row.as_json().encode()
     if isinstance(row, ReplyRow):
         line = b'%s,"place":%s,"at":%s}' % (line[:-1], json.dumps(session.place).encode(), msgspec.json.encode(session.places))

@@ -19,8 +19,8 @@ _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750
 """Batches are dated back by this many ms, so that their timestamps differ from the broker's time of an append.
 
-Retention checks run every half second, and a batch is dated back by more than that. Therefore, with retention.ms=1000, a batch
-is gone a second after its append, at whatever moment the checks run.
+Retention checks run every half second, and a batch is dated back by more than half a second. Therefore, with retention.ms=1000,
+a batch is gone a second after its append, at whatever moment the checks run.
 """
 CLOCKS_APART_MS = 2000
 """A time from a broker counts as its present time if it differs from this machine's clock by at most this many ms."""

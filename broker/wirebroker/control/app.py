@@ -361,5 +361,5 @@ def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 
 def _json(value: Any, status: int = 200, media: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
-    text = json.dumps(value, separators=(",", ":"))  # in ASCII, because UTF-8 cannot encode lone surrogates
+    text = json.dumps(value, separators=(",", ":"))  # the JSON is in ASCII, because UTF-8 cannot encode lone surrogates
     return Response(text.encode(), status, dict(headers or {}), media)

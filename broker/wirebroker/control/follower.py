@@ -70,5 +70,5 @@ class Follower:
         rows = trace.last(added - self._number)
         self.explanation.skip(added - self._number - len(rows))
         self._number = added
-        # in a thread, so that the broker serves its clients meanwhile
+        # runs in a thread, so that the broker serves its clients meanwhile
         await asyncio.to_thread(self.explanation.take_all, rows)

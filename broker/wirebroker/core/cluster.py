@@ -371,7 +371,7 @@ class Cluster:
         """Create a topic with the default settings after `auto_creation_ms`, if it can be written to the metadata log."""
         if not self.auto_creation_ms:
             self.create_default_topic(name, now)
-        elif self._due.get(name, now) <= now:  # not yet due, or a restart has lost the timer
+        elif self._due.get(name, now) <= now:  # the creation is not due yet, or a restart has lost the timer
             self._due[name] = now + self.auto_creation_ms
             self.timers.at(self._due[name], lambda when: self.create_default_topic(name, when))
 

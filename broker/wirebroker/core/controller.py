@@ -203,7 +203,7 @@ class Controller:
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
         """Undo a reassignment in progress: keep the former replicas.
 
-        Returns False if the former replicas need an unclean election, and unclean elections are disabled.
+        Returns False if the former replicas can lead only after an unclean election, and unclean elections are disabled.
         """
         reverted = []
         self._change([partition], lambda each: reverted.append(each.replication.revert(self._cluster.alive, now)), now)

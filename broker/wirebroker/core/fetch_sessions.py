@@ -232,7 +232,7 @@ class FetchSessions:
             context.session, context.incremental = None, False
             return
         if known is not None:
-            self._sessions[place] = known  # to the end: the dict is in the order of the last use
+            self._sessions[place] = known  # move the session to the end: the dict is in the order of the last use
         context.partitions = [(key, cached.requested) for key, cached in session.partitions.items()]
 
 

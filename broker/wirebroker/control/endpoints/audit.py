@@ -90,7 +90,7 @@ async def audit(controlled: ControlledBroker, body: Question) -> Audit:
     rows = None if body.intended is None else intended_rows([msgspec.structs.asdict(each) for each in body.intended])
     report = await asyncio.to_thread(
         AuditReport, partitions, arrivals=arrivals, intended=rows, topics=body.topics
-    )  # in a thread, so that the broker serves its clients meanwhile
+    )  # runs in a thread, so that the broker serves its clients meanwhile
     summary = report.summary()
     return Audit(
         exactly_once=all(each.severity == "info" for each in report.findings),

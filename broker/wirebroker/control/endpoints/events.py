@@ -143,5 +143,5 @@ def encoded(rows: Sequence[Any]) -> bytes:
     """Returns rows as JSON."""
     try:
         return msgspec.json.encode(rows)
-    except UnicodeEncodeError:  # a name with half of a surrogate pair
+    except UnicodeEncodeError:  # a name may have half of a surrogate pair
         return json.dumps(rows).encode()
