@@ -3,9 +3,9 @@
     with MockKafka(topics={"orders": 3}) as kafka:
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
 
-`with` runs the broker in a separate thread with its own event loop, for synchronous clients. `async with` runs it in the
-caller's loop. Every method may be called from any thread. A forked process has no broker in it: every method raises
-RuntimeError there, and clients in it connect to the parent's broker by its `bootstrap_servers`.
+`with` runs the broker in a separate thread with its own event loop, for synchronous clients. `async with` runs the broker in
+the caller's event loop. Every method may be called from any thread. The broker does not run in a forked process. There every
+method raises RuntimeError, but clients can connect to the broker of the parent process by `bootstrap_servers`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Data = bytes | str | dict[str, Any] | list[Any] | None
 """A record's key or value. A text is stored as UTF-8, and a dict or a list as JSON."""
 __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Quotas", "Settings", "StoredRecord", "TraceView"]
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # so that pytest shows the line of the caller
 
 
 class Settings(TypedDict, total=False):
-    """The arguments of `MockKafka` and of the pytest marker. `BrokerOptions` has their defaults, except those of the last six,
-    which are in `MockKafka`.
+    """The arguments of `MockKafka` and of the pytest marker. The default values of the last six are in `MockKafka`, and
+    the others are in `BrokerOptions`.
     """
 
     brokers: int
@@ -94,25 +94,27 @@ class Settings(TypedDict, total=False):
 
 
 class MockKafka(Waits):
-    """A cluster of `brokers` brokers on loopback ports: free ports, or `port` and the ports after it.
+    """A cluster of `brokers` brokers, which listen on loopback ports: on free ports or, if `port` is given, on this port and
+    the ports after it.
 
-    `topics` are names of topics, each with its number of partitions if wanted: `"orders"`, `["orders:3", "payments"]`,
+    `topics` are the names of topics. A number of partitions can be added to each: `"orders"`, `["orders:3", "payments"]`,
     `{"orders": 3}`. A replication factor and Kafka's topic settings can be added: `"orders:3:rf=2:cleanup.policy=compact"`, or
     as a dict `{"orders": {"partitions": 3, "replication_factor": 2, "configs": {"cleanup.policy": "compact"}}}`. `configs` are
-    Kafka's settings by Kafka's names; `profile` and `rules` are the rules of the validator; `clock` is "system" or "frozen".
+    Kafka's settings under Kafka's names. `profile` and `rules` are the rules of the validator. `clock` is "system" or "frozen".
     With `cold_start`, coordinators and automatically created topics are not available at first, as in Kafka, so clients have to
     retry. `trace` is the level of the trace: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`).
-    `control` opens the HTTP control endpoint, whose address is `control_url` (needs the extra control). With `data`, the logs
-    are kept in this directory (or these directories) in Kafka's own files, and the records that are already there are served.
-    `sync` says when the logs are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for
-    Wireshark, with the verdicts as comments. `security` is the protocol that clients must use, and `users` are the names and
-    passwords for SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`). With
-    `acls` the broker has an authorizer, and users may only do what the ACLs allow. With `telemetry` clients push their own
-    metrics. `features` are the feature levels of a new cluster, such as {"transaction.version": 1}. `like` is a file that
-    `wirebroker learn` wrote: the cluster is an empty copy of the learned cluster. The other options override the file. `faults`
-    are rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset, and are in
-    `kafka.faults.rules`. Raises ValueError for an option or setting that cannot be used, and DataError (an OSError) if the
-    directory cannot be used.
+    `control` opens the HTTP control endpoint, whose address is `control_url`. It needs the extra "control" of the package.
+    `data` is a directory, or several. The broker keeps its logs there in Kafka's own file format, and serves the records that
+    are already there. `sync` says when the logs are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng
+    file for Wireshark, into which the broker writes its traffic, with the verdicts as comments. `security` is the protocol that
+    clients must use, and `users` are the names and passwords for SASL. `acls` are texts like "allow User:alice READ TOPIC
+    orders" (`wirebroker.security.acl_specs`). If `acls` is given, the broker has an authorizer, and users may do only what the
+    ACLs allow. With `telemetry`, clients push their own metrics to the broker. `features` are the feature levels of a new
+    cluster, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` has written. The cluster is then an
+    empty copy of the learned cluster, and the other options override what the file says. `faults` are rules from
+    `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The copies are in
+    `kafka.faults.rules`. Raises ValueError if an option or a setting cannot be used, and DataError (an OSError) if the
+    directory `data` cannot be used.
     """
 
     def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
@@ -136,7 +138,7 @@ class MockKafka(Waits):
         self._thread: LoopThread | None = None
         self._host: Host | None = None
         self._ended: Engine | None = None
-        """The engine of the stopped broker, whose state is needed for the report of a failed test."""
+        """After the broker has stopped, its engine. The report of a failed test needs the engine's state."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[Address] = []
         self._process = os.getpid()
@@ -177,8 +179,8 @@ class MockKafka(Waits):
             raise
 
     def stop(self) -> None:
-        """Stop the broker: close all connections and listeners. Does nothing if the broker is not running, and nothing in a
-        forked process."""
+        """Stop the broker: close all connections and listeners. Does nothing if the broker is not running, or in a forked
+        process."""
         if os.getpid() != self._process:
             self._forget()
         elif self._thread is not None:
@@ -191,7 +193,7 @@ class MockKafka(Waits):
         self._thread = None
 
     def _forget(self) -> None:
-        """Forget the running broker without touching it. Afterwards this MockKafka is not running."""
+        """Forget the running broker, but do not stop it. Afterwards `running` is False."""
         self._thread = self._host = self._loop = self._control = None
         self._ports.clear()
 
@@ -219,7 +221,7 @@ class MockKafka(Waits):
         made.announce(self)
 
     def _certificates(self) -> Tls | None:
-        """Returns the certificates of a broker with TLS. They are named in the settings; otherwise they are created."""
+        """Returns the certificates of a broker with TLS. If the settings do not name certificates, they are created."""
         if not self._protocol.tls:
             return None
         settings = self._options.settings
@@ -294,8 +296,8 @@ class MockKafka(Waits):
         return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """Returns the result of `read`, a function that gets the engine. Works after the broker has stopped, too. Returns None
-        if the broker has never run.
+        """Returns the result of the function `read`, which is called with the engine. This works after the broker has stopped,
+        too. Returns None if the broker has never run.
         """
         if self._host is not None:
             return self._call(read)
@@ -306,7 +308,8 @@ class MockKafka(Waits):
         return self._options.fault_seed if self._host is None else self._call(lambda engine: engine.plan.seed)
 
     def _change(self, function: Callable[[Engine, int], T]) -> T:
-        """Run a function that changes the broker, with the engine and the time as arguments; then perform the effects."""
+        """Call a function that changes the broker, with the engine and the time as arguments. Then perform the engine's
+        effects."""
         host = self._running
         assert self._loop is not None
 
@@ -320,7 +323,8 @@ class MockKafka(Waits):
         return call_on(self._loop, run)
 
     def __repr__(self) -> str:
-        """Returns the addresses and topics as text. Does not wait for the broker's loop, which a debugger may have stopped."""
+        """Returns the addresses and topics as text. This does not wait for the broker's event loop, because a debugger may have
+        stopped it."""
         if (engine := self._peek()) is None:
             return "MockKafka(not running)"
         addresses = ",".join(f"{host}:{port}" for host, port in self._ports)
@@ -337,8 +341,8 @@ class MockKafka(Waits):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address for clients: `127.0.0.1:PORT`, or a comma-separated list for several brokers. It is valid in forked
-        processes, too.
+        """The address to which clients connect: `127.0.0.1:PORT`, or a comma-separated list for several brokers. It can be used
+        in forked processes, too.
         """
         self._started()
         return ",".join(f"{host}:{port}" for host, port in self._ports)
@@ -346,13 +350,13 @@ class MockKafka(Waits):
     def client_settings(
         self, library: Library, user: str | None = None, mechanism: MechanismName = "SCRAM-SHA-256"
     ) -> dict[str, Any]:  # fmt: skip
-        """Returns the settings that a client library needs to connect, by the library's own names:
+        """Returns the settings that a client library needs to connect, under the library's own names:
         `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
         `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the name of a
-        user, by default the first in `users`; with OAUTHBEARER any name is valid. If ssl.client.auth requires a client
-        certificate, the settings contain one. Raises ValueError for an unknown library or user, if there is no user, and with
-        OAUTHBEARER if tokens must be signed.
+        user, by default the first one in `users`. With OAUTHBEARER, any name is valid. If ssl.client.auth requires a client
+        certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if there is no user, or
+        if tokens for OAUTHBEARER must be signed.
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
@@ -381,7 +385,7 @@ class MockKafka(Waits):
             raise ValueError(f"give the client a token of your own: tokens must be signed by a key in {signed[0]}")
 
     def _token(self, user: str) -> str:
-        """Returns an unsigned token for a user. It is valid for an hour on the broker's clock."""
+        """Returns an unsigned token for a user. The token is valid for an hour by the broker's clock."""
         now = self.clock.now() / 1000
         return unsecured_token({"sub": user, "iat": now, "exp": now + 3600})
 
@@ -397,14 +401,15 @@ class MockKafka(Waits):
         self, name: str, partitions: int | None = None, configs: Mapping[str, Any] | None = None, *,
         replication_factor: int | None = None,
     ) -> None:  # fmt: skip
-        """Create a topic. By default it has num.partitions partitions and default.replication.factor replicas.
+        """Create a topic. By default the settings num.partitions and default.replication.factor determine its numbers of
+        partitions and replicas.
 
         Raises ValueError if the topic exists already, or if the name or a setting is not allowed.
         """
         self._change(lambda engine, now: operations.create_topic(engine, name, now, partitions, configs, replication_factor))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records. Raises KeyError for a topic that does not exist."""
+        """Delete a topic with all its records. Raises KeyError if the topic does not exist."""
         self._change(lambda engine, now: operations.delete_topic(engine, name, now))
 
     def topics(self, *, internal: bool = False) -> dict[str, states.TopicState]:
@@ -438,9 +443,9 @@ class MockKafka(Waits):
         partition: int = 0,
         timestamp: int | None = None,
     ) -> int:
-        """Store a record without a client. Creates the topic if it does not exist. Returns the record's offset.
+        """Store a record without the help of a client. If the topic does not exist, it is created. Returns the record's offset.
 
-        Texts are stored as UTF-8, dicts and lists as JSON.
+        A text is stored as UTF-8, and a dict or a list as JSON.
         """
         record = WireRecord(0, 0, _bytes("key", key), _bytes("value", value), _headers(headers))
         return self._change(lambda engine, now: operations.store(engine, topic, partition, record, timestamp, now))
@@ -452,7 +457,8 @@ class MockKafka(Waits):
         return self._call(states.groups)
 
     def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """Returns the group's committed offset for each topic and partition. Empty if the group has committed nothing."""
+        """Returns the group's committed offset for each topic and partition. The result is empty if the group has committed
+        nothing."""
 
         def read(engine: Engine) -> dict[tuple[str, int], int]:
             return {where: committed.offset for where, committed in engine.groups.offsets.of(group).items()}
@@ -464,14 +470,15 @@ class MockKafka(Waits):
         return self._call(states.transactions)
 
     def connection_count(self) -> int:
-        """Returns the number of clients' connections."""
+        """Returns the number of connections of clients."""
         return self._call(lambda engine: len(engine.connections))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
-        """Check from the stored records whether each record was delivered exactly once, in the given topics or in all.
+        """Check whether each record was delivered exactly once, according to the records that are stored in the given topics or
+        in all topics.
 
         `intended` are the records that the application meant to send: rows, or a journal's path (`wirebroker.audit.journal`).
-        Raises KeyError for a topic that does not exist, and ValueError for a row that cannot be read.
+        Raises KeyError if a topic does not exist, and ValueError if a row cannot be read.
         """
         from wirebroker.audit.report import AuditReport
 
@@ -479,11 +486,11 @@ class MockKafka(Waits):
         partitions, arrivals = self._call(lambda engine: operations.evidence(engine, names, self._clock.now()))
         return AuditReport(partitions, arrivals=arrivals, intended=intended, topics=names)
 
-    # Effects of time, or of a second client
+    # Effects of time or of a second client
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
         """Make partitions forget a producer, as they do after producer.id.expiration.ms. Returns the number of partitions that
-        have forgotten it.
+        have forgotten the producer.
 
         Raises KeyError or IndexError if the partition does not exist.
         """
@@ -497,8 +504,8 @@ class MockKafka(Waits):
         self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
 
     def fence(self, transactional_id: str) -> int:
-        """Fence a transactional producer by increasing its epoch. Returns the new epoch. Raises ValueError if that is
-        impossible."""
+        """Fence a transactional producer by increasing its epoch. Returns the new epoch. Raises ValueError if the producer
+        cannot be fenced."""
         return self._change(lambda engine, now: engine.fault_broker.fence(transactional_id, now))
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
@@ -507,7 +514,7 @@ class MockKafka(Waits):
         return self._change(lambda engine, now: engine.fault_broker.truncate(topic, partition, offset, now)[1])
 
     def restart(self, mode: Literal["clean", "kill"] = "clean") -> None:
-        """Restart all brokers, cleanly or as after kill −9 ("kill"). Their addresses stay the same."""
+        """Restart all brokers, after a clean shutdown ("clean") or as after kill −9 ("kill"). Their addresses stay the same."""
         self._change(lambda engine, now: engine.restart(mode, now))
 
     # The cluster: brokers, leaders, replicas
@@ -522,7 +529,8 @@ class MockKafka(Waits):
         self._change(lambda engine, now: engine.controller.finish())
 
     def start_broker(self, node_id: int) -> None:
-        """Start a killed broker. Its replicas follow again and become in sync. Does nothing if the broker is up."""
+        """Start a killed broker. The broker's replicas follow the leaders again and become in sync. Does nothing if the broker
+        is up."""
         self._change(lambda engine, now: engine.start_broker(node_id, now))
         self._change(lambda engine, now: engine.controller.finish())
 
@@ -536,17 +544,18 @@ class MockKafka(Waits):
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
         """Elect the preferred replica as the leader. Returns Kafka's error code.
 
-        With `unclean`, if the partition has no leader, a replica whose broker is up becomes the leader even if it is not in
-        sync.
+        If the partition has no leader and `unclean` is set, a replica whose broker is up becomes the leader, even if the
+        replica is not in sync.
         """
         return self._change(lambda engine, now: engine.controller.elect_leader(topic, partition, now, unclean=unclean))
 
     def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a follower stop fetching. After replica.lag.time.max.ms it is out of sync. Raises ValueError for the leader."""
+        """Make a follower stop fetching. The follower is out of sync after replica.lag.time.max.ms. Raises ValueError if the
+        replica is the leader."""
         self._change(lambda engine, now: engine.controller.freeze_replica(topic, partition, node_id, now))
 
     def thaw_replica(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a frozen follower fetch again. It catches up and becomes in sync."""
+        """Make a frozen follower fetch again. The follower catches up and becomes in sync."""
         self._change(lambda engine, now: engine.controller.thaw_replica(topic, partition, node_id, now))
 
     def partition(self, topic: str, partition: int = 0) -> PartitionState:
@@ -560,7 +569,7 @@ class MockKafka(Waits):
         return self._call(read)
 
     def brokers(self) -> dict[int, states.Broker]:
-        """Returns, for each broker's node id, whether the broker is up, and its addresses."""
+        """Returns for each broker, by its id, whether it is up, and its addresses."""
         return self._call(states.brokers)
 
     def warm(self) -> None:
@@ -568,12 +577,12 @@ class MockKafka(Waits):
         self._change(lambda engine, now: operations.warm(engine, now))
 
     def reset(self, *, soft: bool = False) -> None:
-        """Return the broker to the state that it had at the start: close the connections, delete everything and set back the
-        clock.
+        """Return the broker to the state that it had at the start: close the connections, delete all data, and set the clock
+        back.
 
         With `soft`, connections, topics, and groups with their members stay, so clients can continue. The logs are emptied,
         committed offsets move to the ends of the logs, and faults, trace and clock are reset. Raises RuntimeError if the broker
-        has `data` and the reset is not soft, because such a reset would delete the data.
+        has `data` and the reset is not soft, because the reset would delete the data.
         """
         host = self._running
         assert self._loop is not None
@@ -592,10 +601,10 @@ class MockKafka(Waits):
         call_on(self._loop, begin_again)
 
     def snapshot(self) -> Snapshot:
-        """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients are not disturbed.
+        """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients do not notice it.
 
         The records are not copied, so a snapshot takes little time and memory. Raises RuntimeError if the broker has `data`, if
-        a broker is down, or if a replica does not follow or is being moved.
+        a broker is down, or if a replica lags, is being moved or is offline.
         """
         host = self._running
         assert self._loop is not None
@@ -605,8 +614,8 @@ class MockKafka(Waits):
         """Go back to a snapshot of this MockKafka, and close the connections. A snapshot can be restored any number of times.
 
         Topics with their ids, records, producers, open transactions, groups, committed offsets, settings, ACLs, users, quotas
-        and the clock return to the snapshot's state. Clients see a restart. Faults and trace are reset as `reset` does. Raises
-        ValueError for a snapshot of another MockKafka.
+        and the clock return to the snapshot's state. Clients see a restart. Faults and trace are reset as by `reset`. Raises
+        ValueError if the snapshot is of another MockKafka.
         """
         host = self._running
         assert self._loop is not None
@@ -616,7 +625,7 @@ class MockKafka(Waits):
 
 
 class ClockControl:
-    """Moves a broker's clock. Timers inside clients are not affected."""
+    """Moves a broker's clock. The timers inside clients do not change."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -648,7 +657,7 @@ class Quotas:
     """The quotas of a broker's clients: limits of a user, a client id, a user with a client id, or an IP address.
 
     The name `"<default>"` stands for all users, client ids or addresses that have no limit of their own. A client that exceeds
-    its limit has to wait; the wait is measured on the broker's clock.
+    its limit has to wait. This time is measured on the broker's clock.
     """
 
     def __init__(self, kafka: MockKafka) -> None:
@@ -660,8 +669,8 @@ class Quotas:
         request_percentage: float | None = None, controller_mutation_rate: float | None = None,
         connection_creation_rate: float | None = None,
     ) -> None:  # fmt: skip
-        """Set the given limits, which have Kafka's names. Other limits do not change. Raises ValueError for a limit that Kafka
-        would refuse.
+        """Set the given limits. The arguments have Kafka's names. Other limits do not change. Raises ValueError if Kafka would
+        refuse a limit.
         """
         named = {
             PRODUCE: producer_byte_rate, FETCH: consumer_byte_rate, REQUEST: request_percentage,
@@ -672,7 +681,8 @@ class Quotas:
         self._kafka._change(lambda engine, now: operations.set_quota(engine, entity, limits, now))
 
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
-        """Remove all limits of a user, a client id, a user with a client id, or an address. Does nothing if there are none."""
+        """Remove all limits of a user, a client id, a user with a client id, or an address. Does nothing if it has no
+        limits."""
         entity = {USER: user, CLIENT_ID: client_id, IP: ip}
         self._kafka._change(lambda engine, now: operations.remove_quota(engine, entity, now))
 
@@ -686,12 +696,13 @@ class Quotas:
         return self._kafka._call(states.quotas)
 
     def count_requests_as(self, milliseconds: float | None) -> None:
-        """For request_percentage, count each request with this time. With None, measure the machine's time again."""
+        """For the quota request_percentage, count each request as if it took this time. With None, the real time is measured
+        again."""
         self._kafka._call(lambda engine: setattr(engine.throttle, "request_ms", milliseconds))
 
 
 class TelemetryView:
-    """The metrics that clients have pushed (KIP-714), with `MockKafka(telemetry=True)`."""
+    """The metrics that clients have pushed (KIP-714). They need `MockKafka(telemetry=True)`."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -703,7 +714,7 @@ class TelemetryView:
     def subscribe(
         self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"
     ) -> None:  # fmt: skip
-        """Subscribe to clients' metrics: the names in `metrics` are prefixes, and `"*"` stands for all metrics. Clients push
+        """Subscribe to metrics of clients. The names in `metrics` are prefixes, and `"*"` stands for all metrics. Clients push
         these metrics every `interval_ms` (100 to 3,600,000).
 
         `match` selects clients, for example `client_id=app.*`. Raises RuntimeError without `telemetry=True`, and ValueError if
@@ -714,9 +725,9 @@ class TelemetryView:
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
         """Returns the metrics that clients have pushed, the oldest first. `client_id` and `metric` restrict the result to one
-        client or one metric. Needs the extra telemetry.
+        client or one metric. This needs the extra "telemetry" of the package.
 
-        Raises RuntimeError if the extra is not installed, and ValueError for a push that cannot be parsed.
+        Raises RuntimeError if the extra is not installed, and ValueError if a push cannot be parsed.
         """
         from wirebroker.testing.metric_points import points
 
@@ -724,8 +735,8 @@ class TelemetryView:
 
 
 def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:
-    """Returns the function that creates the control endpoint. Its module is imported in the caller's thread, and only if
-    `control` is set."""
+    """Returns the function that creates the control endpoint. The module of the endpoint is imported here, in the caller's
+    thread, and only if `control` is set."""
     from wirebroker.control.server import control_of_broker
 
     return control_of_broker

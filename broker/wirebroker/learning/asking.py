@@ -1,5 +1,5 @@
-"""Sends requests to a cluster that is being learned. Each request has the newest version that both sides know, and names a
-limited number of topics or groups.
+"""Sends requests to a cluster that is being learned. Each request is in the newest version that wirebroker and the broker know,
+and names a limited number of topics or groups.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from wirebroker.client.wire import ConnectionClosed, NoResponse
 from wirebroker.learning.form import Unread
 
 PIECE = 200
-"""The largest number of topics or groups that one request names. The response has about thirty settings for each topic."""
+"""One request names at most this many topics or groups. The response to a request for settings has about thirty settings for
+each topic."""
 RETRIED = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )  # fmt: skip
@@ -33,7 +34,7 @@ class NotOffered(Exception):
 
 
 class Refused(Exception):
-    """Raised if the broker refuses a request for a section. `name` is the name of the error code."""
+    """Raised if the broker refuses a request that reads a section of the cluster. `name` is the name of the error code."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -47,20 +48,20 @@ def check(error_code: int) -> None:
 
 
 def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yields slices of the items, with at most PIECE items each."""
+    """Yields the items in slices. Each slice has at most PIECE items."""
     for start in range(0, len(items), PIECE):
         yield items[start : start + PIECE]
 
 
 class Asked:
-    """A cluster that is being learned, reached through the broker at `bootstrap`. Every request can raise the errors of
+    """A cluster that is being learned. It is reached through the broker at `bootstrap`. Every request may raise the errors of
     `Brokers`."""
 
     def __init__(self, brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None]) -> None:
         self._brokers, self.bootstrap = brokers, bootstrap
         self.progress = progress
-        """A function that shows the progress. Its arguments are a section, the number of its parts that were read, and the
-        number of all its parts."""
+        """A function that shows the progress. Its arguments are the name of a section, the number of the section's parts that
+        were read, and the number of all its parts."""
         self.unread: list[Unread] = []
         self.left_out: set[str] = set()
         self.versions: ApiVersionsResponse = self._versions(bootstrap)
@@ -79,10 +80,11 @@ class Asked:
             told = self._brokers.request(asked, newest, address)
         if told.error_code != ErrorCode.NONE:
             raise CannotLearn(f"{address} answers ApiVersions with {error_name(told.error_code)}")
-        return told  # type: ignore[no-any-return]  # a response has no type of its own
+        return told  # type: ignore[no-any-return]  # `request` returns Any
 
     def request(self, message: Message, node_id: int | None = None) -> Any:
-        """Returns a broker's response to the request. By default it is sent to the broker at `bootstrap`. Raises NotOffered."""
+        """Returns a broker's response to the request. Without `node_id`, the request is sent to the broker at `bootstrap`.
+        Raises NotOffered."""
         address = self.bootstrap if node_id is None else self.addresses[node_id]
         if address not in self._spoken:
             self._spoken[address] = self._versions(address)
@@ -93,8 +95,9 @@ class Asked:
         return self._brokers.request(message, min(newest, ours_newest), address)
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
-        """Returns the result of `read()`. If the broker refuses the request, does not respond to it or does not offer the API,
-        notes the reason and returns None. If the broker responds to no request at all, raises the same errors as `_versions`.
+        """Returns the result of `read()`. If the broker refuses the request, does not respond to it, or does not offer the API,
+        this notes the reason and returns None. If the broker does not respond to ApiVersions either, this raises the same
+        errors as `_versions`.
         """
         self.progress(section, 0, 1)
         try:
@@ -109,7 +112,7 @@ class Asked:
         return None
 
     def note(self, section: str, error: str, needs: str = "") -> None:
-        """Notes that a section could not be read, with the error. The same note is kept only once."""
+        """Notes that a section could not be read because of this error. Equal notes are kept only once."""
         noted = Unread(section=section, error=error, needs=needs)
         if noted not in self.unread:
             self.unread.append(noted)

@@ -12,13 +12,13 @@ from wirebroker.learning.anonymous import SUPER_USERS
 from wirebroker.learning.form import Acl, Broker, Group, Learned, Quota, Topic, User
 
 DEFAULT = "its default"
-"""The text that is shown as the value of a setting that a cluster does not set."""
+"""Shown as the value of a setting if a cluster does not set it."""
 MISSING = "—"
-"""The text that is shown for something that a cluster does not have."""
+"""Shown in place of something that a cluster does not have."""
 
 
 class Difference(NamedTuple):
-    """One difference between two clusters: where it is, and the value in each cluster."""
+    """One difference between two clusters: its place, and the value in each cluster."""
 
     section: str
     place: str
@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
 
 
 def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
-    """Compares two clusters; `names` are the names of their files."""
+    """Compares two clusters. `names` are the names of their files."""
     notes: list[str] = []
     found: list[Difference] = []
     hashed = [name for name, learned in zip(names, (one, other), strict=True) if learned.anonymous]
@@ -54,22 +54,23 @@ def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
 
 
 def _without_names(learned: Learned) -> Learned:
-    """Returns the cluster without its racks and super users. These are hashed, too, so they cannot be compared."""
+    """Returns the cluster without its racks and super users. Racks and super users are hashed, too, so they cannot be
+    compared."""
     brokers = [msgspec.structs.replace(each, rack=None) for each in learned.brokers]
     settings = {name: value for name, value in learned.settings.items() if name != SUPER_USERS}
     return msgspec.structs.replace(learned, brokers=brokers, settings=settings)
 
 
 def _unread(learned: Learned) -> dict[str, str]:
-    """Returns the error for each section that could not be read. The settings of topics belong to the section "topics", but the
-    settings of brokers are a separate section.
+    """Returns the error for each section that could not be read. If the settings of topics could not be read, this is an error
+    of the section "topics". The settings of brokers are a section of their own, "settings".
     """
     of = re.compile(r"(?:settings of brokers|(?:settings|protocols) of (\w+)).*")
     return {of.sub(lambda found: found[1] or "settings", each.section): each.error for each in learned.unread}
 
 
 def _differences(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yields the differences between two mappings. A part that only one of the clusters has is one difference."""
+    """Yields the differences between two mappings. If only one of the clusters has a part, this is one difference."""
     for place in sorted(one.keys() | other.keys()):
         held, wanted = one.get(place), other.get(place)
         if held == wanted:
@@ -158,14 +159,14 @@ SECTIONS = {
     "cluster": _cluster, "versions": _versions, "features": _features, "brokers": _brokers, "settings": _settings,
     "topics": _topics, "groups": _groups, "quotas": _quotas, "acls": _acls, "users": _users,
 }  # fmt: skip
-"""For each section: the function that returns the section of a cluster as a mapping. Its values are texts, numbers or
-mappings."""
+"""For each section, a function that returns this section of a cluster as a mapping. The values of the mapping are texts,
+numbers or mappings."""
 NAMED = frozenset({"topics", "groups", "quotas", "acls", "users"})
 """The sections whose names `--anonymous` hashes."""
 
 
 def table(differences: Sequence[Difference], names: tuple[str, str]) -> Iterator[str]:
-    """Yields the differences as lines of text, grouped by section. A line has the values of both clusters side by side."""
+    """Yields the differences as lines of text, grouped by section. Each line has the values of both clusters side by side."""
     widest = max((len(each.place) for each in differences), default=0)
     place, value = min(widest, MOST_COLUMNS), min(max((len(each.one) for each in differences), default=0), MOST_COLUMNS)
     value = max(value, len(names[0]))
@@ -179,4 +180,4 @@ def table(differences: Sequence[Difference], names: tuple[str, str]) -> Iterator
 
 
 MOST_COLUMNS = 60
-"""The largest width of the columns for a place and for a value. A longer text makes its line longer."""
+"""The columns for places and values are at most this wide. If a text is longer, its line is longer, too."""

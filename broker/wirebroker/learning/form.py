@@ -20,7 +20,7 @@ FORMAT = 1
 """The version of the file format. A file with another number was written by another version of wirebroker."""
 LARGEST_NODE = 2**31 - 1
 DEFAULT = "<default>"
-"""The name in a quota for the default entity: the limit applies to all entities that have no limit of their own."""
+"""In a quota, the name of the default entity, whose limits apply to all entities that have no limit of their own."""
 HEAD = """\
 # A cluster as `wirebroker learn` read it. `wirebroker serve --like FILE` serves such a cluster, empty.
 # No records and no secrets are in this file.
@@ -34,11 +34,12 @@ class FileError(ValueError):
 
 
 class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The base of the file's tables. A field that has its default value is not written."""
+    """The base class of the tables in the file. A field that has its default value is not written."""
 
 
 class Broker(_Form):
-    """A broker. `settings` are its static settings that differ from the cluster's; `altered` are its dynamic settings."""
+    """A broker. `settings` are the broker's static settings that differ from the cluster's. `altered` are its dynamic
+    settings."""
 
     node_id: int
     rack: str | None = None
@@ -47,7 +48,8 @@ class Broker(_Form):
 
 
 class Topic(_Form):
-    """A topic. `replicas` has the brokers of each partition's replicas; the first is the preferred leader."""
+    """A topic. For each partition, `replicas` has the ids of the brokers with its replicas. The first one is the preferred
+    leader."""
 
     name: str
     replicas: list[list[int]]
@@ -73,7 +75,7 @@ class Quota(_Form):
 
 
 class Acl(_Form):
-    """An ACL, with the names that Kafka's enumerations have for its parts."""
+    """An ACL. Its parts have the names in Kafka's enumerations."""
 
     permission: str
     principal: str
@@ -85,14 +87,15 @@ class Acl(_Form):
 
 
 class User(_Form):
-    """A user with SCRAM credentials. `mechanisms` has the number of iterations for each mechanism."""
+    """A user with SCRAM credentials. For each mechanism, `mechanisms` has the number of iterations."""
 
     name: str
     mechanisms: dict[str, int]
 
 
 class Unread(_Form):
-    """A section, or a part of a section, that could not be read. `error` is the error, and `needs` is the missing right."""
+    """A section, or a part of a section, that could not be read. `error` is the error, and `needs` is the permission that the
+    user needs to read it."""
 
     section: str
     error: str
@@ -103,9 +106,9 @@ class Learned(_Form):
     """A learned cluster.
 
     `release` is a release of Kafka, such as "3.9". If `exact` is false, no release announces exactly the cluster's API
-    versions, and `release` is the most similar release. `features` has the oldest and newest supported level and the current
-    level of each feature. `settings` are static settings, and `altered` are dynamic settings. `left_out` names the settings
-    that are secrets, belong to a machine, or reveal a name.
+    versions, and `release` is the most similar release. For each feature, `features` has the oldest and the newest supported
+    level, and the current level. `settings` are static settings, and `altered` are dynamic settings. `left_out` has the names
+    of settings that are not in the file, because they are secrets, describe a machine, or reveal a name.
     """
 
     format: int
@@ -188,7 +191,7 @@ def loads(text: str, where: str) -> Learned:
 
 
 def _reason(text: str) -> str:
-    """Returns an error message of msgspec in plainer words, with the place named as in the TOML file."""
+    """Returns an error message of msgspec in plainer words. The place of the error is named as in the TOML file."""
     reason, _, place = text.partition(" - at ")
     reason = reason.replace("Object missing required field", "there is no").replace("Object contains unknown field", "unknown:")
     place = re.sub(r"\[(\d+)\]", lambda match: f" {int(match[1]) + 1}", place.strip("`$").lstrip(".")).replace(".", ", ")

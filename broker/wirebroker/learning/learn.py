@@ -14,7 +14,7 @@ from wirebroker.learning.matching import release_of
 
 
 def learn(brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None] = lambda *_: None) -> Learned:
-    """Returns the cluster of the broker at `bootstrap`, as far as the user may read it.
+    """Returns the cluster to which the broker at `bootstrap` belongs, as far as the user is allowed to read it.
 
     Raises CannotLearn, and the errors of `brokers`: LoginFailed, OSError and ProtocolError.
     """

@@ -13,13 +13,13 @@ from wirebroker.core import releases
 RELEASES = Path(releases.__file__).parent
 """The folder with a file for each release of Kafka. Each file has the versions that a real broker of the release announced."""
 TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
-"""The APIs that a broker announces only if it receives the metrics of clients."""
+"""The APIs that a broker announces only if it is configured to receive clients' metrics."""
 Ranges = Mapping[str, tuple[int, int]]
 
 
 def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) -> tuple[str, bool]:
-    """Returns the release that is most similar to the announced versions and features, and whether it announces exactly these.
-    Of several equally similar releases, returns the newest.
+    """Returns the release whose versions and features are most similar to the announced ones, and whether they are exactly the
+    same. If several releases are equally similar, returns the newest of them.
     """
     best: tuple[tuple[bool, int, tuple[int, ...]], str] | None = None
     announced = _of_clients(announced)
@@ -36,8 +36,8 @@ def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) 
 
 
 def _of_clients(ranges: Ranges) -> Ranges:
-    """Returns the versions of the APIs that are compared: those that clients use. Old brokers also announce APIs that only
-    brokers use."""
+    """Returns the versions of the APIs that clients use. Only these are compared, because old brokers also announce APIs that
+    only brokers use."""
     return {name: versions for name, versions in ranges.items() if name in KEYS and name not in TELEMETRY}
 
 

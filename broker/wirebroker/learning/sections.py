@@ -41,10 +41,10 @@ OF_ITS_MACHINE = frozenset(
         "zookeeper.connect", "zookeeper.metadata.migration.enable", "zookeeper.set.acl",
     }
 )  # fmt: skip
-"""Settings that describe where a broker runs. They are left out, because they are useless on another machine, and some of them
+"""Settings that describe where a broker runs. They are left out, because they are useless on another machine. Some of them also
 name hosts and folders."""
 OF_ITS_LISTENERS = ("listener.name.", "ssl.", "sasl.jaas.", "sasl.kerberos.", "sasl.login.", "sasl.server.", "zookeeper.ssl.")
-"""The prefixes of further settings that are left out: those of listeners, certificates and logins."""
+"""The prefixes of further settings that are left out, because they are about listeners, certificates and logins."""
 T = TypeVar("T")
 
 
@@ -52,7 +52,8 @@ T = TypeVar("T")
 
 
 def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
-    """Returns the static settings that all brokers share, the dynamic settings of the whole cluster, and the brokers."""
+    """Returns the static settings that are the same on all brokers, the dynamic settings of the whole cluster, and the
+    brokers."""
     static: dict[int, Settings] = {}
     cluster_wide: Settings = {}
     brokers = []
@@ -76,7 +77,7 @@ def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
 
 
 def _of_broker(asked: Asked, node_id: int) -> DescribeConfigsResult | None:
-    """Asks a broker for its settings, because no other broker knows them all."""
+    """Asks a broker for its own settings, because no other broker knows all of them."""
     resource = DescribeConfigsResource(resource_type=ConfigResource.BROKER, resource_name=str(node_id), configuration_keys=None)
 
     def read() -> DescribeConfigsResult:
@@ -95,7 +96,8 @@ def _with_source(asked: Asked, result: DescribeConfigsResult | None, source: Sou
     left out."""
     found: Settings = {}
     for each in result.configs if result is not None else ():
-        # Brokers that do not return synonyms do not return the source either. Then a value that is not a default is static.
+        # A broker that does not return synonyms does not return the source, either. Then a value that is not a default is
+        # static.
         values = [synonym.value for synonym in each.synonyms if synonym.source == source and synonym.name == each.name]
         if not values and each.config_source == source:
             values = [each.value]
@@ -119,7 +121,7 @@ def _settings_of(asked: Asked, kind: ConfigResource, names: Sequence[str], sourc
         for result in asked.read(section, needs, partial(_results, asked, message)) or ():
             if result.error_code == ErrorCode.NONE:
                 found[result.resource_name] = _with_source(asked, result, source)
-            elif result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # a topic that was deleted in the meantime
+            elif result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the topic was deleted after Metadata
                 refused[error_name(result.error_code)] += 1
         done += len(piece)
     for error, count in refused.items():
@@ -135,7 +137,7 @@ def _results(asked: Asked, message: DescribeConfigsRequest) -> list[DescribeConf
 
 
 def topics(asked: Asked) -> list[Topic]:
-    """Returns the topics that the user may describe. Kafka does not name the other topics."""
+    """Returns the topics that the user is allowed to describe. Kafka does not list the other topics."""
     seen = [each for each in asked.metadata.topics if each.error_code == ErrorCode.NONE and each.name]
     for each in asked.metadata.topics:
         if each.error_code != ErrorCode.NONE:
@@ -149,7 +151,7 @@ def _replicas(topic: MetadataResponseTopic) -> list[list[int]]:
 
 
 def groups(asked: Asked) -> list[Group]:
-    """Returns the groups that the user may describe, each with the protocol on which its members agreed."""
+    """Returns the groups that the user is allowed to describe. Each has the protocol on which its members have agreed."""
     found: dict[str, Group] = {}
     by_broker: dict[tuple[int, str], list[str]] = defaultdict(list)
     for number, node_id in enumerate(asked.addresses):
@@ -180,7 +182,7 @@ def _listed(asked: Asked, node_id: int) -> Sequence[Any]:
 
 
 def _protocols(asked: Asked, node_id: int, kind: str, names: Sequence[str]) -> dict[str, str]:
-    """Returns the protocols (assignors) of the groups `names`, which have the type `kind`. Streams groups have no assignor."""
+    """Returns the protocols (assignors) of the groups `names`, whose type is `kind`. Streams groups have no assignor."""
     if kind == "classic":
         described = asked.request(DescribeGroupsRequest(groups=list(names)), node_id).groups
         return {each.group_id: each.protocol_data for each in _described(asked, described)}
@@ -201,8 +203,8 @@ def _described(asked: Asked, described: Iterable[T]) -> Iterable[T]:
 
 
 def visible(asked: Asked) -> None:
-    """Notes that topics and groups may be missing if the user is not allowed to describe all of them. In this case Kafka lists
-    only the resources that the user may describe, without an error.
+    """Notes that topics and groups may be missing if the user is not allowed to describe all of them. If so, Kafka lists only
+    those that the user is allowed to describe, without an error.
     """
 
     def read() -> int:
@@ -241,7 +243,7 @@ def quotas(asked: Asked) -> list[Quota]:
 
 
 def acls(asked: Asked) -> list[Acl]:
-    """Returns the ACLs. A cluster without an authorizer has none."""
+    """Returns the ACLs. A cluster without an authorizer has no ACLs."""
 
     def read() -> list[Acl]:
         request = DescribeAclsRequest(
@@ -267,8 +269,8 @@ def acls(asked: Asked) -> list[Acl]:
 
 
 def _word(kind: Callable[[int], Any], number: int) -> str:
-    """Returns the name of a number in an enumeration. If this version of wirebroker does not know the number, returns it as
-    text."""
+    """Returns the name that a number has in an enumeration. If this version of wirebroker does not know the number, returns the
+    number as text."""
     try:
         return str(kind(number).name)
     except ValueError:
@@ -279,7 +281,7 @@ def users(asked: Asked) -> list[User]:
     """Returns the users with SCRAM credentials."""
 
     def read() -> list[User]:
-        # The list must be empty and not null: with null, Kafka 3.9 to 4.3 never responds to a user without the right.
+        # The list must be empty and not null. With null, Kafka 3.9 to 4.3 never responds if the user lacks the permission.
         response = asked.request(DescribeUserScramCredentialsRequest(users=[]))
         check(response.error_code)
         return [

@@ -1,4 +1,4 @@
-"""The engine's connection to real sockets and real time."""
+"""Connects the engine to real sockets and to real time."""
 
 import logging
 

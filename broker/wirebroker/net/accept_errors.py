@@ -11,13 +11,14 @@ logger = logging.getLogger("wirebroker")
 
 LOG_EVERY_S = 10.0
 OUT_OF_FILES = "socket.accept() out of system resource"
-"""asyncio's message if it cannot accept a connection. asyncio then waits for a second before it tries again."""
+"""The message of asyncio if it cannot accept a connection. After this message it waits for a second before it tries again."""
 RETRY_AFTER_CLOSE = "Exception in callback BaseSelectorEventLoop._start_serving("
-"""asyncio's message if the listener was closed while asyncio waited to try again."""
+"""The beginning of asyncio's message if the listener was closed while asyncio was waiting to try again."""
 
 
 class AcceptErrorHandler:
-    """An exception handler of an event loop. It passes all other exceptions to the handler that was installed before."""
+    """An exception handler of an event loop. It handles errors of accepting connections, and passes all other exceptions to the
+    handler that was installed before."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._previous = loop.get_exception_handler()
@@ -45,7 +46,7 @@ class AcceptErrorHandler:
             self._next = now + LOG_EVERY_S
             why = getattr(failure, "strerror", None) or failure
             logger.error(
-                "no further connection can be accepted: %s. Open connections go on, and accepting is retried every second; "
+                "no further connection can be accepted: %s. Open connections continue, and accepting is retried every second; "
                 "let the process open more files (ulimit -n), or use fewer connections",
                 why,
             )

@@ -16,15 +16,15 @@ UNKNOWN: Endpoint = ("127.0.0.1", 0)
 
 
 class Numbered(Protocol):
-    """A `BufferedProtocol` whose connection has a number in the trace."""
+    """A `BufferedProtocol` that knows the number of its connection in the trace."""
 
     @property
     def number(self) -> int:
-        """The connection's number in the trace, or 0 as long as it has none."""
+        """The connection's number in the trace, or 0 while the connection has no number yet."""
 
 
 class Tap(asyncio.BufferedProtocol):
-    """Forwards every call, and writes the bytes of both directions into a capture."""
+    """Forwards every call to the protocol, and writes the bytes of both directions into a capture."""
 
     def __init__(self, capture: Capture, above: asyncio.BufferedProtocol) -> None:
         self._capture, self._above = capture, above
@@ -78,7 +78,7 @@ class Tap(asyncio.BufferedProtocol):
 
 
 class _Tapped:
-    """A transport that reports the bytes written to it, and forwards every other call."""
+    """A transport that reports the bytes that are written to it, and forwards all calls to the real transport."""
 
     def __init__(self, transport: asyncio.BaseTransport, tap: Tap) -> None:
         self._transport: Any = transport

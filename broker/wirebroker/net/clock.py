@@ -10,8 +10,8 @@ from typing import Literal
 
 
 class SystemClock:
-    """A clock that runs like the machine's; `advance` moves it further forward. If the machine's own clock is adjusted, this
-    clock does not change."""
+    """A clock that runs like the machine's clock. `advance` moves it forward in addition. If the machine's clock is adjusted,
+    this clock does not change."""
 
     running = True
 
@@ -19,11 +19,11 @@ class SystemClock:
         self.reset()
 
     def reset(self, to: int | None = None) -> None:
-        """Set the clock to the time `to`, by default to the machine's time, because the broker is reset."""
+        """The broker is reset: set the clock to the time `to`, by default to the machine's time."""
         self._start = (time.time_ns() // 1_000_000 if to is None else to) - time.monotonic_ns() // 1_000_000
 
     def now(self) -> int:
-        """ms since the epoch."""
+        """Returns the time in ms since the epoch."""
         return self._start + time.monotonic_ns() // 1_000_000
 
     def advance(self, ms: int) -> None:
@@ -40,11 +40,11 @@ class FrozenClock:
         self._began = self._now = time.time_ns() // 1_000_000 if now is None else now
 
     def reset(self, to: int | None = None) -> None:
-        """Set the clock to the time `to`, by default to the time of the clock's creation, because the broker is reset."""
+        """The broker is reset: set the clock to the time `to`, by default to the time at which the clock was created."""
         self._now = self._began if to is None else to
 
     def now(self) -> int:
-        """ms since the epoch."""
+        """Returns the time in ms since the epoch."""
         return self._now
 
     def advance(self, ms: int) -> None:
