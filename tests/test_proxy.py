@@ -525,7 +525,7 @@ def test_a_proxy_that_lends_its_certificate_to_everybody_says_so(
 ) -> None:
     context = towards_clients(tmp_path, *flags, *([str(tmp_path / "ca.pem")] if flags else []))
     with ProxyKafka(upstream="127.0.0.1:1", listen=listen, client_tls=context, upstream_tls=ssl.create_default_context()):
-        assert ("acts towards the brokers with the proxy's certificate" in caplog.text) == warned
+        assert ("the owner of the proxy's certificate" in caplog.text) == warned
 
 
 @pytest.mark.parametrize(

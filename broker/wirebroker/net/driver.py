@@ -1,6 +1,6 @@
-"""Runs a machine on an event loop. A machine does no I/O itself; it is the engine of a broker, or a proxy.
+"""Runs a machine on an event loop. A machine is the engine of a broker, or a proxy. It does no I/O itself.
 
-    bytes arrive → machine → `flush`: effects to bytes, the alarm for the machine's next deadline
+    bytes arrive → machine → `flush`: perform the effects, and set the alarm for the machine's next deadline
 
 The states of a client's connection (`State`):
 
@@ -10,8 +10,9 @@ The states of a client's connection (`State`):
                QUEUED ◀──────┘
 
 A connection is WAITING while a frame has to wait, and READY as soon as nothing has to wait any more. When its slice of the
-loop's time is over, it is QUEUED; at its next turn it becomes WAITING. A new connection is READY unless it has to wait in line.
-In a proxy a connection is either IN_LINE or READY, because frames that have to wait are kept in the connection's relay.
+loop's time is over, the connection is QUEUED. At its next turn it becomes WAITING. A new connection is READY unless it has to
+wait in line. In a proxy a connection is either IN_LINE or READY, because frames that have to wait are kept in the connection's
+relay.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 JOIN_BELOW = 64 * 1024
-"""The size in bytes below which parts of a response are joined before they are sent. Larger parts are sent without a copy."""
+"""Parts of a response that are smaller than this size in bytes are joined before they are sent. Larger parts are sent without a
+copy."""
 
 
 class State(Enum):
-    """What a connection does with complete frames that arrive."""
+    """The state of a connection, which determines what it does with complete frames that arrive."""
 
     IN_LINE = "keeps the frames: the host serves its maximum of connections, and does not serve this connection yet"
     READY = "passes the frames to the machine as they arrive"
@@ -57,33 +59,34 @@ class State(Enum):
     QUEUED = "keeps the frames until the host calls `take_turn`"
 
 
-IN_LINE, READY, WAITING, QUEUED = State  # Python finds a module's variable faster than an enum's member
+IN_LINE, READY, WAITING, QUEUED = State  # access to a module's variable is faster than to an enum's member
 
 
 class Driven(Protocol):
-    """The machine that a driver drives: an engine or a proxy, without sockets and without a clock."""
+    """The machine that a driver runs: an engine or a proxy. It has no sockets and no clock."""
 
     effects: list[Any]
-    """The effects to perform, in order."""
+    """The effects that the driver has to perform, in order."""
     timers: Timers
-    """The machine's timers. Their deadline is the time at which `tick` has to be called next."""
+    """The machine's timers. `tick` has to be called next at the deadline of these timers."""
 
     @property
     def trace(self) -> Recorder:
         """The trace of the machine."""
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run the due timers. With `enough`, stop when `enough()` is true."""
+        """Run the due timers. If `enough` is given, stop when `enough()` is true."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close a connection. `reason` is a sentence for the log."""
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """Note that a connection has ended. May be called more than once for a connection."""
+        """Note that a connection has ended. The driver may call this more than once for a connection."""
 
 
 class Side(asyncio.BufferedProtocol):
-    """The host's side of a connection. It reads only while the machine can take bytes, and reserves memory for large frames."""
+    """The host's side of a connection. The host reads from it only while the machine can take bytes, and reserves memory for
+    large frames."""
 
     transport: asyncio.Transport
 
@@ -91,13 +94,13 @@ class Side(asyncio.BufferedProtocol):
         self._host = host
         self._reading = True
         self.congested = False
-        """Tells whether more than WRITE_HIGH_WATER bytes are unsent because the peer does not read."""
+        """Tells whether more than WRITE_HIGH_WATER bytes wait to be sent, because the peer does not read."""
         self.reserved = 0
         """The number of bytes that are reserved for the large frame that is arriving."""
 
     @property
     def client(self) -> ClientConnection:
-        """The client's connection, which the limits count."""
+        """The client's connection, to which the limits apply."""
         raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,7 +108,7 @@ class Side(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
 
     def read(self, wanted: bool) -> None:
-        """Read from the socket if `wanted`; otherwise leave arriving bytes in the operating system's buffers."""
+        """Read from the socket if `wanted` is set. Otherwise leave arriving bytes in the operating system's buffers."""
         if wanted != self._reading and not self.transport.is_closing():
             self._reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
@@ -132,12 +135,12 @@ class Side(asyncio.BufferedProtocol):
 
 
 class ClientConnection(Side):
-    """A client's connection, from the time when it waits in line until it is closed."""
+    """A client's connection. It may first wait in line until the host can serve it."""
 
     connection: Connection
     """The machine's object for the connection. It is unset while the connection waits in line."""
     machine: Driven
-    """The machine that serves the connection. The host may have a newer machine by now."""
+    """The machine that serves the connection. The host may have replaced it by a newer machine."""
     closing_level = logging.INFO
     """The log level of the message about the end of the connection."""
 
@@ -147,9 +150,9 @@ class ClientConnection(Side):
         self.client_host = ""
         self._state = IN_LINE
         self._line: ShapedLine | None = None
-        """Sends a response whose bytes a fault has changed. None if no such response is being sent."""
+        """The object that sends a response whose bytes a fault has changed. It is None if no such response is being sent."""
         self.quiet = 0
-        """The number of consecutive idle checks since bytes last arrived."""
+        """The number of checks for idle connections since bytes last arrived."""
 
     @property
     def client(self) -> ClientConnection:
@@ -157,7 +160,7 @@ class ClientConnection(Side):
 
     @property
     def number(self) -> int:
-        """The connection's number in the trace, or 0 as long as it has none."""
+        """The connection's number in the trace, or 0 while the connection has no number yet."""
         return 0 if self._state is IN_LINE else self.connection.number
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -193,8 +196,8 @@ class ClientConnection(Side):
         raise NotImplementedError
 
     def go_on(self) -> None:
-        """Continue with the requests that have arrived, if the connection need not wait any more. Called after the machine's
-        effects were performed."""
+        """Continue with the requests that have arrived, if the connection need not wait any more. The driver calls this after
+        it has performed the machine's effects."""
         raise NotImplementedError
 
     def released(self) -> None:
@@ -211,7 +214,8 @@ class ClientConnection(Side):
             self.close(effect.reset)
 
     def send_shaped(self, effect: Shaped) -> None:
-        """Send a response whose bytes a fault has changed. Until it is sent, no other request of the connection is handled."""
+        """Send a response whose bytes a fault has changed. No other request of the connection is handled before the response is
+        sent."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self.write = self._line.write
@@ -251,11 +255,14 @@ class Driver(Generic[C]):
         self.limits: Limits[ClientConnection] = Limits(configs)
         self.clients: dict[Connection, C] = {}
         self.until = 0.0
-        """The time, by `perf_counter`, at which the slice of the connection being served ends. 0 before the slice begins."""
+        """The time, by `perf_counter`, at which the slice of the connection that is being served ends. It is 0 before the slice
+        begins."""
         self.watchers: list[Callable[[], None]] = []
-        """The functions to call after every request and timer. Each belongs to someone who waits for a condition."""
+        """The functions that are called after every request and timer. Each of them checks a condition for which someone
+        waits."""
         self._storage_jobs: StorageJobs | None = None
-        """Holds back effects until the disk has stored what they depend on. None without a data directory."""
+        """The object that delays effects until the data on which they depend is on the disk. It is None without a data
+        directory."""
         self._capture: Capture | None = None
         self.capture_path = ""
         """The file of the capture, or "" if there is no capture."""
@@ -263,7 +270,7 @@ class Driver(Generic[C]):
         self._alarm: asyncio.TimerHandle | None = None
         self.alarm_at: int | None = None
         """The machine's next deadline, in ms since the epoch."""
-        # A completion-based loop (Windows) uses a buffer as long as a read is pending, so connections cannot share a buffer.
+        # A completion-based loop (Windows) uses a buffer while a read is pending, so connections cannot share a buffer.
         self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self._handshake_turns = HandshakeTurns(self.loop, shared=self._shared is not None)
         AcceptErrorHandler.install(self.loop)
@@ -273,7 +280,8 @@ class Driver(Generic[C]):
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
     def capture_to(self, path: str, rotation: Rotation | None = None) -> None:
-        """Write all bytes and verdicts into the file `path`. Must be called before a listener is opened. Raises OSError."""
+        """Write all bytes and verdicts into the file `path`. This must be called before a listener is opened. Raises
+        OSError."""
         from wirebroker.capture.recording import open_capture
 
         self.capture_path = path
@@ -281,7 +289,7 @@ class Driver(Generic[C]):
         self.machine.trace.sinks.append(self._capture)
 
     def _captured(self, protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
-        """Returns the protocol. If there is a capture, it is wrapped in a tap."""
+        """Returns the protocol or, if there is a capture, a tap around the protocol."""
         return protocol if self._capture is None else Tap(self._capture, protocol)
 
     # Connections
@@ -298,18 +306,18 @@ class Driver(Generic[C]):
         self.changed()
 
     def failed(self, connection: Connection) -> None:
-        """Log the current exception, which was raised by a request of the connection, and close the connection."""
+        """A request of the connection has raised the current exception. Log the exception and close the connection."""
         logger.exception("a request failed because of an error in wirebroker; its connection is closed")
-        self.machine.close(connection, "its request failed because of an error in wirebroker; see the log")
+        self.machine.close(connection, "a request failed because of an error in wirebroker; see the log")
 
     def left_unread(self, client: ClientConnection) -> None:
         """Note that the peer of a connection does not read. If all connections together have too many unsent bytes, reset the
-        connection that has the most."""
+        connection with the most unsent bytes."""
         worst = self.limits.congested(client)
         if worst is not None:
             reason = "the other end does not read, and the unread bytes take too much memory"
             self.machine.close(worst.connection, reason, reset=True)
-            worst.close(reset=True)  # frees the memory even if the client has closed the connection
+            worst.close(reset=True)  # so that the memory is freed even if the client has closed the connection
 
     # Effects
 
@@ -332,7 +340,7 @@ class Driver(Generic[C]):
         self.notify()
 
     def notify(self) -> None:
-        """Call the watchers, because the condition for which they wait may be true now."""
+        """Call the watchers, because a condition for which one of them waits may be true now."""
         for watcher in list(self.watchers):
             watcher()
 
@@ -364,7 +372,8 @@ class Driver(Generic[C]):
                     client.go_on()
 
     def _respond_to_one(self, effects: list[Any]) -> bool:
-        """If all effects are small responses to one connection, send them. Otherwise does nothing and returns False."""
+        """If all effects are small responses to one connection, send them and return True. Otherwise do nothing and return
+        False."""
         connection = effects[0][0]
         responses = []
         for effect in effects:
@@ -379,8 +388,7 @@ class Driver(Generic[C]):
         return True
 
     def _perform_one(self, effect: Any) -> None:
-        """Perform a single effect, which is the usual case. If it is a response, the connection's next request may be
-        handled."""
+        """Perform a single effect, which is the usual case. After a response, the connection's next request may be handled."""
         client = self.clients.get(effect[0])
         if client is None:
             return
@@ -419,7 +427,8 @@ class Driver(Generic[C]):
         self._set_alarm(self.machine.timers.deadline())
 
     def _set_alarm(self, deadline: int | None, runs: bool = True) -> None:
-        """Call `_wake` at the deadline. `runs` says whether the clock reaches the deadline without a call of `advance`."""
+        """Call `_wake` at the deadline. If `runs` is False, the clock reaches the deadline only by a call of `advance`, and no
+        alarm is needed."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -433,8 +442,8 @@ class Driver(Generic[C]):
         self.tick(lambda: perf_counter() > self.until)
 
     def tick(self, enough: Callable[[], bool] | None = None) -> None:
-        """Run the due timers, until `enough` returns True. If a timer raises an exception, the exception is logged, and the
-        machine continues."""
+        """Run the due timers. If `enough` is given, stop when `enough()` is true. If a timer raises an exception, the exception
+        is logged, and the machine continues."""
         self.until = perf_counter() + SLICE
         self._run_timers(self.clock.now(), enough)
         self.changed()

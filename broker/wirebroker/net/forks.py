@@ -1,8 +1,8 @@
-"""Handles forks of the process in which a broker runs. The child process has no broker; it knows only the broker's addresses.
+"""Handles forks of the process in which a broker runs. The child process has no broker. It knows only the broker's addresses.
 
-A fork copies only the thread that calls it, so the broker's loop runs only in the parent. A child that waited for the loop
-would wait forever; `at_home` prevents this. The child also inherits the broker's sockets, and gives them up immediately.
-Otherwise a port or connection that the parent closes would stay open.
+A fork copies only the thread that calls it, so the broker's loop runs only in the parent. If code in the child waited for the
+loop, it would wait forever. `at_home` prevents this. The child also inherits the broker's sockets, and gives them up
+immediately. Otherwise a port or a connection would stay open after the parent has closed it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 
 class HoldsSockets(Protocol):
-    """An object that has sockets which only this process may use."""
+    """An object with sockets that only this process may use."""
 
     def descriptors(self) -> Iterable[int]:
         """The file descriptors of the sockets that are open now."""
@@ -30,7 +30,8 @@ def give_up_in_children(owner: HoldsSockets) -> None:
 
 
 def at_home(process: int, what: str) -> None:
-    """Raises RuntimeError if this process is not the one in which `what` runs, but a child that was forked from it."""
+    """`what` runs in the process `process`. Raises RuntimeError if the current process is another one: a child that was forked
+    from it."""
     if os.getpid() != process:
         raise RuntimeError(
             f"{what} runs in process {process}, and this process was forked from it; connect a client to its "
@@ -41,8 +42,8 @@ def at_home(process: int, what: str) -> None:
 def _give_up() -> None:
     """Point every inherited descriptor at /dev/null.
 
-    The descriptors are not closed, because the copied objects will close the same descriptor numbers later. By then a closed
-    number could belong to another file.
+    The descriptors are not closed, because copies of the broker's objects in the child will close the same numbers later. If
+    the numbers were free, they could belong to other files then.
     """
     descriptors = [each for owner in list(_owners) for each in owner.descriptors()]
     _owners.clear()

@@ -1,4 +1,4 @@
-"""A host: one engine on one event loop, with a listening socket for each of its brokers' listeners."""
+"""A host runs one engine on one event loop. It has a listening socket for each listener of the engine's brokers."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 RECHECK_S = 0.05
-"""The interval in seconds at which a condition that someone waits for is checked even if nothing has changed in the broker."""
+"""A condition for which someone waits is checked at this interval in seconds, even if nothing has changed in the broker."""
 STEP_MS = 3_600_000
-"""The largest step in which the clock is moved: one hour. The timers of a larger step would block the loop for too long."""
+"""The clock is moved forward in steps of at most this many ms (one hour). The timers of a larger step would block the loop for
+too long."""
 IDLE_CHECKS = 4
-"""The number of searches for idle connections within connections.max.idle.ms."""
+"""Idle connections are searched for this many times within connections.max.idle.ms."""
 
 
 class Host(Server):
-    """Runs the engine of a broker: performs its effects, and calls its `tick` at its deadlines."""
+    """Runs an engine: performs the engine's effects, and calls its `tick` at its deadlines."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         super().__init__(clock, engine.configs)
@@ -61,7 +62,7 @@ class Host(Server):
         self._offload_pool: ThreadPoolExecutor | None = None
         self._key_sets = KeySets()
         self._advances: set[asyncio.Task[None]] = set()
-        """The tasks that move the clock because faults have requested it."""
+        """The tasks that move the clock forward because of faults."""
         self._drive(engine)
         give_up_in_children(self)
 
@@ -104,10 +105,10 @@ class Host(Server):
             await self._key_sets.open(str(url), configs.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
 
     def look_for_idle(self) -> None:
-        """Close the connections that have sent nothing for connections.max.idle.ms, measured on the machine's clock.
+        """Close the connections that have sent nothing for connections.max.idle.ms, by the machine's clock.
 
-        Runs `IDLE_CHECKS` times within connections.max.idle.ms. A connection that waits for a response is not idle. A move of
-        the broker's clock makes no connection idle, because no time passes for the client.
+        This runs `IDLE_CHECKS` times within connections.max.idle.ms. A connection that waits for a response is not idle. If a
+        test moves the broker's clock, no connection becomes idle, because for the client no time has passed.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
         for protocol in list(self.clients.values()):
@@ -132,8 +133,8 @@ class Host(Server):
             self._turn = self.loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
-        """Serve the next waiting connection and the next slices of long requests; then return to the loop, which serves the
-        other connections."""
+        """Serve the next waiting connection and the next slices of long requests. Then return to the loop, so that it serves
+        the other connections."""
         self._turn = None
         turns = self.engine.turns
         self.until = perf_counter() + SLICE
@@ -158,7 +159,7 @@ class Host(Server):
             self.failed(exchange.connection)
 
     def _do_offload(self, turns: Turns, unfinished: Unfinished, offload: Offload) -> None:
-        """Do long work of a request in a thread. Afterwards the request's next slice runs."""
+        """Do the long work of a request in a thread. After the work, the request's next slice runs."""
         if self._offload_pool is None:
             self._offload_pool = ThreadPoolExecutor(1, "wirebroker-offload")
 
@@ -178,10 +179,11 @@ class Host(Server):
         self.notify()
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until the condition is true. May be awaited in the host's loop or in another. Raises TimeoutError after
+        """Wait until the condition is true. The caller may run in the host's loop or in another loop. Raises TimeoutError after
         `timeout` seconds.
 
-        The condition is checked after every change in the broker, and every 50 ms because something else may have changed.
+        The condition is checked after every change in the broker. It is also checked every 50 ms, because something outside the
+        broker may have changed.
         """
         loop, happened = asyncio.get_running_loop(), asyncio.Event()
         wake = happened.set if loop is self.loop else partial(_call_in, loop, happened.set)
@@ -204,10 +206,10 @@ class Host(Server):
         self._set_alarm(self.engine.deadline(), runs and not self._advancing.locked())
 
     def time(self) -> int:
-        """Returns the time of the clock, after running the timers that are due.
+        """Run the timers that are due, and return the time of the clock.
 
         The operating system wakes an idle process some ms late, so a request may arrive before a due timer has run. The request
-        must not see a state that the timer should have changed.
+        must not see a state from before that timer.
         """
         now = self.clock.now()
         if self.alarm_at is not None and self.alarm_at <= now:
@@ -221,15 +223,15 @@ class Host(Server):
             self._run_timers(now, lambda: not timers.is_due(now) or perf_counter() > until)
 
     def up_to_date(self) -> Engine:
-        """Returns the engine, after running the due timers and performing their effects."""
+        """Run the due timers, perform their effects, and return the engine."""
         self.time()
         if self.engine.effects:
             self.changed()
         return self.engine
 
     def advance(self, ms: int) -> None:
-        """Move the clock forward, and run every due timer in order. Before the next timer runs, the work in threads that a
-        timer has started is finished."""
+        """Move the clock forward, and run every due timer in order. If a timer starts work in a thread, this work is finished
+        before the next timer runs."""
         self.clock.advance(ms)
         if self._storage_jobs is not None:
             while self._run_next_timers():
@@ -237,14 +239,14 @@ class Host(Server):
         self.tick()
 
     def advance_soon(self, ms: int) -> None:
-        """Move the clock forward by `ms` as soon as the loop is free. After each hour, clients are served in between."""
+        """Move the clock forward by `ms` as soon as the loop is free. After each hour of the clock, clients are served."""
         task = self.loop.create_task(self.advance_beside(ms))
         self._advances.add(task)
         task.add_done_callback(self._advances.discard)
 
     async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Move the clock forward by `ms`, as long as `go_on()` is true. Clients are served after each hour of the clock, and
-        while threads work."""
+        """Move the clock forward by `ms`, but stop when `go_on()` is false. Clients are served after each hour of the clock,
+        and while threads work."""
         while ms > 0 and go_on():
             await self._advance_step(min(ms, STEP_MS))
             ms -= STEP_MS
@@ -274,7 +276,8 @@ class Host(Server):
         self.flush()
 
     def replace(self, engine: Engine) -> None:
-        """Replace the engine by `engine`, which gets the same addresses and trace sinks. Closes all connections."""
+        """Replace the engine by `engine`, which gets the addresses and the trace sinks of the old engine. All connections are
+        closed."""
         for protocol in list(self.clients.values()):
             protocol.transport.abort()
         self.limits.close()
@@ -310,7 +313,7 @@ class Host(Server):
             self.changed()
 
     def restore(self, snapshot: Snapshot, new_engine: Callable[[], Engine]) -> None:
-        """Go back to a snapshot of this host, with a new engine. Closes all connections."""
+        """Go back to a snapshot of this host, with a new engine. All connections are closed."""
         self.clock.reset(snapshot.now)
         engine = new_engine()
         go_back(engine, snapshot, self.engine)

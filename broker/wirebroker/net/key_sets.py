@@ -1,5 +1,5 @@
-"""Loads the keys that check signed tokens, from files and URLs. A file is read again when it changes, and a URL is queried
-again from time to time."""
+"""Loads the keys that check signed tokens, from files and URLs. A file is read again when it has changed, and a URL is queried
+again at regular intervals."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 MOST_BYTES = 1 << 20
 ASKS_FOR_S = 10.0
 KEY_ID_LENGTH, KEY_IDS = 1000, 16
-"""The largest length of a key id that is looked up, and the largest number of missing key ids that are remembered."""
+"""The length of the longest key id that is looked up, and the largest number of missing key ids that are remembered."""
 AGAIN_AFTER_S = 60.0
-"""The time in seconds after which a URL may be queried again for the same missing key, as in Kafka's RefreshingHttpsJwks."""
+"""After this time in seconds, a URL may be queried again because of the same missing key, as in Kafka's RefreshingHttpsJwks."""
 
 
 class KeySetError(ValueError):
@@ -53,7 +53,7 @@ class KeySets:
         self._found[url].missing(key_id)
 
     def close(self) -> None:
-        """Query the URLs no more."""
+        """Stop querying the URLs."""
         for each in self._found.values():
             each.close()
 
@@ -82,7 +82,7 @@ class _KeySetFile:
         return self._keys
 
     def missing(self, key_id: str) -> None:
-        """Does nothing: for each token, the file is read again if it has changed."""
+        """Does nothing, because the file is checked for changes for each token anyway."""
 
     def close(self) -> None:
         """Does nothing, because no file stays open."""

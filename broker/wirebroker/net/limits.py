@@ -1,9 +1,10 @@
-"""Limits what clients of brokers or of a proxy may use: connections, memory for arriving frames, memory for unread responses.
+"""Limits the connections that clients of a broker or a proxy may have, and the memory for their arriving frames and unread
+responses.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
 (SocketServer's ConnectionQuotas and SimpleMemoryPool). The limits apply to each broker of a cluster separately, and to all
-listeners of a proxy together. Kafka has no limit for unread responses, because it sends records from the page cache. Here the
-unsent bytes are in memory.
+listeners of a proxy together. Kafka has no limit for unread responses, because it sends records from the page cache. In
+wirebroker, the unsent bytes are in memory.
 """
 
 from __future__ import annotations
@@ -21,25 +22,27 @@ logger = logging.getLogger("wirebroker")
 
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
-"""The size in bytes above which a frame gets a buffer of its own."""
+"""A frame that is larger than this size in bytes gets a buffer of its own."""
 SLICE = 0.003
 """The time in seconds for which one connection may keep the loop busy before other connections get their turn."""
 WRITE_HIGH_WATER = 1024 * 1024
-"""The number of unsent bytes above which no more requests of a connection are handled."""
+"""While a connection has more unsent bytes than this, its requests wait."""
 MOST_UNREAD = 1 << 30
-"""The number of bytes that all clients together may leave unread. A proxy also counts bytes that its brokers leave unread."""
+"""All clients together may leave at most this many bytes unread. A proxy also counts the bytes that its brokers leave
+unread."""
 OF_PROXY = (
     "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides", "queued.max.request.bytes",
     "sasl.server.max.receive.size", "socket.request.max.bytes",
 )  # fmt: skip
-"""The settings that a proxy has."""
+"""The settings that can be given to a proxy."""
 QUEUED_IN_PROXY = 256 * 1024 * 1024
-"""A proxy's default of `queued.max.request.bytes`. Kafka and wirebroker's brokers have no limit by default."""
+"""The default value of `queued.max.request.bytes` for a proxy. By default, Kafka and wirebroker's brokers have no such
+limit."""
 
 
 def configs_of_proxy(given: Mapping[str, object]) -> BrokerConfigs:
-    """Returns the settings of a proxy, which have Kafka's names. Raises ValueError for settings that a proxy does not have, and
-    for values that Kafka refuses."""
+    """Returns the settings of a proxy. They have Kafka's names. Raises ValueError if a proxy does not have a setting, or if
+    Kafka refuses a value."""
     for name in given:
         if name not in OF_PROXY:
             raise ValueError(f"a proxy has no setting {name!r}{nearest(name, OF_PROXY)}")
@@ -58,7 +61,7 @@ class Client(Protocol):
         """The number of bytes that are not sent yet, because the peer does not read."""
 
     def begin(self) -> None:
-        """Begin to serve the connection, which may have waited in line."""
+        """Begin to serve the connection. It may have waited in line."""
 
     def released(self) -> None:
         """Continue after the connection has waited in line or for memory."""
@@ -73,14 +76,14 @@ class Limits(Generic[C]):
     def __init__(self, configs: BrokerConfigs) -> None:
         self.configs = configs
         self._served: Counter[int] = Counter()
-        """The number of served connections of each broker."""
+        """For each broker, the number of connections that it serves."""
         self._by_client: Counter[tuple[int, str]] = Counter()
         self._in_line: deque[C] = deque()
         """The connections that wait in line until another connection to the same broker ends."""
         self._arriving: Counter[int] = Counter()
-        """For each broker: the number of bytes that are reserved for large frames that are still arriving."""
+        """For each broker, the number of bytes that are reserved for large frames that are still arriving."""
         self._short: deque[C] = deque()
-        """The connections whose large frame waits until memory can be reserved for it."""
+        """The connections with a large frame that waits until memory can be reserved."""
         self._congested: set[C] = set()
         self.most_unread = MOST_UNREAD
 
@@ -98,7 +101,7 @@ class Limits(Generic[C]):
             protocol.transport.close()
             return False
         if self._served[node_id] >= self.configs.integer("max.connections"):
-            protocol.transport.pause_reading()  # uvloop may ignore this once, so one read is possible
+            protocol.transport.pause_reading()  # uvloop may ignore this, so one read is possible
             self._in_line.append(protocol)
             return False
         self._serve(protocol)
@@ -109,7 +112,7 @@ class Limits(Generic[C]):
         self._by_client[protocol.node_id, protocol.client_host] += 1
 
     def lost(self, protocol: C, served: bool) -> None:
-        """Remove a connection that has ended. If it was `served`, serve the next connection in line."""
+        """Remove a connection that has ended. If the connection was `served`, serve the next connection in line."""
         self._congested.discard(protocol)
         if not served:
             if protocol in self._in_line:
@@ -133,7 +136,7 @@ class Limits(Generic[C]):
     # Frames that arrive
 
     def takes(self, protocol: C, size: int) -> bool:
-        """Reserve memory for a large frame. Returns False if the frame has to wait for other frames; then the connection's
+        """Reserve memory for a large frame. If the frame has to wait for other frames, returns False, and the connection's
         `released` is called later."""
         most = self.configs.integer("queued.max.request.bytes")
         if 0 < most <= self._arriving[protocol.node_id]:
@@ -154,7 +157,7 @@ class Limits(Generic[C]):
 
     def congested(self, protocol: C) -> C | None:
         """Note that the peer of a connection does not read. If all connections together have too many unsent bytes, returns the
-        connection that has the most, else None.
+        connection with the most unsent bytes, else None.
         """
         self._congested.add(protocol)
         if sum(each.unsent for each in self._congested) <= self.most_unread:
@@ -167,7 +170,7 @@ class Limits(Generic[C]):
 
 
 def _override(overrides: str, client: str) -> int | None:
-    """Returns the limit of the host `client` in `overrides`, which has the form "host:number,host:number"."""
+    """Returns the limit of the host `client` according to `overrides`, which has the form "host:number,host:number"."""
     for each in overrides.split(","):
         host, _, number = each.strip().rpartition(":")
         if host == client and number.isdigit():

@@ -17,8 +17,8 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listening socket of one broker. Port 0 stands for any free port. Without `advertised`, the broker advertises the
-    address to which the socket is bound."""
+    """A listener of a broker, which has one socket. The port 0 stands for any free port. If `advertised` is None, the broker
+    advertises the address to which the socket is bound."""
 
     node_id: int
     host: str
@@ -31,8 +31,8 @@ class Listener:
 
     @property
     def shown(self) -> str:
-        """Returns the listener's name and protocol for messages, with a comma before them. Returns "" for the default
-        listener."""
+        """Returns the part of a message that names the listener and its protocol. It begins with a comma. For the default
+        listener it is ""."""
         names = dict.fromkeys((self.name, self.protocol.name if self.protocol is not SecurityProtocol.PLAINTEXT else self.name))
         return "" if self.name == "PLAINTEXT" else ", " + ", ".join(names)
 
@@ -41,8 +41,8 @@ def one_each(
     node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None, name: str = "PLAINTEXT",
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
-    """Returns a listener for each broker. The first broker gets the port `port` and the address `advertised`. Each further
-    broker gets the port numbers after those of the broker before it."""
+    """Returns a listener for each broker. The first broker has the port `port` and the address `advertised`. For each further
+    broker, both port numbers are one higher."""
     return [
         Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name, protocol, tls)
         for i, node_id in enumerate(node_ids)
@@ -61,7 +61,7 @@ def parse_address(text: str) -> Address:
 
 
 def reachable(host: str) -> str:
-    """Returns a host to which clients on this machine can connect. If a listener listens on every interface, this is the
+    """Returns the host to which clients on this machine connect. If the listener listens on every interface, this is the
     loopback address."""
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 

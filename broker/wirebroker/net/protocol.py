@@ -1,10 +1,10 @@
 """One client's connection to a broker: splits the received bytes into frames, passes the frames to the engine, and sends the
 responses.
 
-All connections of a host receive into one buffer, because each read is handled before the next begins; the bytes of an
-unfinished frame are carried over. A frame that is too large for this buffer gets a buffer of its own. This buffer is filled
-directly from the socket, and the log can keep it without another copy. It takes no memory until bytes are written to it, so a
-peer that announces a frame of 90 MB and sends nothing costs nothing.
+All connections of a host receive into one common buffer, because each read is handled before the next one begins. The bytes of
+an incomplete frame are copied. A frame that is too large for this buffer gets a buffer of its own. The bytes are received
+directly into such a buffer, and the log can keep it without a copy. The buffer uses no memory before bytes are written to it.
+So a client that announces a frame of 90 MB and sends nothing costs nothing.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 
 class Server(Driver["BrokerProtocol"]):
-    """The interface of the host for a connection."""
+    """The host as a connection sees it."""
 
     engine: Engine
     arena: Arena
 
     def time(self) -> int:
-        """Runs the timers that are due, and returns the time."""
+        """Run the timers that are due, and return the time."""
         raise NotImplementedError
 
     def run_overdue(self, now: int) -> None:
-        """Run the timers that are due, until this turn's time is used up."""
+        """Run the timers that are due, for at most one slice of time."""
         raise NotImplementedError
 
     def queue(self, protocol: BrokerProtocol) -> None:
-        """Give the connection its next slice after the others have had theirs."""
+        """Give the connection its next slice after the other waiting connections have had theirs."""
         raise NotImplementedError
 
     def advance_soon(self, ms: int) -> None:
@@ -53,7 +53,7 @@ class Server(Driver["BrokerProtocol"]):
 
 
 class BrokerProtocol(ClientConnection):
-    """Receives for one connection of one broker."""
+    """Receives and handles the bytes of one connection to one broker."""
 
     _host: Server
 
@@ -71,7 +71,7 @@ class BrokerProtocol(ClientConnection):
         """Serve the connection."""
         if self._state is IN_LINE:
             self._state = WAITING
-        self._engine = self._host.engine  # a reset of the broker may have replaced the engine since the connection was accepted
+        self._engine = self._host.engine  # a reset may have replaced the engine after the connection was accepted
         now = self._host.clock.now()
         listener = self._listener
         certificate = self.transport.get_extra_info("peercert") if listener.protocol is SecurityProtocol.SSL else None
@@ -79,7 +79,7 @@ class BrokerProtocol(ClientConnection):
         self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol, subject)
         self._host.opened(self)
         if not self._engine.cluster.brokers[self.node_id].running:
-            reset_connection(self.transport)  # a stopped broker's port is closed, so it sends a RST
+            reset_connection(self.transport)  # as if the port of the stopped broker were closed
             return
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)
@@ -120,7 +120,7 @@ class BrokerProtocol(ClientConnection):
             host.notify()
 
     def _take(self, data: memoryview, now: int) -> None:
-        """Handle the whole frames in `data`, and carry over the rest."""
+        """Handle the complete frames in `data`, and keep the remaining bytes."""
         connection, receive = self.connection, self._engine.receive
         pos, end = 0, len(data)
         try:
@@ -136,7 +136,7 @@ class BrokerProtocol(ClientConnection):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
-                    connection.halted = False  # `released` handles the rest after the responses are sent
+                    connection.halted = False  # `released` handles the other frames after the response is sent
                     self._state = WAITING if pos < end else READY
                     break
                 if pos == end:
@@ -207,7 +207,8 @@ class BrokerProtocol(ClientConnection):
         return self._state is not READY or not self._reading
 
     def _held(self) -> bool:
-        """Whether the next request has to wait: for a response to the last one, or for the client to read."""
+        """Tells whether the connection's next request has to wait: until the last one has a response, or until the client
+        reads."""
         connection = self.connection
         return connection.parked is not None or self.congested or self._line is not None or connection.state is CLOSED
 
@@ -218,7 +219,7 @@ class BrokerProtocol(ClientConnection):
             super().perform(effect)
 
     def released(self) -> None:
-        """Continue with received requests, if nothing blocks the connection any more."""
+        """Continue with the requests that were received, if the connection need not wait any more."""
         if self._held() or self._state is QUEUED or self.transport.is_closing():
             return
         if self._state is WAITING:
@@ -244,14 +245,15 @@ class BrokerProtocol(ClientConnection):
         self._host.flush()
 
     def _wait(self) -> None:
-        """Keep the received bytes, and leave later bytes in the system's buffers."""
+        """Let the received bytes wait, and leave later bytes in the operating system's buffers."""
         if self._state is READY:
             self._state = WAITING
         self.read(False)
 
 
 def oversized(first: bytes, size: int, limit: int, setting: str = "socket.request.max.bytes") -> str:
-    """A sentence about an impossible frame size; it names the protocol that the client seems to speak."""
+    """Returns a sentence about an impossible frame size. If the client seems to speak another protocol, the sentence names
+    it."""
     if first[:2] == b"\x16\x03":
         return "the client speaks TLS, and this listener is plaintext"
     if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"):

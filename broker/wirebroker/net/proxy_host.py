@@ -37,14 +37,14 @@ logger = logging.getLogger("wirebroker")
 SSL = SecurityProtocol.SSL
 DIAL_TIMEOUT_S = 10.0
 CHECK_AGAIN_S = 2.0
-"""Seconds between two attempts to reach a broker that cannot be reached."""
+"""The time in seconds between two attempts to reach a broker."""
 UNKNOWN_NODE = -1
 ELSEWHERE = (
     "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
 )
 
 LENT = (
-    "anyone who can connect to %s:%d acts towards the brokers with the proxy's certificate; want certificates from clients "
+    "brokers treat anyone who can connect to %s:%d as the owner of the proxy's certificate; require certificates from clients "
     "(--tls-client-ca, client_tls), or listen on 127.0.0.1"
 )
 
@@ -52,27 +52,28 @@ REFUSES_CERTIFICATE = (
     "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_EXPIRED",
 )  # fmt: skip
-"""OpenSSL's names of the alerts with which a broker refuses the certificate of a client, or the lack of one."""
+"""OpenSSL's names of the alerts with which a broker refuses a client because of its certificate, or because it has none."""
 WANTS_CERTIFICATE = "the broker wants a certificate from its clients; give --upstream-tls-cert"
 REFUSED_CERTIFICATE = "the broker does not accept the proxy's certificate (--upstream-tls-cert), or wants one"
 NO_TLS = "it closed the connection during the TLS handshake, so it seems not to speak TLS; leave out --upstream-tls-ca"
 
 
 class Node:
-    """A node of the cluster: its own address, the proxy's address for it, and its id once a response has named it.
+    """A node of the cluster: its own address, the proxy's address for it, and its id as soon as a response has named the id.
 
-    With several bootstrap addresses (`--upstream a:9092,b:9092`) one node stands for any of these brokers, and has no id.
+    If there are several bootstrap addresses (`--upstream a:9092,b:9092`), one `Node` stands for all these brokers and has no
+    id.
     """
 
     def __init__(self, upstreams: tuple[Address, ...], local: Address) -> None:
         self.upstreams = upstreams
-        """The addresses in the order in which they are tried; the address that was reached last comes first."""
+        """The addresses in the order in which they are tried. The address that was last reached comes first."""
         self.local = local
         self.node_id = UNKNOWN_NODE
         self.problem = ""
-        """Why the broker cannot be reached, or does not serve the proxy."""
+        """The reason why the broker cannot be reached or does not serve the proxy, or ""."""
         self.refuses = False
-        """Whether connections to the broker succeed and the broker then refuses to serve the proxy. If so, another successful
+        """Tells whether the broker accepts connections, but then refuses to serve the proxy. In this case, a further successful
         connection does not clear `problem`.
         """
         self.checking: asyncio.Task[None] | None = None
@@ -82,21 +83,22 @@ class Node:
         self.upstreams = (upstream, *(each for each in self.upstreams if each != upstream))
 
     def prefer_others(self, upstream: Address) -> None:
-        """Try this address last from now on: it accepts connections and sends no response, like the port of a container without
-        a broker.
+        """Try this address last from now on, because it accepts connections but sends no response. The port of a container
+        without a broker behaves like this.
         """
         self.upstreams = (*(each for each in self.upstreams if each != upstream), upstream)
 
 
 class ProxyHost(Driver["ClientSide"]):
-    """Drives a proxy. The listener at `listen` forwards to `upstream`; the listener of each further node gets the next port (0:
-    any free one).
+    """Drives a proxy. The listener at `listen` forwards to `upstream`. The listener of each further node gets the next port or,
+    if the port in `listen` is 0, any free port.
 
-    If `upstream` has several addresses, the listener at `listen` forwards to the first that can be reached, and each node gets
-    a listener of its own.
+    If `upstream` has several addresses, the listener at `listen` forwards to the first one that can be reached, and each node
+    gets a further listener.
 
     `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate`, `upstream_tls` has a client certificate,
-    and brokers treat every client of the proxy as its owner. Raises ValueError for other settings.
+    and brokers treat every client of the proxy as the owner of this certificate. Raises ValueError if `configs` has other
+    settings.
     """
 
     def __init__(
@@ -138,8 +140,8 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def protocol(self) -> SecurityProtocol:
-        """The security protocol of the proxy's listeners, without SASL: the proxy learns whether a client uses SASL only when
-        the client logs in."""
+        """The security protocol of the proxy's listeners, as far as it is known: TLS or not. Only when a client logs in does
+        the proxy learn that the client uses SASL."""
         return SecurityProtocol.PLAINTEXT if self._client_tls is None else SSL
 
     @property
@@ -149,28 +151,28 @@ class ProxyHost(Driver["ClientSide"]):
         return self._first.local
 
     def _locate(self, host: str, port: int, node_id: int) -> Address:
-        """Returns the proxy's address for a node. Opens a listener for a node that has none."""
+        """Returns the proxy's address for a node. If the node has no listener yet, opens one."""
         node = self._nodes.get((host, port))
         if node is None:
             try:
                 node = self._open(((host, port),))
             except ListenError as refused:
                 logger.error("clients cannot reach node %d through this proxy: %s", node_id, refused)
-                return "", 0  # a client does not connect to an empty host, and must not go past the proxy
+                return "", 0  # a client does not connect to an empty host; so it cannot bypass the proxy
             logger.info("node %d at %s:%d is reached by %s:%d", node_id, host, port, *node.local)
         if node.node_id != node_id:
             self._learned(node, node_id)
         return node.local
 
     def _learned(self, node: Node, node_id: int) -> None:
-        """Note the id of a node, which a response has named, and give it to the connections through the node's listener."""
+        """A response has named the id of a node. Note the id, also for the connections through the node's listener."""
         node.node_id = node_id
         for connection, side in self.clients.items():
             if side.node is node:
                 connection.node_id = node_id
 
     def _open(self, upstreams: tuple[Address, ...]) -> Node:
-        """Open a listener for a node. It is bound before this function returns, so its address is known."""
+        """Open a listener for a node. The listener is bound before this function returns, so its address is known."""
         host, port = self._listen
         bound = self._bound(host, port + self._listeners if port else 0)
         self._listeners += 1
@@ -199,7 +201,7 @@ class ProxyHost(Driver["ClientSide"]):
     # Connections
 
     def _protocol(self, node: Node) -> asyncio.BaseProtocol:
-        """The protocol of a client that connects."""
+        """Creates the protocol for the connection of a client."""
         side = self._captured(ClientSide(self, node))
         if self._client_tls is None:
             return side
@@ -207,15 +209,15 @@ class ProxyHost(Driver["ClientSide"]):
 
     @property
     def problem(self) -> str:
-        """Names the brokers that cannot be reached or do not serve the proxy, with the reasons; "" if there is no
-        such broker.
+        """A sentence that names the brokers that cannot be reached or do not serve the proxy, with the reasons, or "" if there
+        are none.
         """
         nodes = dict.fromkeys(node for node in (self._first, *self._nodes.values()) if node is not None)
         return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
-        """Ask a broker (by default the first) for its versions until it responds. So the log reports a wrong address, a
-        listener that wants TLS, or a missing certificate before the first client connects.
+        """Ask the broker of a node (by default the first node) for its API versions until it responds. So a wrong address, a
+        listener that wants TLS, or a missing certificate is logged before the first client connects.
         """
         node = node or self._first
         assert node is not None, "`start` opens the first listener"
@@ -249,7 +251,8 @@ class ProxyHost(Driver["ClientSide"]):
         return not problem
 
     def _refusal(self, ended: bytes | Exception | None) -> str:
-        """Returns why a connected broker does not serve the proxy, "" if it does."""
+        """Returns the reason why a broker that accepts connections does not serve the proxy, or "" if it does serve the
+        proxy."""
         if isinstance(ended, bytes):
             return SPEAKS_TLS if ended[:2] in TLS_RECORDS else ""
         if ended is not None:
@@ -257,7 +260,7 @@ class ProxyHost(Driver["ClientSide"]):
         return "it closed the connection before its first response" + ("" if self._upstream_tls else f"; {WANTS_TLS}")
 
     def broken(self, failure: Exception) -> str:
-        """Why a connection to a broker broke."""
+        """Returns the reason why a connection to a broker broke."""
         if isinstance(failure, ssl.SSLError) and failure.reason in REFUSES_CERTIFICATE:
             return REFUSED_CERTIFICATE if self._lends_certificate else WANTS_CERTIFICATE
         if isinstance(failure, UnicodeError):
@@ -265,7 +268,7 @@ class ProxyHost(Driver["ClientSide"]):
         return _reason(failure) if isinstance(failure, OSError) else str(failure)
 
     async def dial(self, side: ClientSide) -> None:
-        """Connect to the broker. The client's connection closes if that fails."""
+        """Connect to the broker. If that fails, the client's connection is closed."""
         node = side.node
         if await self._dial(lambda address: BrokerSide(self, side, address), node) is None:
             side.closing_level = logging.DEBUG
@@ -275,12 +278,13 @@ class ProxyHost(Driver["ClientSide"]):
             self.check(side.node)
 
     def node_at(self, address: Address) -> Node | None:
-        """Returns the node at this address, if a response has named it or it is the proxy's only node."""
+        """Returns the node at this address, or None. A node is known if a response has named it, or if it is the only address
+        in `upstream`."""
         return self._nodes.get(address)
 
     async def _dial(self, protocol: Callable[[Address], asyncio.BaseProtocol], node: Node) -> asyncio.Transport | None:
-        """Connect to the first broker of a node that can be reached. Returns None if no broker can be reached. Each reason is
-        logged only once, because clients try again and again.
+        """Connect to the first broker of a node that can be reached. Returns None if no broker can be reached. The same reason
+        is logged only once, because clients try again and again.
         """
         problems = []
         for address in node.upstreams:
@@ -300,8 +304,8 @@ class ProxyHost(Driver["ClientSide"]):
         return self.broken(failure)
 
     def _reached(self, node: Node, address: Address, problems: list[str]) -> None:
-        """Try this address of a node first from now on, because it was reached. `problems` are the failures of the addresses
-        that were tried before.
+        """This address of a node was reached, so try it first from now on. `problems` are the failures of the addresses that
+        were tried before it.
         """
         node.prefer(address)
         if not node.refuses:
@@ -350,7 +354,7 @@ class Handshakes:
         self._host, self._node = host, node
 
     def began(self, transport: TlsTransport) -> None:
-        """Does nothing: no fault of a proxy acts on handshakes."""
+        """Does nothing, because no fault in a proxy acts on handshakes."""
 
     def failed(self, client_host: str, cause: str) -> None:
         """Note in the trace that a handshake failed."""
@@ -366,18 +370,18 @@ class ClientSide(ClientConnection):
     _host: ProxyHost
 
     def __init__(self, host: ProxyHost, node: Node) -> None:
-        super().__init__(host, 0)  # all nodes of a proxy have one common limit, so they count as node 0
+        super().__init__(host, 0)  # a proxy has one common limit, so all its nodes count as node 0
         self._view = memoryview(host.receive_buffer())
         self.node = node
         self._broker: BrokerSide | None = None
         self._early: list[Buffer] = []
-        """Bytes for the broker until the connection to it is open."""
+        """The bytes for the broker that wait until the connection to it is open."""
         self._dialing: asyncio.Task[None] | None = None
         self._in_line = b""
-        """Bytes from the client that arrived while the connection waited to be admitted."""
+        """The bytes from the client that arrived while the connection waited in line."""
 
     def begin(self) -> None:
-        """Serve the connection, and dial its broker."""
+        """Serve the connection, and connect to its broker."""
         host = self._host
         self._state = READY
         certificate = self.transport.get_extra_info("peercert")
@@ -389,7 +393,7 @@ class ClientSide(ClientConnection):
         host.opened(self)
         host.flush()
         if self.connection.state is not CLOSED:
-            host.loop.call_soon(self.balance)  # later, because uvloop ignores `pause_reading` at this point
+            host.loop.call_soon(self.balance)  # uvloop ignores `pause_reading` at this point, so do it later
             self._dialing = host.loop.create_task(host.dial(self))
             if self._in_line:
                 self._take(memoryview(self._in_line))
@@ -449,13 +453,13 @@ class ClientSide(ClientConnection):
         self.now_reads()
 
     def now_reads(self) -> None:
-        """Tell the limits when both the client and the broker read what the proxy sends."""
+        """If the client and the broker both read what the proxy sends, tell the limits."""
         if not self.congested and (self._broker is None or not self._broker.congested):
             self._host.limits.read(self)
 
     @property
     def unsent(self) -> int:
-        """The number of bytes that the proxy could not send yet, to the client and to the broker."""
+        """The number of bytes to the client and to the broker that the proxy could not send yet."""
         sides = (self,) if self._broker is None else (self, self._broker)
         return sum(each.transport.get_write_buffer_size() for each in sides)
 
@@ -476,19 +480,21 @@ class ClientSide(ClientConnection):
 
     @property
     def is_steady(self) -> bool:
-        """Whether client and broker both read and no bytes wait; then `balance` and `balance_broker` would change nothing."""
+        """Tells whether the client and the broker both read, and no bytes wait. In this state `balance` and `balance_broker`
+        would change nothing."""
         broker = self._broker
         if broker is None or not (self._reading and broker._reading and self._line is None and self.relay.is_idle):
             return False
         return not (self.congested or broker.congested or self.reserved or broker.reserved)
 
     def balance(self) -> None:
-        """Read from the client unless its next request has to wait, or the broker does not read."""
+        """Read from the client, except while its next request has to wait or the broker does not read."""
         broker, has_room = self._broker, self.reserve(_large(self.relay.whole_request))
         self.read(broker is not None and not broker.congested and not self.relay.holds_client and has_room)
 
     def balance_broker(self) -> None:
-        """Read from the broker unless the client does not read. A large response that has begun is read to its end."""
+        """Read from the broker, except while the client does not read. If a large response has begun to arrive, it is read to
+        its end."""
         if self._broker is not None:
             has_room = self._broker.reserve(_large(self.relay.whole_response))
             self._broker.read(self._line is None and has_room and (self._broker.reserved > 0 or not self.congested))
@@ -512,7 +518,7 @@ class ClientSide(ClientConnection):
         self.balance_broker()
 
     def close(self, reset: bool) -> None:
-        """Close both sides when everything is sent, or reset the client's side at once."""
+        """Close both connections when everything is sent. With `reset`, reset the client's connection immediately."""
         self.give_back()
         super().close(reset)
         if self._broker is not None:
@@ -590,8 +596,8 @@ class BrokerSide(Side):
 
 
 class Probe(asyncio.Protocol):
-    """Asks a broker for its versions. `ended` is the beginning of its response, None if it closes the connection without a
-    response, or the error that broke the connection.
+    """Asks a broker for its API versions. `ended` is the beginning of the broker's response, or the error that broke the
+    connection, or None if the broker closes the connection without a response.
     """
 
     def __init__(self) -> None:
@@ -612,12 +618,13 @@ class Probe(asyncio.Protocol):
 
 
 def _large(whole: int) -> int:
-    """The bytes to reserve for an arriving frame that has to be whole; 0 without such a frame."""
+    """Returns the number of bytes to reserve for an arriving frame that must be complete before it is handled. `whole` is its
+    size, or 0 if there is no such frame."""
     return whole if whole > LARGE_FRAME else 0
 
 
 def _reason(failure: OSError) -> str:
-    """Why a broker cannot be reached."""
+    """Returns the reason why a broker cannot be reached."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({failure.verify_message})"
     if isinstance(failure, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""Faults of the wire: responses in pieces, slow, cut short or damaged, and connections that are reset.
+"""Carries out faults of the wire: sends responses in pieces, slowly, cut short or damaged, and resets connections.
 
 Pauses use the machine's time and not the broker's clock, because they are pauses of the network, and a client waits for them.
 """
@@ -16,13 +16,13 @@ from kafkawire.primitives import Buffer
 from wirebroker.requests.effects import Shape
 
 AT_ONCE = struct.pack("ii", 1, 0)
-"""SO_LINGER with a time of 0: closing the socket then resets the connection."""
+"""The value of SO_LINGER with a time of 0. Closing a socket with this option resets the connection."""
 
 
 class ShapedLine:
-    """Sends one connection's responses in order, each in its shape.
+    """Sends the responses of one connection in order. The bytes of each response are changed according to its `Shape`.
 
-    `free` is called when everything is sent. Until then other data must come through `write`, which queues it.
+    `free` is called when everything is sent. Before that, other data must be sent by `write`, which queues it.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, free: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class ShapedLine:
         self._closing = False
 
     def send(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Queue a response, to be sent in this shape."""
+        """Queue a response that is to be sent in this shape."""
         data = bytearray(b"".join(parts))
         for at in shape.flipped:
             data[at] ^= 0xFF
@@ -46,7 +46,7 @@ class ShapedLine:
         self._go_on()
 
     def write(self, data: Buffer) -> None:
-        """Send these bytes after the responses before them."""
+        """Send these bytes after the responses that are queued already."""
         self._waiting.append((0.0, data))
         self._go_on()
 
@@ -56,7 +56,7 @@ class ShapedLine:
         self._go_on()
 
     def stop(self) -> None:
-        """Drop everything that is not sent: the connection is closed."""
+        """The connection is closed: drop everything that is not sent."""
         self._waiting.clear()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -80,7 +80,7 @@ class ShapedLine:
 
 
 def reset_connection(transport: asyncio.Transport) -> None:
-    """Close the connection with a RST, or drop it at once if the system cannot send a RST."""
+    """Close the connection with a RST. If the system cannot send a RST, close it immediately without one."""
     held = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError):
         held.setsockopt(SOL_SOCKET, SO_LINGER, AT_ONCE)

@@ -1,4 +1,4 @@
-"""Listening sockets and event loops, for brokers, a proxy and the control."""
+"""Listening sockets and event loops for brokers, for a proxy and for the control endpoint."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from collections.abc import Callable
 from kafkawire.extras import how_to_install
 
 BACKLOG = 1024
-"""The number of connections that the system accepts before the loop does."""
+"""The operating system keeps up to this many new connections until the loop accepts them."""
 AT_ONCE = 32
-"""The number of connections that the loop accepts in one turn. Each connection costs up to a quarter of a millisecond."""
+"""The loop accepts up to this many connections in one turn. Each of them takes up to a quarter of a millisecond."""
 
 
 class ListenError(OSError):
-    """Raised if a listener's address cannot be used. The message names the address and the reason."""
+    """Raised if the address of a listener cannot be used. The message names the address and the reason."""
 
 
 async def open_server(
     protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
-    """Returns a server that listens on the running loop, and its port. Raises ListenError, whose message has `purpose` after
+    """Returns a server that listens on the running loop, and its port. Raises ListenError. In its message, `purpose` follows
     the address.
     """
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(protocol, host, port, backlog=AT_ONCE)
-        if not server.sockets:  # asyncio skips an address for which it cannot make a socket
+        if not server.sockets:  # asyncio skips an address for which it cannot create a socket
             socket.socket().close()
             raise OSError("no socket can be made for this address")
         queue_connections(server)
@@ -41,19 +41,19 @@ async def open_server(
 
 
 def queue_connections(server: asyncio.Server) -> None:
-    """Let the system queue BACKLOG connections for a server. The backlog given to asyncio is smaller, because asyncio accepts
-    that many connections in one turn of the loop."""
+    """Let the operating system queue BACKLOG connections for a server. The backlog that asyncio got is smaller, because asyncio
+    accepts as many connections as its backlog in one turn of the loop."""
     for each in server.sockets:
         with socket.fromfd(each.fileno(), each.family, each.type) as same:
             same.listen(BACKLOG)
 
 
 def reason_of(failure: OSError | OverflowError) -> str:
-    """The system's own message for a failed call, without the longer message that asyncio puts around it."""
+    """Returns the operating system's own message for a failed call, without the longer message in which asyncio wraps it."""
     number = getattr(failure, "errno", None)
     if number is not None and number > 0:
         return os.strerror(number)
-    return getattr(failure, "strerror", None) or str(failure)  # getaddrinfo's errors have negative numbers
+    return getattr(failure, "strerror", None) or str(failure)  # errors of getaddrinfo have negative numbers
 
 
 def _is_out_of_files(failure: Exception) -> bool:
@@ -61,7 +61,7 @@ def _is_out_of_files(failure: Exception) -> bool:
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    """An event loop: "asyncio", or "uvloop" if it is installed."""
+    """Returns a new event loop of this kind: "asyncio", or "uvloop" if it is installed."""
     if kind == "uvloop":
         try:
             import uvloop
