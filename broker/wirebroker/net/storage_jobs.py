@@ -1,7 +1,8 @@
-"""The offloaded work of a data directory: long jobs in threads, and with `--sync always` responses that wait for fsync.
+"""Runs the long work of a data directory in threads. With `--sync always`, responses wait until their records are synced
+(fsync).
 
-Responses are synced in groups. While one group is being synced, new responses collect in the next group. One fsync for each
-written file serves a whole group.
+Responses are synced in groups. While one group is being synced, new responses collect in the next group. For a whole group,
+each written file needs only one fsync.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from wirebroker.storage.upkeep import Job
 logger = logging.getLogger("wirebroker")
 
 PAUSE_S = 0.5
-"""Seconds to wait after a failed sync. Responses to later writes wait for the next sync."""
+"""The time in seconds from a failed sync to the next one. Responses to later writes wait for the next sync."""
 
 
 class StorageJobs:
-    """Runs the jobs of an engine's store for its host. `release` performs the effects that were held, and then calls `check`
-    again."""
+    """Runs the jobs of an engine's store for its host. The function `release` performs the effects that had to wait, and then
+    calls `check` again."""
 
     def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:
         self._engine = engine
@@ -35,25 +36,25 @@ class StorageJobs:
         self._release = release
         self._loop = asyncio.get_running_loop()
         self._sync_thread = ThreadPoolExecutor(1, "wirebroker-sync")
-        """The thread for syncs that responses wait for; nothing else runs in it."""
+        """The thread for the syncs for which responses wait. Nothing else runs in it."""
         self._job_thread = ThreadPoolExecutor(1, "wirebroker-storage")
         self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
-        """Effects of requests whose records may not be synced yet, and all later effects."""
+        """Effects of requests whose records may not be synced yet, and all effects after them."""
         self._holds_responses = store.holds_responses
         self._syncing = False
         self._running = False
         self._pause: asyncio.TimerHandle | None = None
-        """Set from a failed sync until the next sync."""
+        """The timer of the next sync after a failed sync, else None."""
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._working: dict[Job, Future[None]] = {}
-        """The jobs in the threads."""
+        """The jobs that threads are working on."""
 
     def check(self) -> None:
         """Write changes of the metadata, take the engine's effects if they must wait, and start the store's jobs."""
         store, engine = self._store, self._engine
-        if engine.cluster.decisions.pending:  # changes that a timer or a test made; requests have written their changes already
+        if engine.cluster.decisions.pending:  # changes by a timer or a test; requests write their own changes
             engine.cluster.decisions.write_down(self._clock.now())
         if self._holds_responses and not self._closing:
             job = None if self._blocked else store.sync_now()
@@ -70,7 +71,7 @@ class StorageJobs:
         return self._syncing or self._pause is not None
 
     def _begin(self, job: Job) -> None:
-        """Sync in the thread. All effects so far belong to writes before this sync; later effects wait for the next sync."""
+        """Sync in the thread. The effects so far belong to writes before this sync. Later effects wait for the next sync."""
         self._syncing = True
         self._waiting = []
         held = self._engine.take_effects()
@@ -95,7 +96,8 @@ class StorageJobs:
         self._release([])
 
     def _closed(self, effects: list[Effect]) -> list[Effect]:
-        """Close the connections of these effects: no client may read that a record is on the disk when it is not."""
+        """Close the connections of these effects, because a response must not tell a client that a record is on the disk when
+        it is not."""
         engine = self._engine
         following = engine.take_effects()
         engine.effects += [effect for effect in effects if isinstance(effect, Close)]
@@ -134,7 +136,7 @@ class StorageJobs:
         return work
 
     def _complete(self, job: Job) -> None:
-        """Wait for the job's thread and take over its result, unless `finish` has already done so."""
+        """Wait for the job's thread, and take over the result of the job, unless `finish` has already done so."""
         work = self._working.pop(job, None)
         if work is None:
             return
@@ -151,8 +153,8 @@ class StorageJobs:
             self._store.failed(failure)
 
     def finish(self) -> None:
-        """Wait until all jobs are done, including jobs that begin during the wait. This blocks the event loop; `finished` does
-        not."""
+        """Wait until all jobs are done, including jobs that begin during the wait. Unlike `finished`, this blocks the event
+        loop."""
         jobs = self._store.jobs
         while jobs or self._working:
             while jobs:
@@ -166,7 +168,7 @@ class StorageJobs:
             await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
-        """Wait for the jobs and the threads to end."""
+        """Wait until the jobs and the threads have ended."""
         self._closing = True
         if self._pause is not None:
             self._pause.cancel()

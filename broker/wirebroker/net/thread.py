@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that are synchronous."""
+"""An event loop in a separate thread, for synchronous callers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from wirebroker.net.forks import at_home
 from wirebroker.net.sockets import new_loop
 
 T = TypeVar("T")
-__tracebackhide__ = True  # pytest shows the caller's line
+__tracebackhide__ = True  # so that pytest shows the line of the caller
 EXPECTED = (ValueError, LookupError, OSError)
-"""Errors that the caller caused; their traceback need not show the broker's code."""
+"""Errors that the caller has caused. Their traceback need not show the broker's code."""
 
 
 class LoopThread:
-    """Runs a loop until `stop()`. Any thread may use it. Raises RuntimeError in a process that was forked from this one."""
+    """Runs a loop until `stop()` is called. Any thread may call the methods. In a process that was forked from this one, they
+    raise RuntimeError."""
 
     def __init__(self, kind: str = "asyncio") -> None:
         self.loop = new_loop(kind)
@@ -58,7 +59,7 @@ class LoopThread:
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], T]) -> T:
-    """Call a function in a loop's thread: directly if the caller is in that thread."""
+    """Call a function in the thread of a loop. If the caller is in that thread already, the call is direct."""
     try:
         if running_loop() is loop:
             return function()
@@ -77,7 +78,7 @@ def _call(function: Callable[[], T], future: Future[T]) -> None:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread."""
+    """Returns the loop that runs in this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

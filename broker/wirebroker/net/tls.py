@@ -1,4 +1,4 @@
-"""TLS of listeners: certificates from PEM files or made on the fly, and the reasons of failed handshakes in words."""
+"""TLS of listeners: certificates that are read from files or created, and the reasons of failed handshakes in words."""
 
 from __future__ import annotations
 
@@ -39,20 +39,21 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class TlsError(ValueError):
-    """Raised if the certificates cannot be used. The text gives the reason."""
+    """Raised if the certificates cannot be used. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The broker's certificate with its key, and the client certificates that it wants: PEM files, or Java keystores."""
+    """The TLS options of a listener: the broker's certificate with its key, and the clients' certificates that it accepts. The
+    files are PEM files or Java keystores."""
 
     certificate: str
     key: str | None = None
     client_ca: str | None = None
-    """The authority of clients' certificates."""
+    """The file with the authority that signs clients' certificates."""
     client: ClientAuth = "none"
     expire: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-    """Makes an expired copy of the certificate, with its key. Returns the file's path."""
+    """A function that creates an expired copy of the certificate, with its key, and returns the path of the new file."""
     key_store: str = field(default="", repr=False)
     """The key and certificates as PEM, if `certificate` is a Java keystore."""
     trust_store: str = field(default="", repr=False)
@@ -60,13 +61,13 @@ class Tls:
     key_password: str = field(default="", repr=False)
     """The password of the key in a PEM file."""
     level: str = ""
-    """OpenSSL's security level, such as `@SECLEVEL=0`; "" for Python's default."""
+    """OpenSSL's security level, such as `@SECLEVEL=0`, or "" for Python's default."""
 
     def context(self, protocol: SecurityProtocol) -> ssl.SSLContext:
         """Returns the SSL context of a listener. As in Kafka, an SSL listener requests client certificates and a SASL_SSL
         listener does not. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 1  # as Java's server does; OpenSSL's default of two costs time in each handshake
+        context.num_tickets = 1  # as in Java; OpenSSL's default of two costs time in each handshake
         try:
             if self.level:
                 context.set_ciphers(f"DEFAULT:{self.level}")
@@ -94,10 +95,10 @@ class Tls:
 
 
 def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -> Tls | None:
-    """Returns the TLS that Kafka's ssl.* settings describe, with PEM files or Java keystores. Values in `given` have
+    """Returns the TLS options that Kafka's ssl.* settings describe, or None if they name no certificate. Values in `given` have
     precedence. Raises TlsError.
 
-    A listener's settings (`listener.name.NAME.ssl.…`) have precedence over the broker's.
+    The settings of the listener (`listener.name.NAME.ssl.…`) have precedence over those of the broker.
     """
     prefix = f"{PER_LISTENER}{listener.lower()}."
     own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
@@ -120,8 +121,8 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
 
 
 def make_certificates(folder: Path, hosts: list[str], client: str = "client") -> Tls:
-    """Write a certificate authority, a certificate for these hosts, and one for a client to a folder. Raises TlsError without
-    trustme."""
+    """Create a certificate authority, a certificate for these hosts, and a certificate for a client, and write them to a
+    folder. Raises TlsError if trustme is not installed."""
     try:
         import trustme
     except ImportError:
@@ -139,7 +140,7 @@ def make_certificates(folder: Path, hosts: list[str], client: str = "client") ->
 
 
 def _write(path: Path, issued: LeafCert) -> None:
-    """Write the key and the certificates. The key is in PKCS #8, the only form that Java reads."""
+    """Write the key and the certificates to a file. The key is in PKCS #8, the only form that Java reads."""
     from cryptography.hazmat.primitives import serialization as form
 
     key = form.load_pem_private_key(issued.private_key_pem.bytes(), None)
@@ -148,7 +149,7 @@ def _write(path: Path, issued: LeafCert) -> None:
 
 
 def cause_of(failure: Exception) -> str:
-    """Returns why a handshake failed, in words."""
+    """Returns the reason why a handshake failed, in words."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         weak = "too weak" in failure.verify_message
         return f"the client's certificate is refused: {WEAK if weak else failure.verify_message}"
@@ -157,6 +158,6 @@ def cause_of(failure: Exception) -> str:
 
 
 def subject_of(certificate: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """The distinguished name in the result of `SSLSocket.getpeercert`."""
+    """Returns the distinguished name in `certificate`, which is a result of `SSLSocket.getpeercert`."""
     found: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())
     return found

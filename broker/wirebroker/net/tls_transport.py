@@ -1,8 +1,9 @@
-"""TLS between a socket and the protocol of a connection. OpenSSL works on bytes in memory; the socket's transport moves them.
+"""TLS between a socket and the protocol of a connection. OpenSSL works only on bytes in memory, and the transport of the socket
+sends and receives them.
 
-asyncio's own TLS keeps 256 KiB for each connection, and offers no way to hold a handshake. A handshake costs half a millisecond
-of computing, and thousands may begin at once, so handshakes take turns. Threads would be slower, because each step of a
-handshake passes Python's lock back and forth.
+asyncio's own TLS needs 256 KiB of memory for each connection, and cannot stop a handshake in the middle. A handshake takes half
+a millisecond of CPU time, and thousands of handshakes may begin at the same time, so they take turns. Threads would be slower,
+because in each step of a handshake they would have to pass Python's global lock to each other.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from wirebroker.net.tls import cause_of
 logger = logging.getLogger("wirebroker")
 
 HANDSHAKE_WITHIN_S = 60.0
-"""Seconds of the machine's time after which an unfinished handshake is given up."""
+"""If a handshake is not complete after this time in seconds (by the machine's clock), the connection is closed."""
 BUFFER = 64 * 1024
-"""Bytes that are read from the socket at once: four records of TLS."""
+"""The number of bytes that are read from the socket at once: four TLS records."""
 
 
 class Watch(Protocol):
-    """Sees the handshakes at a listener."""
+    """An observer of the handshakes at a listener."""
 
     def began(self, transport: TlsTransport) -> None:
         """Called before a handshake. It may hold the handshake (`transport.held`), and may replace `transport.context`."""
@@ -44,19 +45,19 @@ class HandshakeTurns:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
         self.loop = loop
         self.unfinished: set[TlsTransport] = set()
-        """The connections whose handshake is not done."""
+        """The connections whose handshake is not complete."""
         self._buffer = memoryview(bytearray(BUFFER)) if shared else None
         self._waiting: deque[Callable[[], None]] = deque()
         self._until = 0.0
-        """The end of this turn's slice, by `perf_counter`."""
+        """The time, by `perf_counter`, at which the slice of this turn ends."""
         self._is_scheduled = False
 
     def receive_buffer(self) -> memoryview:
-        """The buffer that a new connection receives into."""
+        """Returns the buffer into which a new connection receives bytes."""
         return self._buffer if self._buffer is not None else memoryview(bytearray(BUFFER))
 
     def do(self, step: Callable[[], None]) -> None:
-        """Take a handshake a step further, now or, if this turn's slice is used up, in a later turn."""
+        """Do the next step of a handshake: now or, if this turn's slice is used up, in a later turn."""
         if not self._is_scheduled:
             self._begin_turn()
             step()
@@ -78,15 +79,16 @@ class HandshakeTurns:
             self._waiting.popleft()()
 
     def close(self) -> None:
-        """Close connections whose handshake is not done."""
+        """Close the connections whose handshake is not complete."""
         for each in list(self.unfinished):
             each.abort()
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """The server's end of one TLS connection: a protocol for the socket's transport, a transport for the protocol above.
+    """The server's end of one TLS connection. It is the protocol of the socket's transport, and the transport of the protocol
+    above it.
 
-    The protocol above is connected when the handshake is done. If the handshake fails, that protocol is never called.
+    The protocol above is connected when the handshake is complete. If the handshake fails, the protocol above is never called.
     """
 
     def __init__(
@@ -97,12 +99,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self.context = context
         """The SSL context with the broker's certificate. A handshake uses the context that is set when it begins."""
         self.held = False
-        """Whether the handshake waits for `go_on`."""
+        """Tells whether the handshake waits until `go_on` is called."""
         self._above, self._listener, self._turns, self._watch = above, listener, turns, watch
         self._view = turns.receive_buffer()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._early = b""
-        """Arrived bytes of the handshake that wait for their turn."""
+        """Bytes of the handshake that have arrived and wait for their turn."""
         self._is_queued = False
         self._is_connected = False
         self._is_reading = True
@@ -150,7 +152,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # The handshake
 
     def go_on(self) -> None:
-        """Continue a handshake that was blocked."""
+        """Continue a handshake that was stopped by `held`."""
         self.held = False
         if self._early:
             self._ask()
@@ -172,7 +174,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         except ssl.SSLWantReadError:
             self._send()
             self._socket.resume_reading()
-        except ssl.SSLError as failure:  # reported even if the client has closed, because its alert may give the reason
+        except ssl.SSLError as failure:  # reported even after the client has closed: its alert may give the reason
             self._refuse(failure)
         else:
             if not self._is_closing:
@@ -202,7 +204,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # Data
 
     def _decrypt(self) -> None:
-        """Hand the decrypted bytes to the protocol above, until none remain or that protocol pauses."""
+        """Pass the decrypted bytes to the protocol above, until none are left or that protocol pauses reading."""
         above, has_more = self._above, True
         while has_more and self._is_reading and not self._is_closing:
             view, filled = memoryview(above.get_buffer(-1)), 0
@@ -226,7 +228,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._send()
 
     def _send(self) -> None:
-        """Send what OpenSSL has written."""
+        """Send the bytes that OpenSSL has produced."""
         if (data := self._outgoing.read()) and not self._socket.is_closing():
             self._socket.write(data)
 
@@ -238,16 +240,16 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._send()
 
     def close(self) -> None:
-        """Send the bytes already written, then close_notify, and close."""
+        """Send the bytes that were written already, then close_notify, and close the connection."""
         if not self._is_closing:
             self._is_closing = True
-            with contextlib.suppress(ssl.SSLError):  # the client's own close_notify has not arrived
+            with contextlib.suppress(ssl.SSLError):  # raised because the client's own close_notify has not arrived
                 self._tls.unwrap()
             self._send()
             self._socket.close()
 
     def abort(self) -> None:
-        """Close at once, and drop unsent bytes."""
+        """Close the connection immediately, and drop the unsent bytes."""
         self._is_closing = True
         self._socket.abort()
 
@@ -264,7 +266,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         self._is_reading = True
         self._socket.resume_reading()
-        self._turns.loop.call_soon(self._decrypt)  # bytes that had arrived before
+        self._turns.loop.call_soon(self._decrypt)  # for bytes that have arrived already
 
     def can_write_eof(self) -> bool:
         return False
@@ -276,6 +278,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Returns what the socket's transport returns. `peercert` is the client's certificate, as `SSLSocket.getpeercert`
-        returns it."""
+        """Returns the client's certificate (in the form of `SSLSocket.getpeercert`) for `peercert`, and otherwise the result of
+        the socket's transport."""
         return self._tls.getpeercert() if name == "peercert" else self._socket.get_extra_info(name, default)

@@ -1,4 +1,5 @@
-"""Pictures of a trace: a layout without I/O turns rows into marks, which become SVG here and elements in the live page."""
+"""Pictures of a trace. A layout without I/O turns rows into marks. The marks become SVG here, and elements of the page in the
+live page."""
 
 PICTURES = ("sequence", "log", "groups", "windows")
-"""The kinds of pictures for people."""
+"""The kinds of pictures that users can choose."""

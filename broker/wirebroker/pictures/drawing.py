@@ -16,21 +16,22 @@ from wirebroker.trace.rows import Row
 
 Numbered = tuple[int, Row]
 MOST_LINES = 400
-"""The largest number of lines of a sequence diagram."""
+"""A sequence diagram has at most this many lines."""
 LATEST = 400
 """The default number of rows in a picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A requested picture: its first and last row by number (0: the first and last of all), width in px, and subject."""
+    """A requested picture: the numbers of its first and last row (0 stands for the first or last row of the trace), its width
+    in px, and its subject."""
 
     first: int = 0
     last: int = 0
     width: int = 1000
     lines: int = 60
     of: str = ""
-    """the partition, group or producer, "" for the one with the most rows"""
+    """the partition, group or producer that is drawn, or "" for the one with the most rows"""
 
 
 def _sequence(rows: Sequence[Numbered], wish: Wish) -> Picture:
@@ -56,11 +57,11 @@ def _windows(rows: Sequence[Numbered], wish: Wish) -> Picture:
 ALL: dict[str, Callable[[Sequence[Numbered], Wish], Picture]] = {
     "sequence": _sequence, "log": _log, "groups": _groups, "windows": _windows, "overview": _overview,
 }  # fmt: skip
-"""The kinds in `PICTURES`, and the strip that shows where a window lies."""
+"""The functions for the kinds in `PICTURES`, and for the overview, which shows where a window lies."""
 
 
 def draw(kind: str, rows: Sequence[Numbered], wish: Wish) -> Picture:
-    """Draws a picture of numbered rows, which are in the order of their numbers. Raises KeyError for an unknown kind."""
+    """Draws a picture of numbered rows. They must be in the order of their numbers. Raises KeyError if the kind is unknown."""
     width = min(max(wish.width, NARROWEST), WIDEST)
     return ALL[kind](rows, replace(wish, width=width, lines=min(max(wish.lines, 5), MOST_LINES)))
 

@@ -1,4 +1,5 @@
-"""Turns rows of the trace into steps in the order of time: an arrow for each request and response, a note for each change."""
+"""Turns rows of the trace into steps in the order of time. A request or a response becomes an arrow, and a change becomes a
+note."""
 
 from __future__ import annotations
 
@@ -34,17 +35,18 @@ IDLE = frozenset((
     "ApiVersions", "Fetch", "ShareFetch", "GetTelemetrySubscriptions", "Heartbeat", "ConsumerGroupHeartbeat",
     "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "Metadata", "SaslHandshake", "SaslAuthenticate", "Connect", "Disconnect",
 ))  # fmt: skip
-"""Requests of a client that only waits or connects. Such a request is quiet unless it fails or brings records."""
+"""The requests of a client that only waits or connects. A step for such a request is quiet, unless the request fails or returns
+records."""
 USUAL = frozenset(("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"))
 """Errors that are part of normal operation."""
 ASKED, ANSWERED, NOTED = ">", "<", "-"
 QUIET, PLAIN, STRIKING = 0, 1, 2
-"""How important a step is: quiet steps are folded first, important steps last."""
+"""The importance of a step. Quiet steps are folded first, and striking steps last."""
 
 
 @dataclass(slots=True)
 class Step:
-    """A request, a response, or a note. `number` is the number of its row."""
+    """A step of the diagram: a request, a response, or a note. `number` is the number of its row."""
 
     number: int
     time: int
@@ -57,11 +59,11 @@ class Step:
     """the CSS class of its colour"""
     interest: int = PLAIN
     is_lost: bool = False
-    """whether a fault keeps the request or response from arriving"""
+    """tells whether a fault prevents the request or the response from arriving"""
     rows: list[int] = field(default_factory=list)
     """the numbers of the other rows of this step"""
     spans: tuple[int, int, int, int] = (-1, -1, -1, -1)
-    """the first and the last sequence, and the first and the last offset, of a batch that was stored"""
+    """of a batch that was stored: the first and the last sequence, and the first and the last offset"""
     place: str = ""
     """the first name in the request"""
     answer: Step | None = None
@@ -112,7 +114,7 @@ class _Reader:
         return self._steps
 
     def _exchange(self, number: int, row: RequestRow | ReplyRow | ProduceRow | FetchRow | FaultRow, api: str) -> _Exchange:
-        """Returns the exchange that a row belongs to. The first row of an exchange makes a step for the request."""
+        """Returns the exchange to which a row belongs. For the first row of an exchange, a step for the request is created."""
         key = row.node, row.connection, row.correlation_id
         found = self._open.get(key)
         if found is None:
@@ -211,7 +213,7 @@ class _Reader:
         noted.title, noted.client = f"{place} {what} {rest}".strip(), client
 
     def _refused(self, row: AuthorizationRow | AuthenticationRow) -> Lane | None:
-        """The lane of a client that was refused. Only its address tells it before its first request."""
+        """Returns the lane of a client that was refused. Before the client's first request, only its address is known."""
         name = self._names.get((row.node, row.connection))
         if name is None and isinstance(row, AuthenticationRow):
             return client_lane(row.client_host)
@@ -223,7 +225,7 @@ class _Reader:
         return made
 
     def _finish(self, exchange: _Exchange) -> None:
-        """Write the labels of the request and its response from all rows of the exchange."""
+        """Make the labels of the request and of its response from all rows of the exchange."""
         asked, answered = exchange.asked, exchange.answered
         if exchange.batches or exchange.faults:
             _word_batches(exchange)

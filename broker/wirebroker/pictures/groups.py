@@ -1,5 +1,5 @@
-"""A group as swimlanes: the owner of each partition over time, rebalances, and the heartbeats of each member. Time goes to the
-right.
+"""Draws a group with a lane for each partition and each member: the owners of the partitions over time, rebalances, and the
+members' heartbeats. Time goes to the right.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ Numbered = tuple[int, Row]
 HEARTBEATS = frozenset(("Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"))
 LANE = 22
 MOST_LANES = 60
-"""The largest number of partitions, and of members, that are drawn."""
+"""At most this many partitions, and at most this many members, are drawn."""
 ASKED, GONE_MS = 3, 3000
-"""So many FindCoordinator requests in so many ms without a response of the coordinator show that it is gone."""
+"""If there are at least this many FindCoordinator requests, over at least this many ms, without a response of the coordinator,
+the coordinator is gone."""
 NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
 STEPS = (
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000,
     3_600_000, 10_800_000, 21_600_000, 86_400_000,
 )  # fmt: skip
-"""ms between two times under a picture."""
+"""The possible distances in ms between two times on the time axis."""
 GENERATION = 64
-"""px between generations that is enough for the word."""
+"""If two generations are at least this many px apart, there is room for the word "generation"."""
 MISSED = 3
-"""A pause is marked if it is as long as this many usual heartbeat intervals."""
+"""A pause between heartbeats is marked if it is at least this many times as long as a usual heartbeat interval."""
 UNSTABLE = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
 
 
@@ -45,26 +46,26 @@ class Member:
     left: int = -1
     beats: list[int] = field(default_factory=list)
     events: list[tuple[int, str, str]] = field(default_factory=list)
-    """errors and notable requests: time, words, class"""
+    """errors and notable requests: the time, the words and the CSS class of each"""
     had: dict[str, int] = field(default_factory=dict)
-    """the member's partitions, and the time at which it got each"""
+    """the member's partitions, with the time at which it got each"""
 
 
 @dataclass(slots=True)
 class Story:
-    """What happened to a group."""
+    """The events of a group, in the form in which they are drawn."""
 
     members: dict[str, Member] = field(default_factory=dict)
     held: list[tuple[str, str, int, int]] = field(default_factory=list)
-    """partition, member, from, to"""
+    """for each ownership: the partition, the member, the time from which and the time until which"""
     states: list[tuple[int, str, int]] = field(default_factory=list)
     """time, state, generation"""
     first: int = -1
     last: int = 0
     asked: list[int] = field(default_factory=list)
-    """when members asked for the coordinator since it responded last"""
+    """the times at which members asked for the coordinator since its last response"""
     gone: list[tuple[int, int]] = field(default_factory=list)
-    """from when to when no coordinator responded"""
+    """the periods in which no coordinator responded: begin and end of each"""
 
     def responded(self, time: int) -> None:
         """The coordinator has responded, or the picture ends."""
@@ -74,7 +75,7 @@ class Story:
 
 
 def groups(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
-    """Draws a group. Partitions that members had before row `first` are drawn from the first row's time on."""
+    """Draws a group. If a member had partitions before the row `first`, they are drawn from the time of that row on."""
     window = next((each for each in rows if each[0] >= first), None)
     last = rows[-1] if rows else None
     rows = [
@@ -151,7 +152,7 @@ def _reply(story: Story, row: ReplyRow) -> None:
 
 
 def _assign(story: Story, key: str, time: int, partitions: Sequence[str]) -> None:
-    """Note that from now on this member has these partitions, and no others, and that no other member has them."""
+    """Note that from now on this member has exactly these partitions, and that no other member has any of them."""
     for other, member in story.members.items():
         for each in list(member.had):
             if (other == key) != (each in partitions):
@@ -176,7 +177,7 @@ class _Drawing:
         self.left, self.right = (150 if width >= 640 else 84), width - 12
 
     def x(self, time: int) -> float:
-        """Returns the x of a time."""
+        """Returns the x coordinate of a time."""
         time = min(max(time, self.began), self.ended)
         return self.left + (time - self.began) / (self.ended - self.began) * (self.right - self.left)
 
@@ -213,7 +214,8 @@ class _Drawing:
         return [*marks, *explained, *self._times(height)], int(bottom)
 
     def _without_coordinator(self, top: float, bottom: float) -> Iterator[Mark]:
-        """Draw a box over the partitions while no coordinator responds: nobody knows then who has them."""
+        """Draw a box over the partitions for the time in which no coordinator responds, because their owners are not known
+        then."""
         for began, ended in self.story.gone:
             if ended < self.began or began > self.ended:
                 continue
@@ -320,7 +322,7 @@ class _Drawing:
 
 
 def _lanes(members: Mapping[str, Member]) -> list[list[str]]:
-    """The members of each lane. Members of one client that follow each other share a lane: the client left and joined again."""
+    """Returns the members of each lane. If a client leaves and joins again, its successive members share a lane."""
     lanes: list[list[str]] = []
     latest: dict[str, list[str]] = {}
     for key in sorted(members, key=lambda key: (members[key].seen, members[key].name)):

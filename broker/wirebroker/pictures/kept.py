@@ -1,4 +1,5 @@
-"""Keeps rows of a running trace for pictures. After the first picture more rows are kept than in the trace's ring buffer."""
+"""Keeps rows of a running trace for pictures. After the first picture, this module keeps more rows than the trace's ring buffer
+has."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import Row
 
 MOST = 200_000
-"""The largest number of kept rows. At the level `exchanges` these rows are 100,000 exchanges."""
+"""At most this many rows are kept. At the trace level `exchanges`, they are 100,000 exchanges."""
 SLICE = 1000
 """The number of rows that are read in one slice."""
 
@@ -23,7 +24,7 @@ class KeptRows:
         self._last = 0
 
     def catch_up(self, recorder: Recorder, run: str) -> Iterator[None]:
-        """Reads the rows that were added since the last call, one slice at each step. Drops the rows of an earlier run."""
+        """Reads the rows that were added since the last call, one slice in each step. Rows of an earlier run are dropped."""
         if run != self._run:
             self.rows, self._run, self._last = [], run, 0
         while self._last < recorder.added and run == self._run:

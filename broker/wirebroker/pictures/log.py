@@ -1,6 +1,4 @@
-"""A partition's log as a ribbon over its offsets. Below the ribbon time goes downward, and a rising position moves to the
-right.
-"""
+"""Draws a partition's log as a ribbon over its offsets. Below the ribbon, time goes downward and offsets increase to the right."""
 
 from __future__ import annotations
 
@@ -34,26 +32,26 @@ from wirebroker.trace.rows import FaultRow, FetchRow, LeaderRow, ProduceRow, Rep
 Numbered = tuple[int, Row]
 LEFT = 92
 HEADING = 36.0
-"""The base line of the line after the heading."""
+"""The y coordinate of the base line of the text below the heading."""
 MOST_LINES = 12
-"""The most readers and groups that are drawn. If there are more, those whose offsets changed last are drawn."""
+"""At most this many readers and groups are drawn. If there are more, those whose offsets changed last are drawn."""
 TALLEST = 620
 NAMELESS = "(no client id)"
 MOST_DOTS = 200
-"""The largest number of fetches of a reader that have a dot each."""
+"""If a reader has at most this many fetches, each of them has a dot."""
 MOST_BATCHES = 1000
-"""If there are this many batches or more, neighbouring batches share a mark."""
+"""If there are at least this many batches, neighbouring batches share a mark."""
 MEANINGS = {
     "accepted": "filled: stored", "duplicate": "empty: a retry, at its first copy", "rejected": "cross: refused",
 }  # fmt: skip
 FENCED = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE")
-"""What the batches of a transaction get after its coordinator has aborted it."""
+"""The errors that batches of a transaction get after the coordinator itself has aborted it."""
 ENDS = {"CompleteCommit": ("committed", "good"), "CompleteAbort": ("aborted", "bad")}
 
 
 @dataclass(slots=True)
 class Batch:
-    """A batch of a Produce, with its verdict."""
+    """A batch in a Produce request, with its verdict."""
 
     number: int
     time: int
@@ -68,17 +66,17 @@ class Batch:
 
     @property
     def first(self) -> int:
-        """Its first offset."""
+        """The first offset of the batch."""
         return self.row.base_offset
 
     @property
     def last(self) -> int:
-        """Its last offset."""
+        """The last offset of the batch."""
         return max(self.row.base_offset + max(self.row.records, 1) - 1, self.until)
 
     @property
     def producer(self) -> str:
-        """Returns the writer's name in words."""
+        """Returns the name of the batch's producer in words."""
         name = self.row.client_id or NAMELESS
         return f"{name}, producer {self.row.producer_id}" if self.row.producer_id >= 0 else f"{name}, no producer id"
 
@@ -97,7 +95,7 @@ class Transaction:
     kind: str = "note"
 
     def abort(self, time: int) -> None:
-        """Note that its coordinator has aborted it, which shows at this time."""
+        """Note that the coordinator itself has aborted the transaction, and that this became visible at this time."""
         self.ended, self.state, self.kind = time, "aborted", "bad"
 
 
@@ -108,31 +106,29 @@ class Story:
     batches: list[Batch] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     markers: list[tuple[int, str]] = field(default_factory=list)
-    """offsets of transaction markers, and the states of these transactions"""
+    """the offset of each transaction marker, and the state of its transaction"""
     moves: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
-    """points (time, offset) of lines that are drawn over the log, by kind and owner"""
+    """for each line that is drawn over the log, by kind and owner: its points (time, offset)"""
     notes: list[tuple[int, str, str, int]] = field(default_factory=list)
-    """time, words, class, and the log's end offset at that time"""
+    """for each note: the time, the words, the CSS class, and the log's end offset at that time"""
     end: int = 0
     left: dict[str, int] = field(default_factory=dict)
-    """when a reader gave up the partition, and has not read it again"""
+    """for each reader that gave up the partition and has not read it again: the time at which it did so"""
     got: dict[str, int] = field(default_factory=dict)
-    """the latest offset from which a reader got records"""
+    """for each reader: the latest offset from which it got records"""
     returns: set[tuple[str, int]] = field(default_factory=set)
-    """the readers that came back to where they had read before, and when"""
+    """each return of a reader to an offset that it had read before: the reader and the time"""
     unmarked: list[Transaction] = field(default_factory=list)
-    """transactions that a coordinator has aborted, and whose markers lie at an offset that is not known yet"""
+    """transactions that a coordinator has aborted, and whose markers have offsets that are not known yet"""
 
     def moved(self, kind: str, name: str, time: int, offset: int, again: bool = False) -> None:
-        """Add a point to a line unless the offset is the same as at its last point. With `again` the point is added in any
-        case.
-        """
+        """Add a point to a line, unless the line's last point has the same offset. With `again`, the point is added even then."""
         moves = self.moves.setdefault((kind, name), [])
         if offset >= 0 and (not moves or moves[-1][1] != offset or again):
             moves.append((time, offset))
 
     def read(self, name: str, time: int, offset: int, has_records: bool) -> None:
-        """Note that a reader has read from an offset. To get the records of an offset again is to come back."""
+        """Note that a reader has read from an offset. If it gets the records at an offset again, this is a return."""
         moves = self.moves.get(("reader", name))
         again = bool(moves) and (offset < moves[-1][1] or (has_records and self.got.get(name) == offset))  # type: ignore[index]
         if has_records:
@@ -144,7 +140,7 @@ class Story:
 
 
 def partitions_in(rows: Sequence[Numbered]) -> dict[str, int]:
-    """Returns the partitions that can be drawn, with their batches; the partition with the most rows comes first."""
+    """Returns the partitions that can be drawn, with their numbers of batches. The partition with the most rows comes first."""
     batches = Counter((row.topic, row.partition) for _, row in rows if isinstance(row, ProduceRow))
     fetches = Counter((row.topic, row.partition) for _, row in rows if isinstance(row, FetchRow))
     found = sorted({*batches, *fetches}, key=lambda key: (-3 * batches[key] - fetches[key], key))
@@ -152,7 +148,7 @@ def partitions_in(rows: Sequence[Numbered]) -> dict[str, int]:
 
 
 def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
-    """Draws a partition. Rows before `first` are not drawn; they only set the state at the beginning."""
+    """Draws a partition. Rows before `first` are not drawn. They only determine the state at the beginning of the picture."""
     counts = partitions_in(rows)
     choices, chosen = list(counts), of if of in counts else next(iter(counts), "")
     story = _read(rows, first, chosen, counts.get(chosen, 0) // MOST_BATCHES)
@@ -196,7 +192,7 @@ def _read(rows: Sequence[Numbered], first: int, name: str, share: int) -> Story:
 
 
 def _joins(story: Story, row: ProduceRow, share: int) -> bool:
-    """Let a stored batch share the mark of the batch before it, if fewer than `share` others do."""
+    """Let a stored batch share the mark of the batch before it, if fewer than `share` other batches share that mark."""
     before = story.batches[-1] if story.batches else None
     if before is None or before.more >= share or row.verdict != "accepted" or row.transactional or before.faults:
         return False
@@ -241,14 +237,14 @@ def _batch(story: Story, open_: dict[int, Transaction], names: dict[int, str], b
 
 
 def _aborted(story: Story, open_: dict[int, Transaction], producer_id: int, time: int) -> None:
-    """A producer's open transaction is over, and nobody has committed it: its coordinator has aborted it."""
+    """A producer's open transaction has ended, and no client has ended it: so the coordinator itself has aborted it."""
     found = open_.pop(producer_id)
     found.abort(time)
     story.unmarked.append(found)
 
 
 def _place_markers(story: Story, offset: int) -> None:
-    """Put the markers of aborted transactions into the gap before the next batch, if they fill it."""
+    """If the markers of aborted transactions would exactly fill the gap before the next batch, put them there."""
     if story.unmarked and offset - story.end == len(story.unmarked):
         for each in story.unmarked:
             each.last = max(each.last, story.end)
@@ -303,7 +299,7 @@ def _committed(story: Story, row: ReplyRow, name: str) -> None:
 
 
 def _since(story: Story, first: int, began: int) -> Story:
-    """Returns the events from a row on, with the positions that were reached before it."""
+    """Returns the events from a row on, and the positions of readers and groups that were reached before this row."""
     story.batches = [batch for batch in story.batches if batch.number >= first]
     story.transactions = [each for each in story.transactions if each.ended < 0 or each.ended >= began]
     story.notes = [each for each in story.notes if each[0] >= began]
@@ -389,7 +385,7 @@ class _Drawing(Ribbon):
                 yield text((x + end) / 2, y + 16, words, f"middle say {each.kind}")
 
     def _spans(self) -> Iterator[Mark]:
-        """Draw the transactions as rectangles over offsets and time."""
+        """Draw the transactions as rectangles: their width shows the offsets, and their height the time."""
         for each in self.story.transactions[-200:]:
             y, end = self._y(each.began), self._y(each.ended) if each.ended >= 0 else self.bottom
             x, wide = self.x(each.first), self.x(each.last + 1) - self.x(each.first)
@@ -410,7 +406,7 @@ class _Drawing(Ribbon):
                 yield text(self.left - 8, drawn + 4, clock if self.left > 60 else clock[6:], "end say dim")
 
     def _paths(self) -> list[tuple[str, str, str, str]]:
-        """Returns the lines to draw: kind, owner, CSS class, words."""
+        """Returns the lines that are drawn, each as its kind, owner, CSS class and words."""
         moves = self.story.moves
         found = (
             [("log end", "", "dim", "log end")]
@@ -422,7 +418,7 @@ class _Drawing(Ribbon):
                 found.append((kind, "", colour, kind))
         names = [key for key in moves if key[0] in ("reader", "group") and moves[key]]
         latest = sorted(names, key=lambda key: moves[key][-1][0])[-MOST_LINES:]
-        colours = coloured([*self.names, *sorted({name for _, name in latest})])  # readers get other colours than producers
+        colours = coloured([*self.names, *sorted({name for _, name in latest})])  # producers get other colours
         for kind, name in sorted(latest):
             words = f"{name} reads" if kind == "reader" else f"group {name} committed"
             found.append((kind, name, colours[name], words))
@@ -454,7 +450,7 @@ class _Drawing(Ribbon):
                     yield dot(self.x(offset), self._y(time), 4 if again else 3, f"fill {'bad' if again else colour}", title)
 
     def _arrivals(self) -> Iterator[Mark]:
-        """Draw each batch at its time: where it was stored, or how it was refused."""
+        """Draw each batch at its time: at its offsets if it was stored, or with the reason if it was refused."""
         drawn = -99.0, -99.0
         for batch in self.story.batches:
             y, row = self._y(batch.time), batch.row
@@ -492,7 +488,7 @@ class _Drawing(Ribbon):
             )
 
     def _words(self, right: float, left: float, y: float, words: str, kind: str) -> list[Mark]:
-        """Draw words to the right of `right`, or to the left of `left` if there is no room."""
+        """Draw words to the right of `right` or, if there is no room, to the left of `left`."""
         if right + len(words) * LETTER < self.right:
             return label(right, y, words, kind)
         return label(left, y, fitted(words, left - self.left), kind, end=True)
@@ -507,7 +503,7 @@ class _Drawing(Ribbon):
                 yield from label(self.left + 6, y, fitted(words, self.right - self.left - 20), kind)
 
     def _keys(self, y: float) -> tuple[list[Mark], float]:
-        """Write at the end of each line what it shows."""
+        """Draw the legend of the lines, with the value at the end of each line."""
         marks: list[Mark] = []
         x, room = float(self.left), (self.right - self.left) / (2 if self.width >= 700 else 1)
         for kind, name, colour, words in self._paths():
@@ -535,7 +531,7 @@ def _title(batch: Batch) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Returns the points, except those within half a px of the point before."""
+    """Returns the points without those that are less than half a px from the previous point."""
     before = -9.0, -9.0
     for point in points:
         if abs(point[0] - before[0]) >= 0.5 or abs(point[1] - before[1]) >= 0.5:

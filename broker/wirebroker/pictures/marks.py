@@ -1,7 +1,7 @@
 """Marks, the parts of a picture, and pictures as SVG.
 
-A mark holds texts from clients unchanged. `svg` escapes them, and the live page makes them text nodes, so a name never
-becomes markup. Lengths are px.
+A mark has texts from clients unchanged. `svg` escapes these texts, and the live page makes text nodes of them. So a name from a
+client never becomes markup. Lengths are px.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kafkawire.printable import printable, printable_lines
 LETTER = 6.65
 """The width in px of a letter of 11 px."""
 LINE = 18
-"""The height of a line of text with its space."""
+"""The height in px of a line of text, including the space to the next line."""
 NARROWEST, WIDEST = 320, 4000
-"""The bounds of a picture's width."""
+"""The smallest and the largest width of a picture, in px."""
 STYLE = """
 .picture{--p-back:#fff;--p-ink:#1b1f23;--p-dim:#5b636b;--p-line:#d9dee3;--p-soft:#f3f5f7;--p-good:#1a7f37;--p-warn:#8a5a00;
 --p-bad:#c0262d;--p-fault:#8250df;--p-note:#0b6e8f;--p-0:#2f6fb3;--p-1:#b35c00;--p-2:#3d8b40;--p-3:#a3408f;--p-4:#00838f;
@@ -43,15 +43,15 @@ STYLE = """
 .picture g[data-row]:hover .hit,.picture g[data-first]:hover .hit,.picture g.chosen .hit{fill:var(--p-note);fill-opacity:.13}
 .picture g[data-row],.picture g[data-first]{cursor:pointer}
 """
-"""The style sheet of every picture. All its variables begin with `--p`, so a picture can be put into any page."""
+"""The style sheet of every picture. All variables in it begin with `--p`, so that a picture can be put into any page."""
 SERIES = 8
-"""The number of colours that tell producers, clients and members apart: the classes c0 to c7."""
+"""The number of colours for different producers, clients or members: the CSS classes c0 to c7."""
 TAGS = frozenset(("g", "rect", "line", "path", "circle", "text", "title"))
 """The elements that a picture may have."""
 
 
 class Mark(NamedTuple):
-    """An element of a picture, with its attributes, and with a text or with other marks in it."""
+    """An element of a picture. It has attributes, and contains a text or other marks."""
 
     tag: str
     attributes: Mapping[str, str | int | float]
@@ -77,14 +77,14 @@ class Picture:
 
 
 def svg(picture: Picture) -> str:
-    """Returns the picture as a file of its own: an SVG element with its style sheet."""
+    """Returns the content of an SVG file with the picture: an SVG element that includes its style sheet."""
     return element(picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
         ">", f"><style>{STYLE}</style>", 1
     )  # fmt: skip
 
 
 def element(picture: Picture) -> str:
-    """Returns the picture as an SVG element for a page that has `STYLE`."""
+    """Returns the picture as an SVG element for a page that already has the style sheet `STYLE`."""
     size = f'width="{picture.width}" height="{picture.height}" viewBox="0 0 {picture.width} {picture.height}"'
     title = f"<title>{_text(picture.title)}</title>"
     return f'<svg class="picture" role="img" {size}>{title}{"".join(map(_written, picture.marks))}</svg>'
@@ -108,17 +108,18 @@ def fitted(text: str, width: float) -> str:
 
 
 def rounded(number: float) -> float:
-    """Returns a length in tenths of px, which keeps files small."""
+    """Returns a length, rounded to tenths of px so that files are small."""
     return round(number, 1)
 
 
 def text(x: float, y: float, words: str, kind: str = "") -> Mark:
-    """Returns a text, whose base line is at `y`."""
+    """Returns a text with its base line at `y`."""
     return Mark("text", {"x": rounded(x), "y": rounded(y)} | ({"class": kind} if kind else {}), words)
 
 
 def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[Mark]:
-    """Returns a text at `y` on a background that hides lines under it. With `end` the text ends at `x`."""
+    """Returns a text at `y`, on a background that hides lines below it. With `end`, the text ends at `x` instead of beginning
+    there."""
     if not words:
         return []
     wide = len(words) * LETTER + 6
@@ -127,7 +128,7 @@ def label(x: float, y: float, words: str, kind: str, end: bool = False) -> list[
 
 
 def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[list[Mark], float]:
-    """Returns the legend, in as many lines as it needs, and the y below its last line."""
+    """Returns two values: the marks of a legend, in as many lines as it needs, and the y coordinate below its last line."""
     lines = [""]
     for piece in pieces:
         longer = f"{lines[-1]} · {piece}".removeprefix(" · ")
@@ -137,7 +138,8 @@ def legend(pieces: Iterable[str], x: float, y: float, right: float) -> tuple[lis
 
 
 def coloured(names: Iterable[str]) -> dict[str, str]:
-    """Returns a colour class for each name. A name keeps its colour in other pictures, unless another name has it there."""
+    """Returns a colour class for each name. A name has the same colour in all pictures, unless another name has this colour
+    there."""
     found: dict[str, str] = {}
     free = list(range(SERIES))
     for name in names:
@@ -153,7 +155,7 @@ def coloured(names: Iterable[str]) -> dict[str, str]:
 
 
 def rect(x: float, y: float, width: float, height: float, kind: str, title: str = "", round_: float = 0) -> Mark:
-    """Returns a rectangle, with a title that a pointer shows."""
+    """Returns a rectangle. The title appears when the mouse pointer is over it."""
     attributes: dict[str, str | float] = {
         "x": rounded(x), "y": rounded(y), "width": rounded(max(width, 0)), "height": rounded(max(height, 0)), "class": kind,
     }  # fmt: skip
@@ -182,10 +184,10 @@ def cross(x: float, y: float, size: float, kind: str) -> list[Mark]:
 
 
 def group(marks: Sequence[Mark], **data: str | int) -> Mark:
-    """Returns marks that belong together; `row=7` becomes the attribute data-row."""
+    """Returns a group of marks that belong together. The argument `row=7` becomes the attribute data-row."""
     return Mark("g", {f"data-{name}": value for name, value in data.items()}, "", marks)
 
 
 def titled(title: str) -> tuple[Mark, ...]:
-    """Returns the text that a pointer shows, if there is one."""
+    """Returns the mark for a text that appears under the mouse pointer, or nothing if the text is empty."""
     return (Mark("title", {}, title),) if title else ()

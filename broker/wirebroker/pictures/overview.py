@@ -1,4 +1,5 @@
-"""The overview: all rows of a run in one strip, with failures and faults, and the window that is drawn."""
+"""Draws the overview: a strip with all rows of a run, which shows failures and faults, and the window that is drawn in
+detail."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 
 HEIGHT, TOP, BASE = 56, 4, 40
 BAR = 3
-"""The width of a bar."""
+"""The width of a bar in px."""
 
 
 def overview(rows: Sequence[tuple[int, Row]], width: int = 1000, first: int = 0, last: int = 0) -> Picture:

@@ -1,4 +1,4 @@
-"""A ribbon that shows what a log has at each offset, with a scale above it and a legend of its colours."""
+"""Draws a ribbon that shows the contents of a log at each offset, with a scale above it and a legend of its colours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ THICK = 26
 
 
 class Piece(NamedTuple):
-    """A batch, or the end of a transaction, on the ribbon."""
+    """A piece of the ribbon: a batch, or the marker that ends a transaction."""
 
     first: int
     last: int
@@ -21,13 +21,13 @@ class Piece(NamedTuple):
     words: str
     title: str
     row: int = 0
-    """the number of its row in the trace"""
+    """the number of the piece's row in the trace, or 0"""
     tone: str = "plain"
     """the CSS class for the words"""
 
 
 def sequences(first: int, last: int) -> str:
-    """Returns the sequences of a batch in words, "" if it has none."""
+    """Returns the sequences of a batch in words, or "" if it has none."""
     return f"seq {span_of(first, last)}" if first >= 0 else ""
 
 
@@ -38,13 +38,13 @@ class Ribbon:
         self.low, self.high, self.left, self.right = low, high, left, right
 
     def x(self, offset: float) -> float:
-        """Returns the x of an offset."""
+        """Returns the x coordinate of an offset."""
         offset = min(max(offset, self.low), self.high)
         return self.left + (offset - self.low) / max(self.high - self.low, 1) * (self.right - self.left)
 
     def producers(self, names: Mapping[str, str], y: float = 16.0) -> tuple[list[Mark], float]:
-        """Returns the legend of the producers and their colours, which begins at the base line `y`, and the y at which the
-        ribbon may begin.
+        """Returns two values: the legend of the producers and their colours, with its first base line at `y`, and the y
+        coordinate below the legend, where the ribbon may begin.
         """
         marks: list[Mark] = []
         x = self.left
@@ -58,7 +58,7 @@ class Ribbon:
         return marks, y + 8
 
     def scale(self, y: float) -> Iterator[Mark]:
-        """Yields the offsets over the ribbon."""
+        """Yields the scale of offsets above the ribbon."""
         yield text(self.left - 8, y + 17, "offset", "end say dim")
         room = max(len(f"{self.high:,}") * LETTER + 16, 70)
         step = max(self.high - self.low, 1) / max(int((self.right - self.left) / room), 1)
@@ -70,7 +70,8 @@ class Ribbon:
             yield line(x, y, x, y + THICK, "rule")
 
     def draw(self, y: float, pieces: Iterable[Piece]) -> Iterator[Mark]:
-        """Yields the pieces, which are in the order of their offsets. Pieces too narrow to be seen are left out."""
+        """Yields the marks of the ribbon's pieces. `pieces` must be in the order of their offsets. Pieces that are too narrow
+        to be seen are left out."""
         yield rect(self.left, y, self.right - self.left, THICK, "edge", "", 3)
         drawn = -1.0
         for each in pieces:

@@ -1,6 +1,7 @@
-"""The sequence diagram: a lane for each client and each broker, time downward, an arrow for each request and response.
+"""Draws the sequence diagram. It has a lane for each client and each broker, and an arrow for each request and response. Time
+goes downward.
 
-Idle stretches are folded. If there are still more steps than lines, consecutive similar steps share an arrow that shows their
+Idle periods are folded. If there are still more steps than lines, consecutive similar steps share an arrow that shows their
 number. A step that failed or had a fault keeps its own arrow as long as there is room.
 """
 
@@ -48,32 +49,33 @@ from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import FaultRow, ReplyRow, RequestRow, Row
 
 MOST_CLIENTS, MOST_BROKERS = 10, 6
-"""The most lanes for clients and for brokers; the remaining clients, or brokers, share the last lane."""
+"""The largest numbers of lanes for clients and for brokers. If there are more clients or brokers, the remaining ones share the
+last lane."""
 DETAILED = 20_000
-"""The largest window, in rows, whose steps are read one by one. In a larger window rows are only counted."""
+"""In a window of at most this many rows, the steps are read one by one. In a larger window, rows are only counted."""
 PAUSE_MS = 1000
-"""A pause of this length between two lines is shown."""
+"""A pause of at least this many ms between two lines is shown."""
 TOP = 34
 GAP = 210
 """The smallest width in px of the middle column, which holds the labels."""
 HEAD_LETTER = 7.25
 """The width of a letter in the name of a lane."""
 TALLEST_HEAD = 170
-"""The largest height of the names of narrow lanes."""
+"""The largest height in px for the names of narrow lanes, which are upright."""
 OTHERS = "others"
 MEANINGS = (
     "two heads: a request and its response", "broad: several", "grey: idle polls, connections", "boxed: a change",
     "purple: a fault", "red: a refusal", "amber: a retry that the broker knew", "cross: it never arrived",
 )  # fmt: skip
 MOST_REPEATS = 6
-"""Steps that repeat a failure and are not folded."""
+"""Repetitions of a failure are folded only if there are at least this many."""
 MOST_NOTES = 4
-"""More notes than this between two arrows are folded."""
+"""If there are more notes than this between two arrows, they are folded."""
 
 
 @dataclass(slots=True)
 class Fold:
-    """Steps that share an arrow."""
+    """Several steps that share an arrow."""
 
     client: Lane | None
     broker: Lane | None
@@ -82,9 +84,9 @@ class Fold:
     began: int
     ended: int
     counts: Counter[str] = field(default_factory=Counter)
-    """exchanges by API"""
+    """the number of exchanges of each API"""
     bad: Counter[str] = field(default_factory=Counter)
-    """what went wrong, in words"""
+    """the number of failures of each kind, in words"""
     faults: int = 0
     spans: list[tuple[int, int, int, int]] = field(default_factory=list)
     place: str = ""
@@ -94,7 +96,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A request and the response right after it, on one line."""
+    """A request and the response that directly follows it. They share a line."""
 
     asked: Step
     answered: Step
@@ -114,7 +116,7 @@ Line = Step | Pair | Fold
 
 
 def sequence(rows: Sequence[tuple[int, Row]], width: int = 1000, lines: int = 60) -> Picture:
-    """Draws numbered rows in at most some `lines`."""
+    """Draws numbered rows in at most about `lines` lines."""
     drawn = _folded(steps_of(rows), lines) if len(rows) <= DETAILED else list(_counted(rows, lines))
     lanes = _Lanes(drawn, width)
     marks, height = _drawn(drawn, lanes)
@@ -126,8 +128,8 @@ def sequence(rows: Sequence[tuple[int, Row]], width: int = 1000, lines: int = 60
 
 
 def _folded(steps: Sequence[Step], lines: int) -> list[Line]:
-    """Fold more and more steps until they fit: idle steps, similar steps in a row, steps between important steps, and all
-    steps."""
+    """Fold more and more steps until the lines fit: first idle steps, then similar steps in a row, then the steps between
+    striking steps, and at last all steps."""
     for fold in (_without_idle, _pairs, _alike, _between, _pieces):
         drawn = list(fold(steps, lines))
         if len(drawn) <= lines or (fold is _between and len(drawn) <= 2 * lines):
@@ -142,7 +144,7 @@ def _without_idle(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _repeats(steps: Sequence[Step]) -> Iterator[Line]:
-    """Fold failures that repeat, except the first two and the last."""
+    """Fold the repetitions of a failure, except the first two and the last one."""
     for failed, each in groupby(steps, key=_failure):
         run = list(each)
         kept = 2 if run[0].way == NOTED else 4
@@ -154,7 +156,7 @@ def _repeats(steps: Sequence[Step]) -> Iterator[Line]:
 
 
 def _failure(step: Step) -> tuple[object, ...] | None:
-    """What failed, to tell repeats; None for what did not fail."""
+    """Returns a key that is equal for repetitions of the same failure, or None if the step has not failed."""
     told = step.answer if step.way == ASKED and step.answer is not None else step
     if step.interest != STRIKING or told.kind not in ("bad", "rejected"):
         return None
@@ -178,7 +180,7 @@ def _pairs(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _alike(steps: Sequence[Step], lines: int) -> Iterator[Line]:
-    """Fold at least three exchanges of one API in a row."""
+    """If at least three exchanges of one API follow each other, fold them."""
     for _, each in groupby(steps, key=_key):
         run = list(each)
         if run[0].interest == STRIKING or (run[0].interest == PLAIN and len(run) < 6):
@@ -188,7 +190,7 @@ def _alike(steps: Sequence[Step], lines: int) -> Iterator[Line]:
 
 
 def _between(steps: Sequence[Step], lines: int) -> Iterator[Line]:
-    """Fold the steps between important steps."""
+    """Fold the steps between striking steps."""
     for striking, each in groupby(steps, key=lambda step: step.interest == STRIKING):
         run = list(each)
         yield from _repeats(run) if striking else _in_pieces(run, max(4 * len(steps) // lines, 1))
@@ -206,7 +208,7 @@ def _key(step: Step) -> tuple[object, ...]:
 
 
 def _pieces(steps: Sequence[Step], lines: int) -> Iterator[Line]:
-    """Fold everything, in pieces of equal length."""
+    """Fold all steps, in pieces of equal length."""
     return _in_pieces(steps, -(-len(steps) // max(lines // 2, 1)))
 
 
@@ -229,7 +231,7 @@ def _folds(steps: Sequence[Step]) -> Iterator[Line]:
 def _add(fold: Fold, step: Step) -> None:
     fold.last, fold.ended = max(step.number, fold.last), max(step.time, fold.ended)
     fold.is_idle = fold.is_idle and step.interest == QUIET
-    told = step  # an exchange counts with its request, and so does its error
+    told = step  # an exchange, and its error, is counted at its request
     if step.way == ASKED or (step.way == ANSWERED and not fold.counts[step.api]):
         fold.counts[step.api] += 1
         fold.place = step.place if step.place == fold.place else ""
@@ -245,7 +247,7 @@ def _add(fold: Fold, step: Step) -> None:
 
 
 def _counted(rows: Sequence[tuple[int, Row]], lines: int) -> Iterator[Fold]:
-    """Yields folds of very many rows in pieces of equal length, without making a step for each row."""
+    """Yields the folds of a very large number of rows, in pieces of equal length. No step is created for each row."""
     length = -(-len(rows) // max(lines // 2, 1))
     has_requests = any(isinstance(row, RequestRow) for _, row in rows[:length])
     for at in range(0, len(rows), length):
@@ -275,7 +277,8 @@ def _count(fold: Fold, row: Row, has_requests: bool) -> None:
 
 
 def words_of(fold: Fold) -> str:
-    """Returns the label of a fold: the APIs with their counts, or the range of sequences and offsets of its batches."""
+    """Returns the label of a fold: the APIs with their numbers of exchanges, or the range of the sequences and offsets of its
+    batches."""
     (api, count), *others = fold.counts.most_common() or [("", 0)]
     if not others and fold.place and fold.spans and count == len(fold.spans):
         (first, _, low, _), (_, last, _, high) = fold.spans[0], fold.spans[-1]
@@ -293,7 +296,7 @@ def words_of(fold: Fold) -> str:
 
 
 class _Lanes:
-    """Places the lanes: clients on the left, brokers on the right, and the words between them."""
+    """Places the lanes of clients on the left, those of brokers on the right, and the words between them."""
 
     def __init__(self, drawn: Iterable[Line], width: int) -> None:
         seen = dict.fromkeys(lane for each in drawn for lane in (each.client, each.broker) if lane is not None)
@@ -324,7 +327,7 @@ class _Lanes:
         return [*lanes[: most - 1], rest]
 
     def of(self, lane: Lane | None) -> float | None:
-        """Returns the x of the middle of a lane."""
+        """Returns the x coordinate of the middle of a lane."""
         return None if lane is None else self.x[self._rest.get(lane, lane)]
 
     def colour(self, lane: Lane | None) -> str:
@@ -338,7 +341,8 @@ class _Lanes:
             yield line(self.x[lane], self.top - 8, self.x[lane], height, "rule" if lane in self.brokers else "rule dashed")
 
     def heads(self, hour: str = "") -> Mark:
-        """Draw the names of the lanes, upright if the lanes are narrow, and hour and minute before them."""
+        """Draw the names of the lanes, with the hour and the minute to the left of them. If the lanes are narrow, the names are
+        upright."""
         marks, room = [rect(0, 0, self.width, self.top - 4, "back")], self.step - 6
         for lane in (*self.clients, *self.brokers):
             x, tall, kind = self.x[lane], self.top - 12, self.colour(lane)
@@ -469,8 +473,8 @@ def _arrow(start: float, stop: float, y: float, kind: str, is_lost: bool) -> lis
 
 
 def _note(said: str, kind: str, y: float, lanes: _Lanes, at: float | None, client: float | None = None) -> list[Mark]:
-    """Draw a change as a box in the middle, with a line to the broker's lane, and to the client's lane if the change is about a
-    client.
+    """Draw a change as a box in the middle. A line connects it to the broker's lane and, if the change is about a client, to
+    the client's lane.
     """
     room = lanes.right - lanes.left - 20
     words = fitted(said, room - 16)
@@ -518,7 +522,7 @@ def _fold_words(fold: Fold, extras: Iterable[tuple[str, str]], y: float, lanes: 
 
 
 def _both_ways(client: float, broker: float, y: float, kind: str, count: int) -> list[Mark]:
-    """Draw a line for several exchanges; more exchanges make it thicker."""
+    """Draw a line for several exchanges. The more exchanges, the thicker is the line."""
     thick = min(1 + len(str(max(count, 1))) * 2, 11)
     return [
         rect(client + 6, y - thick / 2, broker - client - 12, thick, f"tint {kind}", "", 2),
@@ -527,7 +531,7 @@ def _both_ways(client: float, broker: float, y: float, kind: str, count: int) ->
 
 
 def _heads(client: float, broker: float, y: float, kind: str) -> list[Mark]:
-    """Draw the two heads of an arrow."""
+    """Draw the heads of an arrow that has a head at both ends."""
     return [
         path([(x + side * 8, y - 3.5), (x + side, y), (x + side * 8, y + 3.5)], f"fill {kind}", close=True)
         for x, side in ((client, 1), (broker, -1))

@@ -1,4 +1,4 @@
-"""Draws a partition's stored log and the findings of an audit in it. It needs no trace, so the picture has no times."""
+"""Draws the stored log of a partition, with the findings of an audit. No trace is needed, so the picture has no times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEFT, TOP = 52, 22
 LANE = 22
 ENDS = {0: ("aborted", "bad"), 1: ("committed", "good")}
 SEVERITIES = {"certain": "bad", "likely": "warn"}
-"""The colour class of each severity; other severities are dim."""
+"""The colour class of each severity. Findings of other severities are dim."""
 
 
 class Stored(NamedTuple):
@@ -27,7 +27,8 @@ class Stored(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding and its range of offsets. With `is_other` the range is the finding's other copy of the records."""
+    """A finding and its range of offsets. If `is_other` is set, the range is that of the other copy of the records that the
+    finding is about."""
 
     kind: str
     severity: str
@@ -38,7 +39,8 @@ class Found(NamedTuple):
 
 
 def stored(name: str, batches: Sequence[Stored], found: Sequence[Found], width: int) -> Picture:
-    """Draws batches, which are in the order of their offsets, and under them a lane for each kind of finding there."""
+    """Draws batches, and below them a lane for each kind of finding in their range. `batches` must be in the order of their
+    offsets."""
     low, high = (batches[0].first, max(each.last for each in batches) + 1) if batches else (0, 1)
     ribbon = Ribbon(low, high, LEFT, width - 14)
     colours = coloured(sorted({each.producer for each in batches if each.marker < 0}))
@@ -65,7 +67,7 @@ def _pieces(batches: Iterable[Stored], colours: dict[str, str]) -> Iterator[Piec
 
 
 def _lane(ribbon: Ribbon, y: float, found: Sequence[Found]) -> Iterator[Mark]:
-    """Draw a bracket for each finding, and the lane's words beside the first bracket that has room to the right or left."""
+    """Draw a bracket for each finding. The words of the lane are beside the first bracket that has room for them."""
     for each in found:
         x, end = ribbon.x(each.first), max(ribbon.x(each.last + 1), ribbon.x(each.first) + 3)
         kind = f"stroke thick {'dashed ' * each.is_other}{SEVERITIES.get(each.severity, 'dim')}"

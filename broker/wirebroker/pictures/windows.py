@@ -1,4 +1,5 @@
-"""Draws a producer's window: for each batch that arrives, the five latest batches, which move left until they are forgotten."""
+"""Draws a producer's window. For each batch that arrives, a line shows the five latest batches. Older batches move to the left
+until they are forgotten."""
 
 from __future__ import annotations
 
@@ -30,18 +31,18 @@ MEANINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A batch, the window after the batch, and the batch that it pushed out of the window."""
+    """A batch that arrives, the window after this, and the batch that left the window because of it."""
 
     sending: Sending
     window: tuple[tuple[int, Span], ...]
-    """the batches, oldest first, each with its ordinal number"""
+    """the batches in the window, oldest first, each with its ordinal number"""
     forgotten: Span | None
     folded: int = 0
-    """the number of accepted batches on this line"""
+    """the number of accepted batches that share this line, or 0"""
 
 
 def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: str) -> Picture:
-    """Draws the window of one producer on one partition. Rows before `first` are not drawn; they only fill the window."""
+    """Draws the window of one producer on one partition. Rows before `first` are not drawn. They only fill the window."""
     counts: dict[tuple[str, int, int], int] = {}
     sendings = [each for each in sendings_in(rows) if each.sent.producer_id >= 0]
     for each in sendings:
@@ -55,7 +56,7 @@ def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: st
         return Picture("windows", "windows of producers", width, 40, marks, *numbers)
     arrivals = _shortened(list(_arrivals([each for each in sendings if _key(each) == found[chosen]], first)), lines)
     drawn, height = _drawn(arrivals, width, chosen)
-    choice = of if ids else chosen  # a transactional id chooses, too
+    choice = of if ids else chosen  # the user may also choose by transactional id
     return Picture("windows", f"the window of {chosen}", width, height, drawn, *numbers, list(found)[:200], choice)
 
 
@@ -85,7 +86,7 @@ def _span(sending: Sending) -> Span:
 
 
 def _shortened(arrivals: list[Arrival], lines: int) -> list[Arrival]:
-    """Fold long runs of accepted batches; if there are still too many lines, the latest are drawn."""
+    """Fold long runs of accepted batches. If there are still too many lines, only the latest are drawn."""
     found: list[Arrival] = []
     run: list[Arrival] = []
     for each in [*arrivals, None]:

@@ -1,1 +1,2 @@
-"""A proxy in front of a real cluster. It offers the broker's faults and trace for requests that the cluster answers."""
+"""A proxy in front of a real cluster. It offers the same faults and the same trace as the broker, for requests to the
+cluster."""

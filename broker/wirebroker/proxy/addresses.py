@@ -1,7 +1,9 @@
-"""Replaces the brokers' addresses in responses, because a client that learned a broker's own address would bypass the proxy.
+"""Replaces the brokers' addresses in responses by those of the proxy. A client that learned a broker's own address would bypass
+the proxy.
 
-Seven APIs carry addresses of brokers. The response to DescribeQuorum stays as it is: it names controllers, and no client
-connects to one through the proxy. ApiVersions must not offer versions of these seven APIs that this proxy cannot read.
+The responses of seven APIs contain addresses of brokers. The response to DescribeQuorum is not changed, because it names
+controllers, and clients do not connect to controllers through the proxy. The response to ApiVersions must not offer versions of
+these seven APIs that the proxy cannot read.
 """
 
 from __future__ import annotations
@@ -16,19 +18,20 @@ from kafkawire.registry import KEYS, response_class
 
 Address = tuple[str, int]
 Locate = Callable[[str, int, int], Address]
-"""Returns the address at which clients find a node through the proxy, from the node's own host, port and id."""
+"""A function that returns the address at which clients reach a node through the proxy. Its arguments are the node's own host,
+port and id."""
 
 CARRIERS = {
     KEYS["Metadata"]: 0, KEYS["FindCoordinator"]: 0, KEYS["DescribeCluster"]: 0, KEYS["Produce"]: 10, KEYS["Fetch"]: 16,
     KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0,
 }  # fmt: skip
-"""The APIs whose responses carry addresses, with the first version that carries them (KIP-951 for Produce and Fetch)."""
+"""The APIs whose responses contain addresses, with the first version that contains them (KIP-951 for Produce and Fetch)."""
 PRODUCE_BY_ID = 13
-"""Since this version, responses to Produce have topic ids."""
+"""From this version on, responses to Produce have topic ids instead of names."""
 LONG = 128
-"""A length of at least this value takes more than one byte."""
+"""A length of at least this value is encoded in more than one byte."""
 PARTITION = 30
-"""Bytes of a partition in a response to Produce, from its index to its log start offset."""
+"""The number of bytes of a partition in a response to Produce, from the partition's index to the log start offset."""
 UNREMARKABLE = b"\1\0\0"
 """The last fields of a partition in a response to Produce, if it has no record errors, error message or tagged fields."""
 THROTTLE = 4
@@ -36,16 +39,17 @@ NODE_LISTS = ("brokers", "coordinators", "node_endpoints")
 
 
 def carries_addresses(key: int, version: int) -> bool:
-    """Whether the response to this request may carry an address."""
+    """Tells whether the response to this API in this version may contain an address."""
     since = CARRIERS.get(key)
     return since is not None and version >= since
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Tells whether a response to Produce (version 10 or newer, with its size) names no node, because it has no tagged field.
+    """Tells whether a response to Produce (version 10 or newer) names no node. This is so if it has no tagged field. `response`
+    includes the size field.
 
-    Nearly all responses name no node, and decoding is the slowest part of forwarding. The function also returns False if the
-    check would take long.
+    The proxy need not decode such a response, and decoding is the slowest part of forwarding. Nearly all responses name no
+    node. The function also returns False if the check would take long.
     """
     try:
         topics, pos = response[9], 10
@@ -73,16 +77,19 @@ def names_no_node(response: memoryview, version: int) -> bool:
 class NamelessResponses:
     """Recognises responses to Produce that name no node.
 
-    Responses to one producer differ only in the fields of the partition. So a response is first compared with the last one.
+    The responses to one producer differ only in the fields of the partition. So a response is first compared with the last
+    response.
     """
 
     def __init__(self) -> None:
         self._version, self._size, self._behind = -1, 0, 0
         self._start = self._end = b""
-        """Two parts of the last response with one partition: from byte 8 to the partition's fields, and the rest after them."""
+        """Two parts of the last response that had one partition: the bytes from 8 to the partition's fields, and the bytes
+        after these fields."""
 
     def includes(self, response: memoryview, version: int) -> bool:
-        """Tells whether this response (with its size) names no node. Also returns False if the check would take long."""
+        """Tells whether this response (including its size field) names no node. Also returns False if the check would take
+        long."""
         start = self._start
         if (
             version == self._version
@@ -104,7 +111,7 @@ def redirect(response: Message, locate: Locate) -> bool:
     """Replace the addresses in a response by those of the proxy. Returns True if an address has changed."""
     changed = False
     for node in _nodes(response):
-        if node.host:  # FindCoordinator's response has an empty host if there is no coordinator
+        if node.host:  # in FindCoordinator, the host is empty if there is no coordinator
             (id_field,) = holders(type(node), "brokerId")
             own, node.host, node.port = (node.host, node.port), *locate(node.host, node.port, getattr(node, id_field))
             changed |= own != (node.host, node.port)
@@ -112,7 +119,7 @@ def redirect(response: Message, locate: Locate) -> bool:
 
 
 def _nodes(response: Any) -> Iterator[Any]:
-    """The parts of a response that have a host and a port."""
+    """Yields the parts of a response that have a host and a port."""
     if hasattr(response, "host"):  # FindCoordinator up to version 3
         yield response
     for name in NODE_LISTS:
@@ -120,7 +127,8 @@ def _nodes(response: Any) -> Iterator[Any]:
 
 
 def limit_versions(response: ApiVersionsResponse) -> bool:
-    """Offer no version of the seven APIs that this proxy cannot read. Returns True if a version has changed."""
+    """Remove from the response the versions of the seven APIs that this proxy cannot read. Returns True if a version has
+    changed."""
     changed = False
     for offered in response.api_keys:
         if offered.api_key in CARRIERS:

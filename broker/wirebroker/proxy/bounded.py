@@ -1,4 +1,5 @@
-"""A dict with limited size, and names cut to a limit, because clients may send any number of names of any length."""
+"""A dict of limited size, and names of limited length. They are needed because clients may send any number of names of any
+length."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable, Iterator, ValuesView
 from typing import Generic, TypeVar
 
 LONGEST = 1_000
-"""Longer names are cut to this many characters."""
+"""A longer name is cut to this many characters."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -34,15 +35,15 @@ class Bounded(Generic[K, V]):
         return key in self._entries
 
     def values(self) -> ValuesView[V]:
-        """The values, the most recently used last."""
+        """Returns the values. The most recently used one is the last."""
         return self._entries.values()
 
     def get(self, key: K) -> V | None:
-        """Returns a value, or None. The lookup does not count as a use."""
+        """Returns a value, or None. This lookup does not count as a use of the entry."""
         return self._entries.get(key)
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """Returns the value, and makes it if it is missing."""
+        """Returns the value of a key. If the key is missing, the value is created by `make()`."""
         found = self._entries.get(key)
         if found is None:
             found = self._entries[key] = make()

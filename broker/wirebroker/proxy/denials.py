@@ -1,7 +1,7 @@
 """Finds the operations that a broker has denied to a client, from the errors in its response.
 
-The error code shows the type of the resource, and the API shows the operation (see KafkaApis and ControllerApis in Kafka
-4.3.1).
+The error code determines the type of the resource, and the API determines the operation (see KafkaApis and ControllerApis in
+Kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ IN_GENERAL = {_R.TOPIC: _O.DESCRIBE, _R.GROUP: _O.READ, _R.CLUSTER: _O.CLUSTER_A
 
 
 class Denied(NamedTuple):
-    """An operation that a broker has denied, named as in ACLs."""
+    """An operation that a broker has denied. The names are those in ACLs."""
 
     operation: str
     resource_type: str
@@ -73,7 +73,7 @@ def _operation(api: str, kind: ResourceType) -> Operation:
 
 
 def _asked(kind: ResourceType, facts: Facts) -> list[str]:
-    """Returns the names of this resource type in the request, for an error that names no resource."""
+    """Returns the names of this type of resource in the request. They are used for an error that names no resource."""
     names = {_R.TOPIC: facts.topics, _R.GROUP: facts.groups, _R.TRANSACTIONAL_ID: facts.transactional_ids}
     return sorted(names[kind]) if kind in names else [CLUSTER_NAME]
 
