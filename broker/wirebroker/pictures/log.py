@@ -1,4 +1,5 @@
-"""Draws a partition's log as a ribbon over its offsets. Below the ribbon, time goes downward and offsets increase to the right."""
+"""Draws a partition's log as a ribbon over its offsets. Below the ribbon, time goes downward, and offsets increase to the
+right."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ class Story:
     """transactions that a coordinator has aborted, and whose markers have offsets that are not known yet"""
 
     def moved(self, kind: str, name: str, time: int, offset: int, again: bool = False) -> None:
-        """Add a point to a line, unless the line's last point has the same offset. With `again`, the point is added even then."""
+        """Add a point to a line, unless the line's last point has the same offset. With `again`, add the point even in this
+        case."""
         moves = self.moves.setdefault((kind, name), [])
         if offset >= 0 and (not moves or moves[-1][1] != offset or again):
             moves.append((time, offset))

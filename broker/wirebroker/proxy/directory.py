@@ -18,12 +18,12 @@ from wirebroker.requests.parts import NOT_ABOUT
 TEACHING = frozenset((KEYS["Metadata"], KEYS["CreateTopics"], KEYS["DescribeTopicPartitions"]))
 """The APIs whose responses name topics and their ids."""
 MOST_SESSIONS = 10_000
-"""The largest number of fetch sessions that are remembered; each broker keeps 1,000."""
+"""At most this many fetch sessions are remembered. Each broker keeps 1,000."""
 UNKNOWN_OFFSET = -1
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
 MOST_LEADERS = 100_000
-"""The largest number of partitions whose leaders are remembered."""
+"""The leaders of at most this many partitions are remembered."""
 Session = tuple[int, int]
 """The id of a node, and the id of a fetch session on that node."""
 
@@ -35,8 +35,8 @@ class LearnedLeaders:
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
     def learn(self, response: MetadataResponse) -> Iterator[tuple[str, int, int, int]]:
-        """Remember the leaders in a response. Yields topic, partition, leader and leader epoch of each leader that has
-        changed.
+        """Remember the leaders in a response. For each leader that has changed, yields the topic, the partition, the leader and
+        the leader epoch.
         """
         for topic in response.topics:
             for part in topic.partitions:
@@ -58,28 +58,30 @@ class LearnedDirectory:
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._sessions: dict[Session, dict[tuple[str, int], int]] = {}
-        """The partitions of fetch sessions, each with the latest requested offset."""
+        """For each fetch session, its partitions, each with the latest offset that was requested."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id."""
+        """Returns the name of the topic with this id, or None."""
         return self._names.get(topic_id)
 
     def topic_id(self, name: str) -> bytes:
-        """The id of the topic with this name; zeros if it is not known."""
+        """Returns the id of the topic with this name, or zeros if the id is not known."""
         return self._ids.get(name, ZERO_UUID)
 
     def topics(self) -> Iterable[str]:
-        """The names of the topics that are known."""
+        """Returns the names of the topics that are known."""
         return tuple(self._ids)
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions that an incremental Fetch reads although only its session, and not the request, names them."""
+        """Returns the partitions that an incremental Fetch reads because they are in its session, even if the request does not
+        name them."""
         if request.session_epoch <= INITIAL_EPOCH:
             return ()
         return tuple(self._sessions.get((node_id, request.session_id), ()))
 
     def session_offset(self, request: FetchRequest, node_id: int, topic: str, partition: int) -> int:
-        """The offset from which a Fetch reads a partition that only its session names; −1 if the offset is not known."""
+        """Returns the offset from which a Fetch reads a partition that is in its session but not in the request, or −1 if the
+        offset is not known."""
         return self._sessions.get((node_id, request.session_id), {}).get((topic, partition), UNKNOWN_OFFSET)
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
@@ -95,7 +97,8 @@ class LearnedDirectory:
                 self._ids[name] = topic_id
 
     def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
-        """Update a fetch session (KIP-227): a request that was answered adds partitions to its session and removes others."""
+        """Update a fetch session (KIP-227). A Fetch that got a response has added partitions to its session and removed
+        others."""
         if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
             self._sessions.pop((node_id, request.session_id), None)
             return

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Forward(NamedTuple):
-    """Send these bytes to the broker."""
+    """The effect that sends these bytes to the broker."""
 
     connection: Connection
     data: Buffer
@@ -39,7 +39,7 @@ class Mutes:
 
     def __init__(self) -> None:
         self._before = 0
-        """The length of all periods except the last, in ms."""
+        """The total length in ms of all periods except the last one."""
         self._begin = self._end = 0
 
     def add(self, now: int, ms: int) -> None:
@@ -50,7 +50,7 @@ class Mutes:
         self._end = max(now + ms, self._end)
 
     def until(self, now: int) -> int:
-        """Returns the length of all periods up to now, in ms."""
+        """Returns the total length in ms of all periods up to now."""
         return self._before + min(max(now, self._begin), self._end) - self._begin
 
 
@@ -58,19 +58,19 @@ class ProxyParts(Protocol):
     """The part of the proxy that relays and exchanges use."""
 
     locate: Locate
-    """The proxy's address for a node."""
+    """The function that returns the proxy's address for a node."""
     asks: bool
-    """Whether to ask brokers about producers that wrote before the proxy started."""
+    """Tells whether the proxy asks brokers about producers that wrote before the proxy started."""
     frame_limit: int
     strangers_limit: int
-    """The largest size of a request whose client is not authenticated yet."""
+    """The largest size in bytes of a request from a client that is not authenticated yet."""
     directory: LearnedDirectory
     logins: Logins
     passing: Passing
-    """The transactions and groups that passing requests have shown."""
+    """The transactions and groups that the proxy has seen in requests."""
     plan: FaultPlan
     faults: FaultPlan | None
-    """The fault plan if it has a rule, otherwise None."""
+    """The fault plan if it has any rule, otherwise None."""
     moment: Callable[[], int]
     """A clock in µs."""
     metrics: Metrics | None
@@ -87,25 +87,25 @@ class ProxyParts(Protocol):
 
     @property
     def measures(self) -> bool:
-        """Whether the times of exchanges are taken."""
+        """Tells whether the times of exchanges are measured."""
 
     def set_time(self, now: int) -> None:
-        """Set the time of the next event, in ms since the epoch."""
+        """Set the current time, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Queue an effect, which sends a response or closes a connection, after the effects queued before."""
+        """Add an effect, which sends a response or closes a connection, to the effects that are queued already."""
 
     def forward(self, connection: Connection, data: Buffer) -> None:
         """Send these bytes to the broker."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close both sides of a connection; the reason is for the log."""
+        """Close a client's connection and the connection to the broker. `reason` is for the log."""
 
     def oversized(self, first: bytes, size: int) -> str:
         """Returns the message about a request with an impossible size."""
 
     def looks_at(self, key: int, version: int) -> bool:
-        """Whether requests of this API in this version are decoded."""
+        """Tells whether requests of this API in this version are decoded."""
 
     def learned(self, response: Message) -> None:
         """Learn names and leaders from a response."""
@@ -114,13 +114,14 @@ class ProxyParts(Protocol):
         """Learn from a response, and trace shadow verdicts."""
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """Returns the question to ask the broker before this Produce is forwarded, if there is one."""
+        """If the broker has to be asked about producers before this Produce is forwarded, returns the request for that, else
+        None."""
 
     def described(self, response: DescribeProducersResponse) -> None:
-        """Called with the broker's answer to the question."""
+        """Called with the broker's response to the request that `question` has returned."""
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
-        """Called if the response is lost although the broker may have handled the request."""
+        """Called if the response is lost, although the broker may have handled the request."""
 
 
 class Passage(Protocol):
@@ -132,10 +133,10 @@ class Passage(Protocol):
     """The periods during which the broker does not read from the connection because of a quota."""
 
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
-        """Send a request, with its size, to the broker."""
+        """Send a request to the broker. `whole` includes the size field."""
 
     def awaits(self, exchange: ForwardedExchange) -> bool:
-        """Whether the response to this request has yet to come from the broker."""
+        """Tells whether the broker still has to send the response to this request."""
 
 
 class ForwardedExchange(AnyExchange):
@@ -156,16 +157,16 @@ class ForwardedExchange(AnyExchange):
         self.now = now
         self.request = request
         self.whole = whole
-        """The request as it came, with its size."""
+        """The bytes of the request as they arrived, including the size field."""
         self.frame = whole[SIZE_BYTES:]
         self.matches: Matches | None = None
         """The fault rules that match the request and its response."""
         self.moments: list[int] | None = None
-        """The times in µs at which the request arrived and was forwarded, and at which its response began and ended; None if
-        they are not measured.
+        """Four times in µs: when the request arrived, when it was forwarded, when its response began and when its response
+        ended. None if they are not measured.
         """
         self.traced: Traced | None = None
-        """What the trace has noted about the request, for the row of its response."""
+        """The data about the request that the trace needs for the row of its response."""
 
     @property
     def directory(self) -> LearnedDirectory:
@@ -174,7 +175,7 @@ class ForwardedExchange(AnyExchange):
 
     @property
     def acts_on_response(self) -> bool:
-        """Whether a fault will act on the response."""
+        """Tells whether a fault will act on the response."""
         matches = self.matches
         return matches is not None and bool(matches.after or matches.wire or matches.overwrites or matches.refused)
 
@@ -190,14 +191,14 @@ class ForwardedExchange(AnyExchange):
             self.park()
 
     def note_moment(self, index: int) -> None:
-        """Add the current time to `moments` at this index, if `moments` are measured."""
+        """If `moments` are measured, add the current time to them. `index` is the position where it belongs."""
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 
     @property
     def stages(self) -> Stages:
-        """The µs that the exchange spent in the proxy, waiting for the broker's response, and receiving that response; or
-        UNMEASURED.
+        """The three parts of the exchange's time, in µs: in the proxy, waiting for the broker's response, and receiving this
+        response. UNMEASURED if they were not measured.
         """
         if self.moments is None or len(self.moments) < 4 or not self.moments[0]:
             return UNMEASURED
@@ -211,14 +212,15 @@ class ForwardedExchange(AnyExchange):
         return api_name(self.api_key), self.client_id, str(self.connection.session.principal)
 
     def answered(self, response: Message, parts: list[Buffer]) -> None:
-        """Pass on the broker's response. `parts` are its encoded form, which is used unless faults change the response."""
+        """Pass the broker's response on to the client. `parts` is the encoded response, which is sent unless faults change the
+        response."""
         if self.matches is not None and self.acts_on_response:
             self.respond(response)
         else:
             self._send(response, parts)
 
     def respond(self, response: Message) -> None:
-        """Let the faults act on the response, and send it. It is dropped if the client has disconnected."""
+        """Let the faults act on the response, and send it. If the client has disconnected, the response is dropped."""
         self.unpark()
         if self.matches is not None:
             left = self.relay.proxy.plan.on_response(response, self)
@@ -231,11 +233,11 @@ class ForwardedExchange(AnyExchange):
         try:
             self._send(response, encode_response(self.correlation_id, response, self.version))
         except EncodeError as wrong:
-            self.close(f"its response cannot be encoded: {wrong}")
+            self.close(f"the response cannot be encoded: {wrong}")
 
     def _send(self, response: Message, parts: list[Buffer]) -> None:
         proxy, connection = self.relay.proxy, self.connection
-        if connection.parked is self:  # same as `unpark`, but inline because it is faster
+        if connection.parked is self:  # the same as `unpark`, inline because it is faster
             connection.parked = None
         if connection.state is not OPEN:
             return
@@ -249,7 +251,7 @@ class ForwardedExchange(AnyExchange):
             proxy.effects.append(Respond(connection, parts))
 
     def left(self) -> None:
-        """Called when the client has disconnected: no fault rule may match the response any more."""
+        """The client has disconnected: forget the fault rules that were to act on the response."""
         if self.matches is not None:
             self.relay.proxy.plan.left(self)
 

@@ -1,7 +1,8 @@
-"""What a proxy, which has no coordinator, knows of groups from requests and responses: members, assignments, heartbeats,
-commits and lag.
+"""A proxy has no coordinator. From requests and responses it learns about groups: members, assignments, heartbeats, commits and
+lag.
 
-A request counts only after a broker has confirmed it. A member counts as gone after a session timeout without a heartbeat.
+A request counts only if the broker's response confirms it. If a member sends no heartbeat for its session timeout, it counts as
+gone.
 """
 
 from __future__ import annotations
@@ -47,27 +48,28 @@ EMPTY, STABLE, PREPARING, COMPLETING, RECONCILING = (
 )
 ASSIGNING, NOT_READY = "Assigning", "NotReady"
 LACKS_TOPICS, ASSIGNMENT_DELAYED = {1, 2, 3}, 5
-"""Statuses in the heartbeat response of a streams group: topics are missing or wrong; the assignment is delayed."""
+"""Two kinds of statuses in the heartbeat response of a streams group: topics are missing or wrong, and the assignment is
+delayed."""
 MOST_GROUPS = 1_000
-"""The largest number of groups that are remembered. The group with the oldest latest request is forgotten first."""
+"""At most this many groups are remembered. The group without a request for the longest time is forgotten first."""
 MOST_MEMBERS, MOST_OFFSETS = 20_000, 100_000
-"""The largest number of members, and of offsets, that are remembered in all groups together."""
+"""In all groups together, at most this many members and at most this many offsets are remembered."""
 COUNTED_EACH = 1_000
 """Members and offsets are counted again after this many were added."""
 MOST_PARTITIONS = 100_000
-"""The largest number of partitions whose high watermarks are remembered."""
+"""The high watermarks of at most this many partitions are remembered."""
 MOST_ASSIGNED = 10_000
-"""The largest number of partitions that are remembered for a member."""
+"""For each member, at most this many partitions are remembered."""
 SESSION_TIMEOUT_MS = 45_000
 """The brokers' default session timeout for members of consumer, share and streams groups."""
 NONE, LATEST = -1, -1
 DEAD = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH))
-"""The errors of a heartbeat whose member is not in the group."""
+"""The errors that a heartbeat gets if its member is not in the group."""
 _NEW_TYPES = {
     ConsumerGroupHeartbeatRequest: ("consumer", "consumer"), ShareGroupHeartbeatRequest: ("share", "share"),
     StreamsGroupHeartbeatRequest: ("streams", "streams"),
 }  # fmt: skip
-"""The group types with server-side assignment, with their protocol types."""
+"""For the heartbeat of each group type with server-side assignment: the group type and the protocol type."""
 
 Assignment = dict[str, list[int]]
 Where = tuple[str, int]
@@ -82,18 +84,18 @@ class PassingMember:
     sender: Sender
     session_timeout_ms: int
     heartbeat: int
-    """when the broker last confirmed the member, in ms since the epoch"""
+    """the time at which the broker last confirmed the member, in ms since the epoch"""
     epoch: int = NONE
     """the generation or the epoch that the broker has confirmed"""
     assignment: Assignment | None = None
-    """None if the assignment is not known"""
+    """the partitions by topic, or None if the assignment is not known"""
     tasks: dict[str, list[int]] = field(default_factory=dict)
-    """in a streams group the active tasks, by subtopology"""
+    """in a streams group, the active tasks by subtopology"""
 
 
 @dataclass(slots=True)
 class PassingOffset:
-    """A committed offset; it is `pending` until its transaction commits."""
+    """A committed offset. If it belongs to a transaction, it is in `pending` until the transaction is committed."""
 
     offset: int
     leader_epoch: int
@@ -123,7 +125,7 @@ class PassingGroup:
 
 
 class PassingGroups:
-    """The groups that requests and responses have shown. `directory` knows the names of topics."""
+    """The groups that the proxy has seen in requests and responses. `directory` has the names of topics."""
 
     def __init__(self, directory: LearnedDirectory) -> None:
         self._directory = directory
@@ -131,19 +133,19 @@ class PassingGroups:
         self._ends: Bounded[Where, int] = Bounded(MOST_PARTITIONS)
         """The high watermark of each partition, as far as it is known."""
         self._in_transactions: Bounded[str, set[str]] = Bounded(MOST_GROUPS)
-        """The groups that have pending offsets, by the transactional id that wrote these offsets."""
+        """For each transactional id, the groups for which it has written pending offsets."""
         self._added = 0
         """The number of entries that were added since the last count."""
 
     def at(self, now: int) -> Iterator[PassingGroup]:
-        """Returns the groups at this time, without members whose sessions have ended."""
+        """Yields the groups as they are at the time `now`. Members whose sessions have ended are removed first."""
         for group in self._held.values():
             for member_id in [each.member_id for each in group.members.values() if _is_over(each, now)]:
                 self._gone(group, member_id)
             yield group
 
     def end_of(self, where: Where) -> int:
-        """Returns the offset of the partition's next record, −1 if it is not known."""
+        """Returns the offset of the partition's next record, or −1 if it is not known."""
         found = self._ends.get(where)
         return NONE if found is None else found
 
@@ -208,7 +210,7 @@ class PassingGroups:
             group.state = PREPARING
         return group
 
-    # Groups whose assignment the broker makes: KIP-848, KIP-932, KIP-1071
+    # Groups whose assignments the broker computes: KIP-848, KIP-932, KIP-1071
 
     def beaten(
         self, now: int, sender: Sender,
@@ -243,7 +245,7 @@ class PassingGroups:
         return group
 
     def _named(self, parts: Iterable[Any]) -> Assignment:
-        """Returns an assignment by topic ids with the topics' names, as far as they are known."""
+        """Returns an assignment in which topic ids are replaced by the topics' names, as far as these are known."""
         made: Assignment = {}
         left = MOST_ASSIGNED
         for part in parts:
@@ -271,7 +273,7 @@ class PassingGroups:
     def committed_in_transaction(
         self, now: int, sender: Sender, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
-        """Note offsets that were written in a transaction; they are pending until the transaction commits."""
+        """Note offsets that were written in a transaction. They are pending until the transaction is committed."""
         if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
@@ -282,7 +284,7 @@ class PassingGroups:
         return group
 
     def transaction_ended(self, request: EndTxnRequest, response: EndTxnResponse) -> None:
-        """Note the end of a transaction. Its pending offsets are committed or dropped with it."""
+        """Note the end of a transaction. If it was committed, so are its pending offsets; otherwise they are dropped."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return
         transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
@@ -294,7 +296,8 @@ class PassingGroups:
                         group.offsets[key[1]] = offset
 
     def fetched(self, now: int, sender: Sender, request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
-        """Note the committed offsets in a response to OffsetFetch. They include offsets committed before the proxy started."""
+        """Note the committed offsets in a response to OffsetFetch. They include offsets that were committed before the proxy
+        started."""
         for topic in response.topics:
             self._found(request.group_id, topic.name, topic.partitions)
         for group in response.groups:
@@ -328,7 +331,7 @@ class PassingGroups:
         self, now: int, request: OffsetCommitRequest | TxnOffsetCommitRequest,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> dict[Where, PassingOffset]:  # fmt: skip
-        """Returns the offsets of a request that the broker committed, by partition."""
+        """Returns those offsets of a request that the broker has committed, by partition."""
         taken = _taken(response, self._directory)
         return {where: each for where, each in self._offsets(request, now) if where in taken}
 
@@ -408,7 +411,7 @@ class PassingGroups:
         return group
 
     def _count(self, added: int) -> None:
-        """Keep the number of members and offsets within the limits. They are counted only after every `COUNTED_EACH`
+        """Keep the number of members and offsets within the limits. They are counted only after `COUNTED_EACH` further
         additions.
         """
         self._added += added
@@ -418,8 +421,8 @@ class PassingGroups:
             self._make_room(MOST_OFFSETS, lambda each: len(each.offsets) + len(each.pending))
 
     def _make_room(self, most: int, size: Callable[[PassingGroup], int]) -> None:
-        """Forget the groups with the oldest latest requests until at most `most` members or offsets remain. Even a single group
-        with more than `most` is forgotten.
+        """Forget groups until at most `most` members or offsets remain. The groups without a request for the longest time are
+        forgotten first. Even a single group with more than `most` is forgotten.
         """
         total = sum(map(size, self._held.values()))
         for name in list(self._held) if total > most else ():
@@ -434,7 +437,7 @@ def _is_over(member: PassingMember, now: int) -> bool:
 
 
 def _assigned(assignment: bytes, protocol_type: str) -> Assignment | None:
-    """Returns the assignment of a classic member, cut after `MOST_ASSIGNED` partitions of a topic."""
+    """Returns the assignment of a classic member, with at most `MOST_ASSIGNED` partitions of each topic."""
     found = assigned(assignment, protocol_type)
     return found and {topic: indexes[:MOST_ASSIGNED] for topic, indexes in islice(found.items(), MOST_ASSIGNED)}
 
@@ -450,7 +453,7 @@ def _taken(response: OffsetCommitResponse | TxnOffsetCommitResponse, directory: 
 def _streams_tasks(
     group: PassingGroup, member: PassingMember, request: StreamsGroupHeartbeatRequest, response: StreamsGroupHeartbeatResponse
 ) -> None:
-    """Update the tasks of a streams member. Its assignment is the partitions that its active tasks read."""
+    """Update the tasks of a streams member. The member's assignment consists of the partitions that its active tasks read."""
     if request.topology is not None:
         group.sources = {
             each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))

@@ -1,4 +1,4 @@
-"""Switches on an expensive measurement while somebody reads its results."""
+"""A switch for an expensive measurement, which runs only while its results are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from wirebroker.core.purgatory import Timers
 
 
 class Interest:
-    """A switch that is on from the first `renew` until `ms` after the last one. Calls `changed` when it switches on or off."""
+    """A switch that `renew` turns on. It is off again `ms` after the last `renew`. When it goes on or off, it calls
+    `changed`."""
 
     def __init__(self, timers: Timers, ms: int, changed: Callable[[], None]) -> None:
         self.on = False
@@ -16,7 +17,7 @@ class Interest:
         self._last = 0
 
     def renew(self, now: int) -> None:
-        """Somebody looks."""
+        """Turn the switch on, or keep it on, because the results are read now."""
         self._last = now
         if not self.on:
             self.on = True

@@ -1,7 +1,7 @@
 """Follows logins through the proxy: who the client is, and why a broker refuses the login.
 
-A login has succeeded after the broker's last message. With SCRAM this is the broker's signature, with all other mechanisms the
-broker's first response. GSSAPI encrypts the user's name, so the proxy cannot know the principal.
+A login has succeeded when the broker has sent its last message. With SCRAM, this message is the broker's signature. With all
+other mechanisms, it is the broker's first response. GSSAPI encrypts the user's name, so the proxy cannot know the principal.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from wirebroker.trace.recorder import Recorder
 
 LOGINS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
-"""The APIs of a login."""
+"""The APIs with which clients log in."""
 SIGNATURE = b"v="
-"""The beginning of a broker's last SCRAM message."""
+"""The broker's last SCRAM message begins with this."""
 UNKNOWN = "?"
-"""The name of a client whose tokens do not contain its name."""
+"""The user name of a client if its tokens do not contain the name."""
 
 
 class Logins:
@@ -36,7 +36,7 @@ class Logins:
         self._trace = trace
 
     def passed(self, connection: Connection, request: Message, response: Message, now: int) -> None:
-        """Note a login request and its response; `now` is in ms since the epoch."""
+        """Note a login request and its response. `now` is in ms since the epoch."""
         if isinstance(request, SaslHandshakeRequest) and isinstance(response, SaslHandshakeResponse):
             connection.session.asked = request.mechanism
             connection.session.user = ""
@@ -47,7 +47,8 @@ class Logins:
             self._token(connection, request, response, now)
 
     def bare_token(self, connection: Connection, token: bytes) -> None:
-        """Note a client's bare token, that is, a token without a request header. It is used after SaslHandshake version 0."""
+        """Note a client's bare token: a token without a request header. Clients send bare tokens after version 0 of
+        SaslHandshake."""
         session = connection.session
         session.user = user_of(session.asked, token) or session.user
 
@@ -57,9 +58,9 @@ class Logins:
             self._succeeded(connection, None)
 
     def ended(self, connection: Connection, owes_token: bool) -> None:
-        """Note that a connection has closed. A broker refuses a bare token by closing the connection without a response."""
+        """Note that a connection was closed. If a broker refuses a bare token, it closes the connection without a response."""
         if owes_token and not connection.session.mechanism:
-            self._failed(connection, "the broker closed the connection instead of a response to the client's token")
+            self._failed(connection, "the broker closed the connection without a response to the client's token")
 
     def _token(
         self, connection: Connection, request: SaslAuthenticateRequest, response: SaslAuthenticateResponse, now: int
@@ -73,7 +74,8 @@ class Logins:
             self._succeeded(connection, now + lifetime if lifetime > 0 else None)
 
     def _is_last(self, connection: Connection, token: bytes) -> bool:
-        """Whether this is the broker's last message of the login. In a capture, tokens are replaced by asterisks."""
+        """Tells whether this is the broker's last message of the login. In a capture, asterisks take the place of tokens, so
+        any such token counts."""
         hidden = bool(token) and not token.strip(b"*")
         return connection.session.asked not in BY_NAME or token.startswith(SIGNATURE) or hidden
 

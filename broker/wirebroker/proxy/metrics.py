@@ -1,4 +1,4 @@
-"""Counts and times of forwarded exchanges by API, client id and principal, with a limited number of series."""
+"""Counts and times of forwarded exchanges, by API, client id and principal. The number of series is limited."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from wirebroker.common.exposition import Family, Sample
 from wirebroker.trace.recorder import UNMEASURED, Stages
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""The upper ends of the buckets of a histogram, in seconds."""
+"""The upper bounds of the buckets of a histogram, in seconds."""
 MOST_SERIES = 2_000
-"""The largest number of combinations of an API, a client id and a principal, and of their errors."""
+"""At most this many combinations of an API, a client id and a principal get their own series. The same limit applies to
+combinations with an error."""
 LONGEST_LABEL = 100
 """A label has at most this many characters of a client id or a principal."""
 OTHERS = "(others)"
-"""The labels for client id and principal in all series beyond `MOST_SERIES`. The limit is needed because clients choose their
-ids.
+"""The label for the client ids and principals beyond `MOST_SERIES`. There is a limit because clients choose their ids.
 """
 NO_RESPONSE = "NO_RESPONSE"
-"""The error label for a request whose connection closed before the response."""
+"""The error label for a request whose connection was closed before the response."""
 PARTS = ("proxy", "upstream", "transfer")
-"""The parts of an exchange's time: held in the proxy, waiting until the broker's response begins, and receiving that
-response.
+"""The parts of an exchange's time: in the proxy, waiting until the broker's response begins, and receiving this response.
 """
 US = 1_000_000
 
@@ -31,20 +30,20 @@ Who = tuple[str, str, str]
 
 
 class Metrics:
-    """Counts of the exchanges since the first read of the metrics."""
+    """Counts and times of the exchanges since the metrics were first read."""
 
     def __init__(self) -> None:
         self._requests: dict[Who, list[int]] = {}
-        """The number of exchanges, and the µs of each part."""
+        """For each API, client id and principal: the number of exchanges, and the total µs of each part."""
         self._errors: dict[tuple[Who, str], int] = {}
         self._buckets: dict[tuple[str, str], list[int]] = {}
-        """The number of exchanges in each bucket, by API and part. A bucket begins after the previous bound and includes its
-        own bound.
+        """The number of exchanges in each bucket, by API and part. A bucket begins after the bound of the previous bucket, and
+        includes its own bound.
         """
         self._sums: dict[tuple[str, str], int] = {}
 
     def passed(self, api: str, client_id: str | None, principal: str, errors: Iterable[str], stages: Stages) -> None:
-        """Count an exchange that has ended. `stages` are the µs of its three parts, or UNMEASURED."""
+        """Count an exchange that has ended. `stages` are the µs of the exchange's three parts, or UNMEASURED."""
         who = api, (client_id or "")[:LONGEST_LABEL], principal[:LONGEST_LABEL]
         if who not in self._requests and len(self._requests) >= MOST_SERIES:
             who = api, OTHERS, OTHERS
@@ -64,23 +63,26 @@ class Metrics:
             self._sums[where] = self._sums.get(where, 0) + us
 
     def families(self) -> Iterable[Family]:
-        """Returns the metrics in Prometheus' form."""
+        """Returns the metrics in the form for Prometheus."""
         labels = "api", "client_id", "principal"
         requests = [(dict(zip(labels, who, strict=True)), counts) for who, counts in self._requests.items()]
         yield Family(
-            "wirebroker_proxy_requests_total", "counter", "Requests that have a response, or that want none.",
+            "wirebroker_proxy_requests_total", "counter", "Requests that got a response, or that do not want a response.",
             [Sample(of, counts[0]) for of, counts in requests],
         )  # fmt: skip
         yield Family(
-            "wirebroker_proxy_errors_total", "counter", "Errors in responses, and requests whose connection ended before.",
+            "wirebroker_proxy_errors_total", "counter",
+            "Errors in responses, and requests whose connection ended before the response.",
             [Sample(dict(zip(labels, who, strict=True)) | {"error": error}, n) for (who, error), n in self._errors.items()],
         )  # fmt: skip
         yield Family(
             "wirebroker_proxy_seconds_total", "counter",
-            "Where the time of exchanges went: in the proxy, until the broker responded, until its last byte was there.",
+            "The time of exchanges by part: in the proxy, until the broker's response began, until its last byte arrived.",
             [Sample(of | {"part": part}, counts[at] / US) for of, counts in requests for at, part in enumerate(PARTS, 1)],
         )  # fmt: skip
-        yield Family("wirebroker_proxy_part_seconds", "histogram", "The same, by its duration.", list(self._histograms()))
+        yield Family(
+            "wirebroker_proxy_part_seconds", "histogram", "The time of each part of exchanges.", list(self._histograms())
+        )
 
     def _histograms(self) -> Iterable[Sample]:
         for (api, part), counts in self._buckets.items():

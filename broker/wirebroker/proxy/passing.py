@@ -23,7 +23,8 @@ COORDINATED = frozenset(
         "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "SyncGroup", "TxnOffsetCommit",
     )
 )  # fmt: skip
-"""The APIs from which transactions and groups are learned. Their requests are rare in comparison with Produce and Fetch."""
+"""The APIs from which transactions and groups are learned. Requests of these APIs are rare in comparison with Produce and
+Fetch."""
 Fold = Callable[[int, Sender, Any, Any], PassingTransaction | PassingGroup | None]
 Changed = Callable[[PassingTransaction | PassingGroup], None]
 
@@ -48,14 +49,15 @@ class Passing:
         }  # fmt: skip
 
     def observe(self, now: int, key: int, sender: Sender, request: Message, response: Message) -> None:
-        """Learn from an exchange that was forwarded."""
+        """Learn about transactions and groups from an exchange that was forwarded."""
         if key == FETCH:
             self.groups.read(response)  # type: ignore[arg-type]
         elif (fold := self._folds.get(key)) is not None and (changed := fold(now, sender, request, response)) is not None:
             self._changed(changed)
 
     def wrote(self, now: int, sender: Sender, transactional_id: str, topic: str, batch: BatchHeader, partition: int) -> None:
-        """Note a transactional batch that was stored. Since KIP-890 such a batch adds its partition to the transaction."""
+        """Note a transactional batch that was stored. Since KIP-890, such a batch also adds its partition to the
+        transaction."""
         of = batch.producer_id, batch.producer_epoch
         if (changed := self.transactions.written(now, sender, transactional_id, of, [(topic, partition)])) is not None:
             self._changed(changed)

@@ -1,11 +1,12 @@
-"""The proxy as a synchronous machine: no sockets and no clock.
+"""The proxy as a synchronous machine. It has no sockets and no clock.
 
     relay = proxy.connect(node_id, client_host, listener, now)
     relay.from_client(data, now)      bytes of the client have arrived
     relay.from_broker(data, now)      bytes of the broker have arrived
     proxy.take_effects()              bytes to send to either side, and connections to close
 
-Like a broker's engine it hosts a fault plan. It has no broker inside, so it refuses fault rules that act inside a broker.
+Like a broker's engine, the proxy has a fault plan. There is no broker inside the proxy, so it refuses fault rules that act
+inside a broker.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ from wirebroker.trace.recorder import UNMEASURED
 FRAME_LIMIT = 256 * 1024 * 1024
 """The default limit on the size of a request, in bytes."""
 STRANGERS_LIMIT = 512 * 1024
-"""The largest request in bytes that is kept whole before the client has authenticated: Kafka's sasl.server.max.receive.size."""
+"""The size in bytes of the largest request that is kept whole before the client has authenticated (Kafka's
+sasl.server.max.receive.size)."""
 MOST_DESCRIBED = 100_000
-"""The largest number of partitions that are remembered as already asked about with DescribeProducers."""
+"""At most this many partitions are remembered about which the proxy has asked already with DescribeProducers."""
 SHOWING = COORDINATED | {FETCH}
 """The APIs from which transactions and groups are learned."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
-"""Produce, which gets shadow verdicts, and the APIs that these verdicts depend on."""
+"""Produce, whose batches get shadow verdicts, and the APIs on which these verdicts depend."""
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 MEASURED_MS = 600_000
@@ -69,7 +71,8 @@ METRICS_LIMIT = 16 * 1024 * 1024
 
 
 class Proxy:
-    """The connections between clients and a cluster. `locate` gives the proxy's address for a node; `now` is in ms."""
+    """Forwards the connections of clients to a cluster. `locate` returns the proxy's address for a node. `now` is in ms since
+    the epoch."""
 
     def __init__(
         self, now: int, locate: Locate, *, seed: int = 0, refuses_faults: str = "", frame_limit: int = FRAME_LIMIT,
@@ -88,17 +91,17 @@ class Proxy:
         """A clock in µs for the times of traced exchanges. It returns 0 if times are not measured."""
         self.trace = ProxyRecorder(lambda: self.now)
         self.faults: FaultPlan | None = None
-        """The fault plan if it has a rule, otherwise None."""
+        """The fault plan if it has any rule, otherwise None."""
         self.plan = FaultPlan(self, seed)
         self.directory = LearnedDirectory()
         self.shadow = Shadow()
         self.logins = Logins(self.trace)
         self.leaders = LearnedLeaders()
         self.pushes = Pushes()
-        """The metrics that clients have pushed and a broker has taken (KIP-714)."""
+        """The metrics that clients have pushed and a broker has accepted (KIP-714)."""
         self.asks = False
-        """Whether the proxy sends requests of its own: about producers that wrote before it started, and to learn if brokers
-        serve a client.
+        """Tells whether the proxy sends requests of its own: to ask about producers that wrote before it started, and to learn
+        whether brokers serve a client.
         """
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions that the proxy has already asked about."""
@@ -109,7 +112,7 @@ class Proxy:
         self.passing = Passing(self.directory, self.trace.passed)
         self._watching = Interest(self.timers, WATCHED_MS, self._choose)
         self._reads_all = False
-        """Whether every request is decoded."""
+        """Tells whether every request is decoded."""
         self._reads: frozenset[int] = frozenset()
         """The APIs whose requests are decoded even if `_reads_all` is not set."""
         self._choose()
@@ -122,7 +125,7 @@ class Proxy:
         return max(self._time, self.timers.reached)
 
     def rules_loaded(self, loaded: bool) -> None:
-        """Called when the fault plan gets its first rule or loses its last rule."""
+        """Note that the fault plan's rules have changed. `loaded` tells whether the plan has any rule."""
         self.faults = self.plan if loaded else None
 
     @property
@@ -131,34 +134,34 @@ class Proxy:
         return None
 
     def set_time(self, now: int) -> None:
-        """Set the time of the next event, in ms since the epoch."""
+        """Set the current time, in ms since the epoch."""
         self._time = max(self._time, now)
 
     def emit(self, effect: Effect) -> None:
-        """Queue an effect, which sends a response or closes a connection, after the effects queued before."""
+        """Add an effect, which sends a response or closes a connection, to the effects that are queued already."""
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect | Forward]:
-        """The effects since the last call, in order."""
+        """Returns the effects since the last call of this method, in order."""
         effects, self.effects = self.effects, []
         return effects
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run the timers that are due, only until `enough()` is true if it is given (see `Timers.run`)."""
+        """Run the timers that are due. If `enough` is given, stop when `enough()` is true (see `Timers.run`)."""
         self.set_time(now)
         self.timers.run(now, enough)
 
     def deadline(self) -> int | None:
-        """The time of the next tick, in ms since the epoch; None if nothing waits."""
+        """Returns the time at which `tick` has to be called next, in ms since the epoch, or None if no timer is set."""
         return self.timers.deadline()
 
     def trace_at(self, level: str) -> None:
-        """Set the level of the trace. Raises ValueError for a level that does not exist."""
+        """Set the level of the trace. Raises ValueError if the level does not exist."""
         self.trace.set_level(level)
         self._choose()
 
     def _choose(self) -> None:
-        """Decide which requests are decoded."""
+        """Determine which requests are decoded."""
         self.metrics = self._measured if self._measuring.on else None
         self._reads_all = self.trace.exchanges or self._measuring.on
         self._reads = ALWAYS_READ
@@ -168,26 +171,27 @@ class Proxy:
             self._reads |= {FETCH}
 
     def measure(self) -> Metrics:
-        """The metrics of forwarded exchanges. Exchanges are measured until `MEASURED_MS` after the last call of this method."""
+        """Returns the metrics of forwarded exchanges. Exchanges are measured until `MEASURED_MS` after the last call of this
+        method."""
         self._measuring.renew(self.now)
         return self._measured
 
     def watch(self) -> Passing:
-        """The transactions and groups that the proxy has seen in requests. Until `WATCHED_MS` after the last call of this
-        method each Fetch is decoded, too, to learn the lag of groups.
+        """Returns the transactions and groups that the proxy has seen in requests. Until `WATCHED_MS` after the last call of
+        this method, each Fetch is decoded, too, because the lag of groups is learned from it.
         """
         self._watching.renew(self.now)
         return self.passing
 
     @property
     def measures(self) -> bool:
-        """Whether the times of exchanges are taken."""
+        """Tells whether the times of exchanges are measured."""
         return self._reads_all
 
     # Connections
 
     def connect(self, node_id: int, client_host: str, listener: str, now: int, principal: Principal = ANONYMOUS) -> Relay:
-        """Returns the relay for a client that has connected to a node's listener. The node's id is −1 if it is not known
+        """Returns the relay for a client that has connected to a node's listener. `node_id` is −1 if the node's id is not known
         yet.
         """
         self.set_time(now)
@@ -211,7 +215,7 @@ class Proxy:
             relay.ended()
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close both sides of a connection; the reason is for the log."""
+        """Close a client's connection and the connection to the broker. `reason` is for the log."""
         if connection.state is not CLOSED:
             self.disconnected(connection, reason, self.now)
             self.effects.append(Close(connection, reason, reset))
@@ -227,14 +231,15 @@ class Proxy:
     # Requests and responses
 
     def looks_at(self, key: int, version: int) -> bool:
-        """Whether the relay handles requests of this API and version whole: to decode them, or to trace that it cannot."""
+        """Tells whether the relay waits until a request of this API in this version is complete, in order to decode it or to
+        trace that it cannot be decoded."""
         faults = self.faults
         if self._reads_all or key in self._reads or (faults is not None and faults.concerns(key)):
             return True
         return self.trace.verdicts and not is_spoken(key, version)
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
-        """Learn names and producer ids from a response, and trace shadow verdicts."""
+        """Learn from an exchange (producer ids, logins, groups and so on), and trace shadow verdicts."""
         if self.trace.verdicts and (ms := getattr(response, "throttle_time_ms", 0)) > 0:
             self.trace.held(exchange, ms)
         if exchange.api_key in SHOWING and self.trace.verdicts:
@@ -257,7 +262,7 @@ class Proxy:
                 self.trace.fetched_all(exchange, response)
 
     def learned(self, response: Message) -> None:
-        """Learn names from a response, and leaders from Metadata."""
+        """Learn names of topics from a response, and leaders from a response to Metadata."""
         self.directory.learn(response)
         if self.trace.changes and isinstance(response, MetadataResponse):
             for change in self.leaders.learn(response):
@@ -271,7 +276,7 @@ class Proxy:
         try:
             client = exchange.client_id, connection.software
             push = push_of(request, self.now, connection.node_id, *client, METRICS_LIMIT)
-        except WireError:  # the client's metrics are too large, or damaged though the broker accepted them
+        except WireError:  # the metrics are too large, or damaged although the broker accepted them
             return
         self.pushes.append(push)
         if self.trace.changes:
@@ -290,15 +295,16 @@ class Proxy:
         self, exchange: ForwardedExchange, transactional_id: str | None, topic: str, batch: BatchHeader,
         part: PartitionProduceResponse,
     ) -> None:  # fmt: skip
-        """Note a stored batch: the log's end moves, and the batch may belong to a transaction."""
+        """Note a stored batch: it moves the end of the log, and it may belong to a transaction."""
         sender = Sender(cut(exchange.client_id or ""), exchange.connection.client_host)
         if transactional_id and batch.is_transactional:
             self.passing.wrote(self.now, sender, transactional_id, topic, batch, part.index)
         self.passing.groups.written(topic, part.index, part.base_offset + max(batch.records_count, 0))
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """Returns the DescribeProducers request to send before this Produce. It asks about partitions on which the broker may
-        know a producer that the shadow does not know. The proxy asks once about each partition.
+        """Returns the DescribeProducers request that is to be sent before this Produce, or None. The request asks about
+        partitions on which the broker may know a producer that the shadow does not know. The proxy asks only once about each
+        partition.
         """
         topics: dict[str, list[int]] = {}
         for where, batch in batches_of(exchange).items():
@@ -317,7 +323,7 @@ class Proxy:
         return DescribeProducersRequest(topics=asked) if asked else None
 
     def described(self, response: DescribeProducersResponse) -> None:
-        """Learn producers from the broker's answer to `question`."""
+        """Learn producers from the broker's response to the request that `question` has returned."""
         for topic in response.topics:
             for part in topic.partitions:
                 for each in part.active_producers:
@@ -325,7 +331,7 @@ class Proxy:
                     self.shadow.described(*where, each.producer_id, each.producer_epoch, each.last_sequence)
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
-        """Called if the response is lost although the broker may have handled the request."""
+        """Called if the response is lost, although the broker may have handled the request."""
         request = exchange.request
         if self.metrics is not None:
             self.metrics.passed(*exchange.sender, (NO_RESPONSE,), UNMEASURED)

@@ -1,4 +1,4 @@
-"""The trace recorder of a proxy. Like a broker's it records requests and faults; it adds shadow verdicts."""
+"""The trace recorder of a proxy. It records requests and faults, like the recorder of a broker, and also shadow verdicts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProxyRecorder(Recorder):
     """The trace recorder of a proxy. It learns throttling and denied operations from the brokers' responses."""
 
     def closed(self, connection: Connection, reason: str, unanswered: tuple[str, ...] = ()) -> None:
-        """Note that a connection is closed, and which of its requests are unanswered."""
+        """Note that a connection is closed, and which of its requests have got no response."""
         self._connection(connection, "closed", reason, unanswered)
 
     def replied(self, exchange: TracedExchange, response: Message, parts: Sequence[Buffer]) -> None:
@@ -45,7 +45,7 @@ class ProxyRecorder(Recorder):
                 self.refused(exchange.connection, operation, kind, name, reason)
 
     def held(self, exchange: ForwardedExchange, ms: int) -> None:
-        """Note that the broker throttles the client because of a quota, and does not read from the connection for `ms`."""
+        """Note that the broker throttles the client because of a quota: for `ms`, it does not read from the connection."""
         exchange.relay.mutes.add(self._now(), ms)
         self.throttled(exchange.connection, exchange.client_id, api_name(exchange.api_key), ms, "", "", UNKNOWN_LIMIT)
 
@@ -60,7 +60,7 @@ class ProxyRecorder(Recorder):
         self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
         judged: Judged,
     ) -> None:  # fmt: skip
-        """Note a batch with the predicted verdict and the broker's response. They become a trace row only when the trace is
+        """Note a batch with the predicted verdict and the broker's response. A trace row is made of them only when the trace is
         read.
         """
         raw = (
@@ -73,7 +73,7 @@ class ProxyRecorder(Recorder):
             self._hand_out(_row(*raw))
 
     def passed(self, changed: PassingTransaction | PassingGroup) -> None:
-        """Note that requests have shown a change of a transaction or a group."""
+        """Note a change of a transaction or a group, which the proxy has seen in requests."""
         if not self.changes:
             return
         row: TransactionRow | GroupRow
@@ -96,7 +96,7 @@ class ProxyRecorder(Recorder):
         return _row(*entry) if isinstance(entry, tuple) else super()._made(entry)
 
     def fetched_all(self, exchange: ForwardedExchange, response: FetchResponse) -> None:
-        """Note each partition of a response to a Fetch."""
+        """Note each partition in a response to Fetch."""
         request = exchange.request
         assert isinstance(request, FetchRequest)
         directory = exchange.directory
@@ -131,7 +131,8 @@ def _row(
 
 
 def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader]:
-    """Returns the header of each batch in a Produce, by topic and partition. Batches without a whole header are left out."""
+    """Returns the header of each batch in a Produce request, by topic and partition. A batch without a complete header is left
+    out."""
     request = exchange.request
     assert isinstance(request, ProduceRequest)
     return {
@@ -144,8 +145,8 @@ def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader
 def batches_with_responses(
     exchange: ForwardedExchange, response: ProduceResponse
 ) -> Iterator[tuple[str, BatchHeader, PartitionProduceResponse]]:
-    """Yields the topic and header of each batch in a Produce, with the batch's part of the response. Batches without a whole
-    header are left out.
+    """Yields for each batch in a Produce request its topic, its header and its part of the response. A batch without a complete
+    header is left out.
     """
     headers = batches_of(exchange)
     for topic in response.responses:
@@ -156,5 +157,5 @@ def batches_with_responses(
 
 
 def _name(topic: TopicProduceData | TopicProduceResponse, exchange: ForwardedExchange) -> str:
-    """Returns the topic's name, or a label if the message has only an unknown topic id."""
+    """Returns the topic's name. If the message has only a topic id, and the id is unknown, returns a label with the id."""
     return topic.name or topic_label(topic, exchange.directory)

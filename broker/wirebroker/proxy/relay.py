@@ -1,4 +1,4 @@
-"""One client's connection and its connection to a broker: bytes in, effects out.
+"""The relay of one client's connection to a broker. It takes bytes from both sides, and returns effects.
 
 The relay forwards most requests and responses in the pieces in which they arrive, and reads only their headers. A response does
 not name its API. But the broker answers in the order of the requests, so the relay keeps a queue of expected responses.
@@ -10,7 +10,7 @@ The states of the client's requests (`Flow`):
 
     DRAINING ◀─▶ PASSING ◀─▶ SENDING
 
-Requests also wait while the connection has a parked request, and after the connection is closed.
+Requests also wait while the connection has a parked request, and when the connection is closed.
 """
 
 from __future__ import annotations
@@ -97,34 +97,34 @@ class Awaited(NamedTuple):
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Whether the proxy itself sent the request. The proxy does not forward the response to the client."""
+    """Tells whether the proxy itself sent the request. The proxy does not forward the response to the client."""
 
     @property
     def looked_at(self) -> bool:
-        """Whether the response has to be decoded."""
+        """Tells whether the response has to be decoded."""
         return self.exchange is not None or self.own or is_read(self.key, self.version)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether Kafka 4.0 dropped this version (KIP-896)."""
+        """Tells whether Kafka 4.0 has dropped this version (KIP-896)."""
         return 0 <= self.version < spoken(self.key)[0]
 
 
 @cache
 def is_read(key: int, version: int) -> bool:
-    """Whether every response to this API in this version has to be decoded."""
+    """Tells whether every response to this API in this version has to be decoded."""
     return key in TEACHING or carries_addresses(key, version)
 
 
 class Flow(Enum):
-    """How the relay treats the client's requests."""
+    """The state of the relay, which determines what it does with the client's requests."""
 
     PASSING = "passes them on"
     DRAINING = "keeps them until the responses to earlier requests were forwarded"
     SENDING = "keeps them until a response that a fault changed is sent"
 
 
-PASSING, DRAINING, SENDING = Flow  # Python finds a module's global faster than an enum's member
+PASSING, DRAINING, SENDING = Flow  # access to a module's variable is faster than to an enum's member
 
 
 class Way(NamedTuple):
@@ -132,9 +132,9 @@ class Way(NamedTuple):
 
     reader: FrameReader
     pass_known: Callable[[memoryview, int], int]
-    """Forwards the frames that need no decoding, and returns the position after them. This is the fast path."""
+    """Checks which frames need no decoding, and returns the position after them. This is the fast path."""
     look: Callable[[memoryview], tuple[int, str]]
-    """Decides from a frame's first bytes what happens to it, if `pass_known` did not forward the frame."""
+    """If `pass_known` stops at a frame, decides from the frame's first bytes what to do with it."""
     take: Callable[[memoryview, int], bool]
     """Handles a complete frame that has to be decoded."""
     send: Callable[[Buffer], None]
@@ -142,7 +142,7 @@ class Way(NamedTuple):
 
 
 class Relay:
-    """Forwards requests from a client to a broker, and responses back."""
+    """Forwards requests from a client to a broker, and responses from the broker to the client."""
 
     def __init__(self, proxy: ProxyParts, connection: Connection) -> None:
         self.proxy = proxy
@@ -153,22 +153,23 @@ class Relay:
         self._responses = Way(self._broker, self.pass_responses, self._look_at_response, self._take_response, self._send_bytes)
         self._awaited: deque[Awaited] = deque()
         self._tokens = False
-        """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
+        """Tells whether the client may send SASL tokens without a header, because it has sent version 0 of SaslHandshake."""
         self.flow = PASSING
         self.broker_has_sent = False
-        """Whether the broker has sent anything."""
+        """Tells whether the broker has sent anything."""
         self._is_served = False
-        """Whether the broker has responded to a request that needs an authenticated client."""
+        """Tells whether the broker has responded to a request that only an authenticated client may send."""
         self._may_ask = False
-        """Whether to ask the broker with DescribeProducers: the proxy asks, and the broker supports the request."""
+        """Tells whether the relay may send DescribeProducers: the proxy sends requests of its own, and the broker supports this
+        API."""
         self._acknowledged: tuple[int, bytes] = -1, b""
-        """The version of the last Produce with acks ≠ 0, and its bytes from the client id to the acks."""
+        """The version of the last Produce with acks ≠ 0, and the bytes of this request from its client id to its acks."""
         self._nameless = NamelessResponses()
         self.mutes = Mutes()
 
     @property
     def holds_client(self) -> bool:
-        """Whether the client's next request has to wait, so that there is no use in reading more from the client."""
+        """Tells whether the client's next request has to wait. While it waits, it is useless to read more from the client."""
         return self.flow is not PASSING or self.connection.parked is not None or self.connection.state is CLOSED
 
     @property
@@ -183,25 +184,27 @@ class Relay:
 
     @property
     def has_kept(self) -> bool:
-        """Whether the client has sent bytes that are not forwarded yet."""
+        """Tells whether the client has sent bytes that are not forwarded yet."""
         return bool(self._client.tail)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits: no bytes from the client or the broker, and no request."""
+        """Tells whether the connection is open and nothing waits: no bytes from the client, no bytes from the broker, and no
+        request."""
         return (
             not (self._client.tail or self._broker.tail or self.flow is not PASSING or self.connection.parked is not None)
             and self.connection.state is not CLOSED
         )
 
     def awaits(self, exchange: ForwardedExchange) -> bool:
-        """Whether the response to this request has yet to come from the broker."""
+        """Tells whether the broker still has to send the response to this request."""
         return bool(self._awaited) and self._awaited[-1].exchange is exchange
 
     def expects(self, correlation_id: int) -> bool:
-        """Whether a response with this correlation id, or a response without a header, is awaited.
+        """Tells whether a response with this correlation id, or a response without a header, is expected.
 
-        If it is, responses before it will not be awaited any more. This is for connections with missing parts, as in a capture.
+        If a response with this correlation id is expected, the responses before it are no longer expected. This is for
+        connections of which parts are missing, as in a capture.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:
@@ -216,11 +219,11 @@ class Relay:
 
     @property
     def awaits_token(self) -> bool:
-        """Whether the next response from the broker is one to a SASL token without a header."""
+        """Tells whether the next response from the broker is the response to a SASL token without a header."""
         return bool(self._awaited) and self._awaited[0].key < 0
 
     def unanswered(self) -> tuple[str, ...]:
-        """The APIs of the client's requests that await a response, oldest first."""
+        """Returns the APIs of the client's requests that have no response yet, oldest first."""
         return tuple(api_name(each.key) if each.key >= 0 else "" for each in islice(self._awaited, MOST_NAMED) if not each.own)
 
     # Bytes of both directions
@@ -228,8 +231,8 @@ class Relay:
     def _pass(self, way: Way, data: memoryview, now: int, pos: int) -> None:
         """Forward the frames in `data`, and keep the bytes that have to wait.
 
-        `pass_known` has already checked the bytes before `pos`; they can be forwarded. `begin` is the position of the first
-        byte that is not forwarded yet.
+        `pass_known` has already checked the bytes before `pos`, so they can be forwarded. In the code, `begin` is the position
+        of the first byte that is not forwarded yet.
         """
         reader, begin, end, needed, refused = way.reader, 0, len(data), 0, ""
         while pos < end:
