@@ -103,17 +103,17 @@ class MockKafka(Waits):
     Kafka's settings under Kafka's names. `profile` and `rules` are the rules of the validator. `clock` is "system" or "frozen".
     With `cold_start`, coordinators and automatically created topics are not available at first, as in Kafka, so clients have to
     retry. `trace` is the level of the trace: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`).
-    `control` opens the HTTP control endpoint, whose address is `control_url`. It needs the extra "control" of the package.
-    `data` is a directory, or several. The broker keeps its logs there in Kafka's own file format, and serves the records that
-    are already there. `sync` says when the logs are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng
-    file for Wireshark, into which the broker writes its traffic, with the verdicts as comments. `security` is the protocol that
-    clients must use, and `users` are the names and passwords for SASL. `acls` are texts like "allow User:alice READ TOPIC
-    orders" (`wirebroker.security.acl_specs`). If `acls` is given, the broker has an authorizer, and users may do only what the
-    ACLs allow. With `telemetry`, clients push their own metrics to the broker. `features` are the feature levels of a new
-    cluster, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` has written. The cluster is then an
-    empty copy of the learned cluster, and the other options override what the file says. `faults` are rules from
-    `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The copies are in
-    `kafka.faults.rules`. Raises ValueError if an option or a setting cannot be used, and DataError (an OSError) if the
+    `control` opens the HTTP control endpoint, whose address is `control_url`. The endpoint needs the extra "control" of the
+    package. `data` is a directory, or several. The broker keeps its logs there in Kafka's own file format, and serves the
+    records that are already there. `sync` says when the logs are flushed to the disk: "always", "interval" or "never".
+    `capture` is a pcapng file for Wireshark, into which the broker writes its traffic, with the verdicts as comments.
+    `security` is the protocol that clients must use, and `users` are the names and passwords for SASL. `acls` are texts like
+    "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`). If `acls` is given, the broker has an authorizer,
+    and users may do only what the ACLs allow. With `telemetry`, clients push their own metrics to the broker. `features` are
+    the feature levels of a new cluster, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` has
+    written. The cluster is then an empty copy of the learned cluster, and the other options override what the file says.
+    `faults` are rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The copies
+    are in `kafka.faults.rules`. Raises ValueError if an option or a setting cannot be used, and DataError (an OSError) if the
     directory `data` cannot be used.
     """
 
@@ -514,7 +514,8 @@ class MockKafka(Waits):
         return self._change(lambda engine, now: engine.fault_broker.truncate(topic, partition, offset, now)[1])
 
     def restart(self, mode: Literal["clean", "kill"] = "clean") -> None:
-        """Restart all brokers, after a clean shutdown ("clean") or as after kill −9 ("kill"). Their addresses stay the same."""
+        """Restart all brokers, after a clean shutdown ("clean") or as after kill −9 ("kill"). The brokers' addresses stay the
+        same."""
         self._change(lambda engine, now: engine.restart(mode, now))
 
     # The cluster: brokers, leaders, replicas
@@ -601,7 +602,7 @@ class MockKafka(Waits):
         call_on(self._loop, begin_again)
 
     def snapshot(self) -> Snapshot:
-        """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients do not notice it.
+        """Returns a copy of the broker's whole state and of its clock, for `restore`. Clients do not notice the copying.
 
         The records are not copied, so a snapshot takes little time and memory. Raises RuntimeError if the broker has `data`, if
         a broker is down, or if a replica lags, is being moved or is offline.
@@ -657,7 +658,7 @@ class Quotas:
     """The quotas of a broker's clients: limits of a user, a client id, a user with a client id, or an IP address.
 
     The name `"<default>"` stands for all users, client ids or addresses that have no limit of their own. A client that exceeds
-    its limit has to wait. This time is measured on the broker's clock.
+    its limit has to wait. The waiting time is measured on the broker's clock.
     """
 
     def __init__(self, kafka: MockKafka) -> None:

@@ -7,8 +7,8 @@ from wirebroker.core.partition import Partition
 
 
 def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False) -> ErrorCode:
-    """Returns the error if the broker does not lead the partition, else NONE. With `or_follower`, it is enough that the broker
-    has a replica of the partition.
+    """Returns the error if the broker does not lead the partition, else NONE. With `or_follower`, there is also no error if the
+    broker has any replica of the partition.
 
     `leader_epoch` is the leader epoch that the client has sent, or −1 if it has sent none.
     """

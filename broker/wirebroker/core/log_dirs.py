@@ -44,8 +44,8 @@ class LogDirs:
         self.moves: dict[tuple[Partition, int], str] = {}
         """The unfinished moves: for each replica that is being moved, its new directory."""
         self.mover: Move | None = None
-        """The function that moves the files of a replica. It is None if the logs are in memory; a move is then done
-        immediately."""
+        """The function that moves the files of a replica. If the logs are in memory, there is no such function (None), and a
+        move is done immediately."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 

@@ -1,8 +1,8 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
-The loggers have the names that Kafka 4.3.1 shows after its start. Their levels are those in Kafka's log4j2.yaml. This broker
-has no log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child loggers
-inherit it.
+The loggers have the names that Kafka 4.3.1 shows after its start. The loggers' levels are those in Kafka's log4j2.yaml. This
+broker has no log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child
+loggers inherit it.
 """
 
 from __future__ import annotations

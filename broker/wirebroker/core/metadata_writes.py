@@ -40,8 +40,8 @@ class Decisions:
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def write_with(self, write: Write) -> None:
-        """Set the function that writes changes down. It raises OSError if the write fails. A broker in memory sets no such
-        function and writes nothing.
+        """Set the function that writes changes down. The function raises OSError if the write fails. A broker in memory sets no
+        such function and writes nothing.
         """
         self._write = write
         self._written = self._given_up = None

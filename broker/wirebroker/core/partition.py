@@ -201,7 +201,7 @@ class Partition:
     def _follow_settings(self) -> None:
         """A setting or another input of the fast path has changed. Compute the values that depend on it again."""
         self.fast_path.renew()
-        self.replication.review()  # min.insync.replicas, on which responses depend, may have changed
+        self.replication.review()  # min.insync.replicas may have changed
 
     def append(
         self,
@@ -307,8 +307,8 @@ class Partition:
         if fast_path.version != self._settings.version:
             self._follow_settings()
         policy, active = fast_path.policy, log.active
-        # Kafka's LogSegment.shouldRoll compares only the timestamps of records. Here the age of the segment by the broker's
-        # clock counts as well, because a test may have moved the clock.
+        # Kafka's LogSegment.shouldRoll compares only the timestamps of records. In wirebroker, the age of the segment by the
+        # broker's clock counts as well, because a test may have moved the clock.
         waited = max(now - active.created, timestamp - active.first_timestamp)
         if active.size + len(batch) > fast_path.segment_bytes or waited > policy.segment_ms:
             log.roll(now)

@@ -6,7 +6,7 @@ order.
 
 The same verdict feeds the response, the trace, the explanation and the audit. The rules and their order come from Kafka's
 ProducerStateManager, ProducerStateEntry and ProducerAppendInfo. The validator first recognises a retry: a client's batch with
-the same first and last sequence as a batch in the window. Then it checks the epoch, then the sequence.
+the same first and last sequence as a batch in the window. Then the validator checks the epoch, and then the sequence.
 
 A producer's state on a partition is immutable packed `bytes`: a head, then the producer's latest batches, newest first. Packed
 bytes take a fifth of the memory of objects. The caller commits a new state by replacing a value in a dict.
@@ -43,7 +43,8 @@ _OPEN = 2
 """A transaction of the producer is open on this partition."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""A sequence is older than another one if it is before it, modulo 2³¹, by less than this distance. Otherwise it is ahead."""
+"""A sequence is older than another one if its distance before the other one, modulo 2³¹, is less than this. A sequence that is
+not older is ahead."""
 
 
 class Origin(Enum):
@@ -83,7 +84,7 @@ class Accept(NamedTuple):
 
 class Duplicate(NamedTuple):
     """The verdict for a batch that is already stored. `position` is the position of the stored batch among the `window`
-    batches, where 1 is the newest. It is 0 if the batch is older than the window."""
+    batches, where 1 is the newest. `position` is 0 if the batch is older than the window."""
 
     base_offset: int
     timestamp: int
@@ -373,8 +374,8 @@ def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> 
 
 
 def _judge_by_name(state: bytes, batch: BatchHeader, rules: Rules, log_end_offset: int, highest: int) -> Verdict:
-    """Decide as Pulsar's deduplication does. The application chooses the sequence ids. They do not wrap, and they may leave
-    gaps."""
+    """Decide as Pulsar's deduplication does. The application chooses the sequence ids. Sequence ids do not wrap, and they may
+    leave gaps."""
     if retry := _find_duplicate(state, batch, batch.producer_epoch, rules):
         return retry
     if batch.base_sequence <= highest and rules.stale == "acknowledge":
@@ -409,7 +410,7 @@ def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: in
     """Returns NONE if a transaction's marker may be written, else the error (ProducerAppendInfo.appendEndTxnMarker).
 
     From transaction version 2 on, a marker carries a new producer epoch. So a marker with the producer's current epoch repeats
-    an earlier marker. It is allowed if no transaction is open.
+    an earlier marker. Such a marker is allowed if no transaction is open.
     """
     if state is None:
         return ErrorCode.NONE

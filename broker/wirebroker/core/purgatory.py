@@ -42,8 +42,8 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Tells whether long work runs in slices. The driver must then call `run` again while there is work. Otherwise all
-        slices of a work run in one call."""
+        """Tells whether long work runs in slices. The driver must then call `run` again while there is work. If `in_slices` is
+        False, all slices of a work run in one call."""
         self.runs = False
         """Tells whether `run` is running."""
         self.reached = 0
@@ -58,7 +58,7 @@ class Timers:
         return timer
 
     def _tidy(self) -> None:
-        """Remove cancelled timers. There may be many, because every heartbeat of a session cancels a timer."""
+        """Remove cancelled timers. There may be many cancelled timers, because every heartbeat of a session cancels one."""
         self._heap = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))

@@ -100,8 +100,8 @@ def value_error(names: Mapping[str, str | None], key: str, value: float, behavio
 
 
 def _cast_error(key: str, value: float, behaviour: Behaviour) -> str | None:
-    """Returns Kafka's message if `value` is not a whole number though the limit requires one, else None. This is the check of
-    releases that cast the value to a whole number and compare the two."""
+    """Returns Kafka's message if `value` is not a whole number though the limit requires one, else None. Releases that cast the
+    value to a whole number and compare the two make this check."""
     if key not in LARGEST or math.isnan(value):
         return None
     largest = LARGEST[PRODUCE if behaviour.strict_quotas else key]

@@ -1,11 +1,11 @@
-"""Kafka's checks of the record data in a Produce request. They precede the check of the sequence.
+"""Kafka's checks of the record data in a Produce request. These checks precede the check of the sequence.
 
 The order of the checks is Kafka's: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
 (UnifiedLog), the counts and every record (LogValidator), the segment's size. All these checks come before those of the
 idempotence validator. So the response to a damaged retry is an error, and not the success that a duplicate gets.
 
-With `full`, the module reads all records, as Kafka does. Without `full`, the module trusts the batch header: Without it,
-records are read only if the max timestamp is in the future, or if the topic stores records with another compression.
+With `full`, the module reads all records, as Kafka does. Without `full`, the module trusts the batch header. Records are then
+read only if the max timestamp is in the future, or if the topic stores records with another compression.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ class _Skimmed(NamedTuple):
 def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
     """Yields the records of a batch, parsed as Kafka does for a compressed batch that it stores unchanged.
 
-    There Kafka ignores the length field of each record (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
+    For such a batch, Kafka ignores the length field of each record (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
     """
     pos = 0
     try:
@@ -506,7 +506,7 @@ def _check_records(
             return _rebuilt(body, header, target, policy, now)
     except ProtocolError as damage:
         return _damaged(header, damage)
-    if not ordered:  # here Kafka's code fails: it has not kept keys and values to rebuild the batch
+    if not ordered:  # Kafka's code fails here, because it has not kept the keys and values
         return _server_error(header, "offset_deltas_out_of_order")
     latest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
     return _as_stored(records, header, max(latest, NO_TIMESTAMP), policy, now)

@@ -2,9 +2,9 @@
 
 A follower normally has a record as soon as the leader has it. So all replicas share the leader's log, and no records are
 copied. A replica does not follow while it is frozen or its broker is down. Such a replica has a `Prefix`: its log end offset,
-and the producers' states and the transactions at that offset. If it becomes the leader, the shared log is truncated to the
-replica's log end offset, and the state in the `Prefix` takes effect. So records that only the former leader had are lost at the
-election. In Kafka they are lost when the former leader returns.
+and the producers' states and the transactions at that offset. If such a replica becomes the leader, the shared log is truncated
+to the replica's log end offset, and the state in the `Prefix` takes effect. So records that only the former leader had are lost
+at the election. In Kafka such records are lost when the former leader returns.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Replication:
         self.since_restart: dict[int, Prefix] = {}
         """For each follower that was restarted, its state when it began to follow again."""
         self.uncapped = False
-        """Tells whether the release is before Kafka 3.7. There min.insync.replicas may require more replicas than the partition
-        has."""
+        """Tells whether the release is before Kafka 3.7. In such a release, min.insync.replicas may require more replicas than
+        the partition has."""
         self.become_release()
 
     def become_release(self) -> None:
@@ -217,7 +217,8 @@ class Replication:
 
     def reassign(self, wanted: Sequence[int], alive: Alive, now: int, *, slow: bool = False) -> None:
         """Move the partition's replicas to the brokers `wanted`. The reassignment lasts until the new replicas are in sync. A
-        new replica on a live broker becomes in sync immediately. With `slow`, it becomes in sync when it is thawed.
+        new replica on a live broker becomes in sync immediately. With `slow`, the new replica becomes in sync when it is
+        thawed.
         """
         to = self._registration.assignment.towards(wanted)
         for node in set(to.replicas).difference(self._partition.replicas):
@@ -339,8 +340,8 @@ class Replication:
         self.since_restart = {node: own for node, own in self.since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
-        """Returns the producers' states of a follower. After its restart the follower had the state `restarted`. Since then it
-        has replicated the leader's log."""
+        """Returns the producers' states of a follower. After its restart the follower had the state `restarted`. Since then the
+        follower has replicated the leader's log."""
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():
             mine = restarted.producers.get(key)

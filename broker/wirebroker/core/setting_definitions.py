@@ -314,8 +314,8 @@ def meanings() -> Mapping[str, str]:
 
 @cache
 def ignored_patterns() -> Mapping[str, Sequence[str]]:
-    """Returns the name patterns (for fnmatch) of Kafka's settings that have no effect in wirebroker. They are grouped by the
-    reason why."""
+    """Returns the name patterns (for fnmatch) of Kafka's settings that have no effect in wirebroker. The patterns are grouped
+    by the reason why the settings have no effect."""
     lines = Path(__file__).with_name("ignored_settings.txt").read_text(encoding="utf-8").splitlines()
     split = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {why: patterns.split() for why, _, patterns in split}

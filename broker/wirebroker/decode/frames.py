@@ -51,8 +51,8 @@ class NotRecognised(ProtocolError):
 
 
 def decode_all(data: bytes, api: str | None = None, version: int | None = None) -> Iterator[Decoded]:
-    """Yields the frames in `data`. If `api` is given, the frames are responses to `api` in `version`. Otherwise they are
-    requests or record data.
+    """Yields the frames in `data`. If `api` is given, the frames are responses to `api` in `version`. Without `api`, the frames
+    are requests or record data.
 
     Each frame may begin with its size. Raises ProtocolError, whose message names the position in `data` and the field.
     """

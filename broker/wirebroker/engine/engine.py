@@ -116,8 +116,8 @@ class Engine:
         the number of brokers is `brokers`, and their ids begin at `node.id`. The setting `broker.rack` overrides the racks in
         `nodes`.
 
-        With `kafkas_defaults`, settings that are not in `settings` have Kafka's defaults. Without it, they have defaults that
-        suit tests. Raises OSError if the store cannot be read.
+        With `kafkas_defaults`, settings that are not in `settings` have Kafka's defaults. Without it, such settings have
+        defaults that suit tests. Raises OSError if the store cannot be read.
         """
         self.timers = Timers()
         self._time = now
@@ -167,8 +167,8 @@ class Engine:
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
         """Creates the interceptor of a new connection. See `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
-        """The functions that a soft reset calls with the current time. They restore the topics and settings with which the
-        broker was started.
+        """The functions that a soft reset calls with the current time. These functions restore the topics and settings with
+        which the broker was started.
         """
         self.upgrading: Upgrading | None = None
         """The rolling upgrade that is in progress."""
@@ -178,7 +178,7 @@ class Engine:
 
     @property
     def plan(self) -> FaultPlan:
-        """The fault plan of this engine. It is created when it is first needed."""
+        """The fault plan of this engine, which is created when it is first needed."""
         if self._plan is None:
             from wirebroker.faults.plan import FaultPlan
 
@@ -191,7 +191,7 @@ class Engine:
 
     @property
     def refuses_faults(self) -> str:
-        """The reason why fault rules are refused. It is "", because this engine accepts all fault rules."""
+        """The reason why fault rules are refused: "", because this engine accepts all fault rules."""
         return ""
 
     @property
@@ -468,7 +468,7 @@ class Engine:
         return handler
 
     def _receive_long(self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool) -> None:
-        """Handle a request that takes long to decode. A thread decodes it."""
+        """Handle a request that takes long to decode. A thread decodes the request."""
         whole = frame if owned else memoryview(bytes(frame))
         exchange = self._exchange(connection, header, now, whole)
         exchange.frame = None  # until the request is decoded, its fields are unknown
@@ -532,8 +532,8 @@ class Engine:
         return effects
 
     def restart(self, mode: str, now: int) -> None:
-        """Stop all brokers and start them again. With the mode "clean" they shut down cleanly; with "kill" they stop as after
-        kill −9.
+        """Stop all brokers and start them again. In the mode "clean", the brokers shut down cleanly; in the mode "kill", they
+        stop as after kill −9.
 
         The brokers keep the state that Kafka would find on its disk. Connections are closed. Sessions and waiting requests are
         dropped.
@@ -612,8 +612,8 @@ class Engine:
         self.cluster.become(rules)
 
     def new_upgrade(self, to: str, **manner: Unpack[Manner]) -> Upgrading:
-        """Returns a rolling upgrade. It begins when its method `proceed` is called (`wirebroker.engine.upgrading`). Raises
-        ValueError if the upgrade is refused.
+        """Returns a rolling upgrade. The upgrade begins when its method `proceed` is called (`wirebroker.engine.upgrading`).
+        Raises ValueError if the upgrade is refused.
         """
         from wirebroker.engine.upgrading import upgrading
 
@@ -636,8 +636,8 @@ class Engine:
             self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Handle the deletion of a topic. If it is a coordinator's internal topic, the coordinator forgets its state. Otherwise
-        `groups.forget_topics` will forget the offsets that groups have committed for the topic.
+        """Handle the deletion of a topic. If the topic is a coordinator's internal topic, the coordinator forgets its state.
+        For other topics, `groups.forget_topics` will forget the offsets that groups have committed for the topic.
         """
         if topic == GROUP_TOPIC:
             self.groups.log_deleted()

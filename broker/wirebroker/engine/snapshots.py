@@ -47,7 +47,8 @@ class Snapshot:
     run: Mapping[int, Rules] = field(repr=False)
     """For each broker, the rules (with the release) that it runs."""
     random_bytes: Callable[[int], bytes] = field(repr=False)
-    """The generator of random ids. The snapshot keeps it, so that ids in the snapshot are not generated a second time."""
+    """The generator of random ids. The snapshot keeps the generator, so that ids in the snapshot are not generated a second
+    time."""
 
 
 def take(engine: Engine, now: int, of: object) -> Snapshot:

@@ -2,8 +2,8 @@
 
 A handler that works in slices is a generator (`exchange.Steps`). The first slice runs immediately, so a short request gets its
 response without delay. If the request has more slices, it is parked and put into a queue. The engine's driver sets `wake`. The
-driver calls `proceed` for each further slice. It does the work in `offloads` in a thread, and then calls `resume`. If a driver
-does not set `wake` (a test, the simulator), all slices of a request run in one call.
+driver calls `proceed` for each further slice. The driver does the work in `offloads` in a thread, and then calls `resume`. If a
+driver does not set `wake` (a test, the simulator), all slices of a request run in one call.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] | None = None
-        """Called when a slice is ready to run, or when there is work for a thread. It is None if the driver does not run
+        """Called when a slice is ready to run, or when there is work for a thread. `wake` is None if the driver does not run
         slices."""
         self.waiting: deque[Unfinished] = deque()
         """The requests whose next slice is ready to run, in order."""
@@ -83,7 +83,7 @@ class Turns:
         return Outcome.PARKED
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Continue a parked request with `steps`. If they have only one slice, the response is sent now."""
+        """Continue a parked request with `steps`. If the steps have only one slice, the response is sent now."""
         outcome = self.begin(exchange, steps)
         if not isinstance(outcome, Outcome):
             exchange.respond(outcome)

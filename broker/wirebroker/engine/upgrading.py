@@ -48,7 +48,7 @@ class Engine(Protocol):
         """Change the release of a broker to that of `rules`."""
 
     def become(self, rules: Rules) -> None:
-        """All brokers now have the rules `rules`. Change the cluster's rules to them."""
+        """Change the cluster's rules to `rules`, because now all brokers have these rules."""
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features."""
@@ -57,7 +57,7 @@ class Engine(Protocol):
 class Manner(TypedDict, total=False):
     """The options of a rolling upgrade.
 
-    The upgrade begins with the broker `first`. With `only`, it upgrades only this broker. Each broker is down for `pause_ms` on
+    The upgrade begins with the broker `first`. With `only`, only this broker is upgraded. Each broker is down for `pause_ms` on
     the broker's clock, and then `pause_ms` pass before the next broker stops. If `pause_ms` is 0, the upgrade is complete
     immediately. If the cluster has only one broker, this broker is restarted without a pause. With `finalize`, the feature
     levels increase to those of a new cluster as soon as all brokers run the new release. `told` is called with the id of each

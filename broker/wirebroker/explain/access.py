@@ -272,8 +272,8 @@ class UnsupportedVersions(Detector):
         self._found: Known[tuple[Client, str, str, int], Evidence] = Known(Evidence)
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. Errors of ApiVersions are ignored. They are normal, because a client first sends ApiVersions in the
-        newest version that the client knows."""
+        """Take a row. Errors of ApiVersions are ignored. Such errors are normal, because a client first sends ApiVersions in
+        the newest version that the client knows."""
         if isinstance(row, UnsupportedRow) or (
             isinstance(row, ReplyRow) and row.api != "ApiVersions" and "UNSUPPORTED_VERSION" in row.errors
         ):

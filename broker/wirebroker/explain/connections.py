@@ -268,7 +268,7 @@ class MissingCoordinators(Detector):
 
 
 def _rows_of(choice: str, lost: dict[int, Outage]) -> str:
-    """Returns a filter. It selects the rows of a group or a transactional id, and the lost connections to its coordinators."""
+    """Returns a filter that selects the rows of a group or a transactional id, and the lost connections to its coordinators."""
     closed = "".join(f" or (change=closed node={node})" for node in lost)
     return f"({choice} event=reply){closed}" if closed else f"{choice} event=reply"
 

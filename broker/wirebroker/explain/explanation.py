@@ -38,7 +38,7 @@ class Explanation:
         self._seen: set[str] = set()
 
     def skip(self, rows: int) -> None:
-        """Note that the next `rows` rows of the trace are left out. They are counted in the numbers of the later rows."""
+        """Note that the next `rows` rows of the trace are left out. The numbers of the later rows include these rows."""
         self._skipped += rows
 
     def take(self, row: Row) -> None:

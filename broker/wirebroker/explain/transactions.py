@@ -16,7 +16,7 @@ ENDS = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STAT
 BEGINS = frozenset(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce"))
 ABORTED = frozenset(("PrepareAbort", "PrepareEpochFence", "CompleteAbort"))
 SWEEP = 10 * SECOND
-"""A coordinator may abort a transaction up to this many ms after its timeout. It is the default of
+"""A coordinator may abort a transaction up to this many ms after its timeout. The number is the default of
 transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 IDLE = 5 * SECOND
 """An open transaction is a finding if consumers wait for its end and its producer has sent nothing for this many ms."""

@@ -81,7 +81,7 @@ def rhythm(evidence: Evidence) -> str:
 
 
 def tool(name: str, options: str) -> str:
-    """Returns a command with one of Kafka's own scripts. All of them need a broker's address."""
+    """Returns a command with one of Kafka's own scripts. All these scripts need a broker's address."""
     return f"{name}.sh --bootstrap-server BROKER:9092 {options}"
 
 

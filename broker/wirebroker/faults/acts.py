@@ -22,8 +22,8 @@ class ExchangeParts(Received, Parked, Protocol):
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes of the request, with which the fast path compares the next request. It is None if the fast path must not do
-    this."""
+    """The bytes of the request, with which the fast path compares the next request. It is None if the fast path must not
+    compare the next request with it."""
 
     @property
     def alive(self) -> bool:
@@ -158,7 +158,7 @@ class Injection(ABC):
 
     @abstractmethod
     def lose_response(self, *, close: bool, reset: bool = False) -> bool:
-        """Do not send the response. With `close`, close the connection. Without it, nothing is ever sent on the connection
+        """Do not send the response. With `close`, close the connection. Without `close`, nothing is ever sent on the connection
         again. Returns False, so that the caller does not send the response."""
 
     @abstractmethod
@@ -183,8 +183,8 @@ class Injection(ABC):
 
     @abstractmethod
     def report(self, done: bool) -> None:
-        """If `done` is set, write to the trace that the rule has fired. Otherwise the rule had nothing to do, and its firing is
-        not counted."""
+        """If `done` is set, write to the trace that the rule has fired. If `done` is False, the rule had nothing to do, and its
+        firing is not counted."""
 
 
 @dataclass(slots=True)

@@ -53,8 +53,8 @@ def loads(text: str, where: str) -> FaultFile:
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
-    """Returns the rules of a parsed TOML document. `text` is the source of the document. It is needed for the line numbers in
-    error messages. Raises FaultFileError."""
+    """Returns the rules of a parsed TOML document. `text` is the source of the document. The source is needed for the line
+    numbers in error messages. Raises FaultFileError."""
     lines = _Lines(where, text)
     for key in document:
         if key not in ("seed", "fault"):

@@ -55,7 +55,7 @@ class Host(Protocol):
         """The latest time that is known, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Send a response or close a connection. This happens after all earlier effects."""
+        """Send a response or close a connection, after all earlier effects."""
 
     @property
     def trace(self) -> FiringTrace:

@@ -38,7 +38,7 @@ class Matches:
     wire: list[MatchedRule] = field(default_factory=list)
     """The rules that act on the bytes of the response."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
-    """The errors to set in the response, with their partitions. They are set before other rules change the response."""
+    """The errors to set in the response, with their partitions. These errors are set before other rules change the response."""
     refused: Message | None = None
     """The part of the response for the partitions `gone`."""
     gone: Where = frozenset()

@@ -93,7 +93,7 @@ class FaultPlan:
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule. It can fire from the next request on. If the rule is loaded already, nothing changes.
+        """Load a rule, which can fire from the next request on. If the rule is loaded already, nothing changes.
 
         Raises FaultError if the host accepts no rules, or if the host is a proxy and the rule acts inside a broker.
         """

@@ -54,8 +54,8 @@ def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class Asked:
-    """A cluster that is being learned. It is reached through the broker at `bootstrap`. Every request may raise the errors of
-    `Brokers`."""
+    """A cluster that is being learned. The cluster is reached through the broker at `bootstrap`. Every request may raise the
+    errors of `Brokers`."""
 
     def __init__(self, brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None]) -> None:
         self._brokers, self.bootstrap = brokers, bootstrap

@@ -41,8 +41,8 @@ OF_ITS_MACHINE = frozenset(
         "zookeeper.connect", "zookeeper.metadata.migration.enable", "zookeeper.set.acl",
     }
 )  # fmt: skip
-"""Settings that describe where a broker runs. They are left out, because they are useless on another machine. Some of them also
-name hosts and folders."""
+"""Settings that describe where a broker runs. Such settings are left out, because they are useless on another machine. Some of
+them also name hosts and folders."""
 OF_ITS_LISTENERS = ("listener.name.", "ssl.", "sasl.jaas.", "sasl.kerberos.", "sasl.login.", "sasl.server.", "zookeeper.ssl.")
 """The prefixes of further settings that are left out, because they are about listeners, certificates and logins."""
 T = TypeVar("T")
@@ -151,7 +151,7 @@ def _replicas(topic: MetadataResponseTopic) -> list[list[int]]:
 
 
 def groups(asked: Asked) -> list[Group]:
-    """Returns the groups that the user is allowed to describe. Each has the protocol on which its members have agreed."""
+    """Returns the groups that the user is allowed to describe. Each group has the protocol on which its members have agreed."""
     found: dict[str, Group] = {}
     by_broker: dict[tuple[int, str], list[str]] = defaultdict(list)
     for number, node_id in enumerate(asked.addresses):

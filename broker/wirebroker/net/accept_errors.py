@@ -11,14 +11,15 @@ logger = logging.getLogger("wirebroker")
 
 LOG_EVERY_S = 10.0
 OUT_OF_FILES = "socket.accept() out of system resource"
-"""The message of asyncio if it cannot accept a connection. After this message it waits for a second before it tries again."""
+"""The message of asyncio if it cannot accept a connection. After this message, asyncio waits for a second before it tries
+again."""
 RETRY_AFTER_CLOSE = "Exception in callback BaseSelectorEventLoop._start_serving("
 """The beginning of asyncio's message if the listener was closed while asyncio was waiting to try again."""
 
 
 class AcceptErrorHandler:
-    """An exception handler of an event loop. It handles errors of accepting connections, and passes all other exceptions to the
-    handler that was installed before."""
+    """An exception handler of an event loop. The handler deals with errors of accepting connections, and passes all other
+    exceptions to the handler that was installed before."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._previous = loop.get_exception_handler()

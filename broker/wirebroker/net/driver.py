@@ -1,4 +1,4 @@
-"""Runs a machine on an event loop. A machine is the engine of a broker, or a proxy. It does no I/O itself.
+"""Runs a machine on an event loop. A machine is the engine of a broker, or a proxy. The machine does no I/O itself.
 
     bytes arrive → machine → `flush`: perform the effects, and set the alarm for the machine's next deadline
 
@@ -10,9 +10,9 @@ The states of a client's connection (`State`):
                QUEUED ◀──────┘
 
 A connection is WAITING while a frame has to wait, and READY as soon as nothing has to wait any more. When its slice of the
-loop's time is over, the connection is QUEUED. At its next turn it becomes WAITING. A new connection is READY unless it has to
-wait in line. In a proxy a connection is either IN_LINE or READY, because frames that have to wait are kept in the connection's
-relay.
+loop's time is over, the connection is QUEUED. At its next turn, a QUEUED connection becomes WAITING. A new connection is READY
+unless it has to wait in line. In a proxy a connection is either IN_LINE or READY, because frames that have to wait are kept in
+the connection's relay.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ IN_LINE, READY, WAITING, QUEUED = State  # access to a module's variable is fast
 
 
 class Driven(Protocol):
-    """The machine that a driver runs: an engine or a proxy. It has no sockets and no clock."""
+    """The machine that a driver runs: an engine or a proxy. The machine has no sockets and no clock."""
 
     effects: list[Any]
     """The effects that the driver has to perform, in order."""
@@ -85,8 +85,8 @@ class Driven(Protocol):
 
 
 class Side(asyncio.BufferedProtocol):
-    """The host's side of a connection. The host reads from it only while the machine can take bytes, and reserves memory for
-    large frames."""
+    """The host's side of a connection. The host reads from the connection only while the machine can take bytes, and reserves
+    memory for large frames."""
 
     transport: asyncio.Transport
 
@@ -135,12 +135,12 @@ class Side(asyncio.BufferedProtocol):
 
 
 class ClientConnection(Side):
-    """A client's connection. It may first wait in line until the host can serve it."""
+    """A client's connection, which may first wait in line until the host can serve it."""
 
     connection: Connection
-    """The machine's object for the connection. It is unset while the connection waits in line."""
+    """The machine's object for the connection. The attribute is unset while the connection waits in line."""
     machine: Driven
-    """The machine that serves the connection. The host may have replaced it by a newer machine."""
+    """The machine that serves the connection. Since then, the host may have replaced this machine by a newer one."""
     closing_level = logging.INFO
     """The log level of the message about the end of the connection."""
 
@@ -255,8 +255,8 @@ class Driver(Generic[C]):
         self.limits: Limits[ClientConnection] = Limits(configs)
         self.clients: dict[Connection, C] = {}
         self.until = 0.0
-        """The time, by `perf_counter`, at which the slice of the connection that is being served ends. It is 0 before the slice
-        begins."""
+        """The time, by `perf_counter`, at which the slice of the connection that is being served ends. The value is 0 before
+        the slice begins."""
         self.watchers: list[Callable[[], None]] = []
         """The functions that are called after every request and timer. Each of them checks a condition for which someone
         waits."""

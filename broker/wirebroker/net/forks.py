@@ -1,4 +1,5 @@
-"""Handles forks of the process in which a broker runs. The child process has no broker. It knows only the broker's addresses.
+"""Handles forks of the process in which a broker runs. The child process has no broker. The child knows only the broker's
+addresses.
 
 A fork copies only the thread that calls it, so the broker's loop runs only in the parent. If code in the child waited for the
 loop, it would wait forever. `at_home` prevents this. The child also inherits the broker's sockets, and gives them up

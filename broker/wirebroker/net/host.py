@@ -1,4 +1,4 @@
-"""A host runs one engine on one event loop. It has a listening socket for each listener of the engine's brokers."""
+"""A host runs one engine on one event loop. The host has a listening socket for each listener of the engine's brokers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Host(Server):
     def __init__(self, engine: Engine, clock: Clock) -> None:
         super().__init__(clock, engine.configs)
         self._advancing = asyncio.Lock()
-        """A lock that is held while the clock is moved forward. While it is held, no other call runs timers."""
+        """A lock that is held while the clock is moved forward. While the lock is held, no other call runs timers."""
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
         self._storage_jobs = None if engine.store is None else self._new_storage_jobs(engine, engine.store)
@@ -182,8 +182,8 @@ class Host(Server):
         """Wait until the condition is true. The caller may run in the host's loop or in another loop. Raises TimeoutError after
         `timeout` seconds.
 
-        The condition is checked after every change in the broker. It is also checked every 50 ms, because something outside the
-        broker may have changed.
+        The condition is checked after every change in the broker. The condition is also checked every 50 ms, because something
+        outside the broker may have changed.
         """
         loop, happened = asyncio.get_running_loop(), asyncio.Event()
         wake = happened.set if loop is self.loop else partial(_call_in, loop, happened.set)

@@ -61,7 +61,7 @@ class Client(Protocol):
         """The number of bytes that are not sent yet, because the peer does not read."""
 
     def begin(self) -> None:
-        """Begin to serve the connection. It may have waited in line."""
+        """Begin to serve the connection, which may have waited in line."""
 
     def released(self) -> None:
         """Continue after the connection has waited in line or for memory."""

@@ -27,12 +27,12 @@ class Listener:
     name: str = "PLAINTEXT"
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: Tls | None = None
-    """The certificates. A listener needs them if its protocol uses TLS."""
+    """The certificates. A listener needs certificates if its protocol uses TLS."""
 
     @property
     def shown(self) -> str:
-        """Returns the part of a message that names the listener and its protocol. It begins with a comma. For the default
-        listener it is ""."""
+        """Returns the part of a message that names the listener and its protocol. This part begins with a comma. For the
+        default listener, "" is returned."""
         names = dict.fromkeys((self.name, self.protocol.name if self.protocol is not SecurityProtocol.PLAINTEXT else self.name))
         return "" if self.name == "PLAINTEXT" else ", " + ", ".join(names)
 

@@ -14,7 +14,7 @@ from kafkawire.extras import how_to_install
 BACKLOG = 1024
 """The operating system keeps up to this many new connections until the loop accepts them."""
 AT_ONCE = 32
-"""The loop accepts up to this many connections in one turn. Each of them takes up to a quarter of a millisecond."""
+"""The loop accepts up to this many connections in one turn. Accepting a connection takes up to a quarter of a millisecond."""
 
 
 class ListenError(OSError):

@@ -85,8 +85,8 @@ class HandshakeTurns:
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """The server's end of one TLS connection. It is the protocol of the socket's transport, and the transport of the protocol
-    above it.
+    """The server's end of one TLS connection. The object is the protocol of the socket's transport, and the transport of the
+    protocol above.
 
     The protocol above is connected when the handshake is complete. If the handshake fails, the protocol above is never called.
     """

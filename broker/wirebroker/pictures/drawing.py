@@ -61,7 +61,8 @@ ALL: dict[str, Callable[[Sequence[Numbered], Wish], Picture]] = {
 
 
 def draw(kind: str, rows: Sequence[Numbered], wish: Wish) -> Picture:
-    """Draws a picture of numbered rows. They must be in the order of their numbers. Raises KeyError if the kind is unknown."""
+    """Draws a picture of numbered rows. The rows must be in the order of their numbers. Raises KeyError if the kind is
+    unknown."""
     width = min(max(wish.width, NARROWEST), WIDEST)
     return ALL[kind](rows, replace(wish, width=width, lines=min(max(wish.lines, 5), MOST_LINES)))
 

@@ -130,7 +130,7 @@ class Story:
             moves.append((time, offset))
 
     def read(self, name: str, time: int, offset: int, has_records: bool) -> None:
-        """Note that a reader has read from an offset. If it gets the records at an offset again, this is a return."""
+        """Note that a reader has read from an offset. If the reader gets the records at an offset again, this is a return."""
         moves = self.moves.get(("reader", name))
         again = bool(moves) and (offset < moves[-1][1] or (has_records and self.got.get(name) == offset))  # type: ignore[index]
         if has_records:
@@ -150,7 +150,8 @@ def partitions_in(rows: Sequence[Numbered]) -> dict[str, int]:
 
 
 def log(rows: Sequence[Numbered], first: int, width: int, of: str) -> Picture:
-    """Draws a partition. Rows before `first` are not drawn. They only determine the state at the beginning of the picture."""
+    """Draws a partition. Rows before `first` are not drawn. Such rows only determine the state at the beginning of the
+    picture."""
     counts = partitions_in(rows)
     choices, chosen = list(counts), of if of in counts else next(iter(counts), "")
     story = _read(rows, first, chosen, counts.get(chosen, 0) // MOST_BATCHES)

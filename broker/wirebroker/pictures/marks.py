@@ -51,7 +51,7 @@ TAGS = frozenset(("g", "rect", "line", "path", "circle", "text", "title"))
 
 
 class Mark(NamedTuple):
-    """An element of a picture. It has attributes, and contains a text or other marks."""
+    """An element of a picture. A mark has attributes, and contains a text or other marks."""
 
     tag: str
     attributes: Mapping[str, str | int | float]

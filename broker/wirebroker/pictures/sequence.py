@@ -1,5 +1,5 @@
-"""Draws the sequence diagram. It has a lane for each client and each broker, and an arrow for each request and response. Time
-goes downward.
+"""Draws the sequence diagram. The diagram has a lane for each client and each broker, and an arrow for each request and
+response. Time goes downward.
 
 Idle periods are folded. If there are still more steps than lines, consecutive similar steps share an arrow that shows their
 number. A step that failed or had a fault keeps its own arrow as long as there is room.
@@ -96,7 +96,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A request and the response that directly follows it. They share a line."""
+    """A request and the response that directly follows it, on one line."""
 
     asked: Step
     answered: Step
@@ -473,8 +473,8 @@ def _arrow(start: float, stop: float, y: float, kind: str, is_lost: bool) -> lis
 
 
 def _note(said: str, kind: str, y: float, lanes: _Lanes, at: float | None, client: float | None = None) -> list[Mark]:
-    """Draw a change as a box in the middle. A line connects it to the broker's lane and, if the change is about a client, to
-    the client's lane.
+    """Draw a change as a box in the middle. A line connects the box to the broker's lane and, if the change is about a client,
+    to the client's lane.
     """
     room = lanes.right - lanes.left - 20
     words = fitted(said, room - 16)

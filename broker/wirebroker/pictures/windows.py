@@ -42,7 +42,7 @@ class Arrival:
 
 
 def windows(rows: Sequence[Numbered], first: int, width: int, lines: int, of: str) -> Picture:
-    """Draws the window of one producer on one partition. Rows before `first` are not drawn. They only fill the window."""
+    """Draws the window of one producer on one partition. Rows before `first` are not drawn. Such rows only fill the window."""
     counts: dict[tuple[str, int, int], int] = {}
     sendings = [each for each in sendings_in(rows) if each.sent.producer_id >= 0]
     for each in sendings:

@@ -45,8 +45,8 @@ def carries_addresses(key: int, version: int) -> bool:
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Tells whether a response to Produce (version 10 or newer) names no node. This is so if it has no tagged field. `response`
-    includes the size field.
+    """Tells whether a response to Produce (version 10 or newer) names no node. A response names no node if it has no tagged
+    field. `response` includes the size field.
 
     The proxy need not decode such a response, and decoding is the slowest part of forwarding. Nearly all responses name no
     node. The function also returns False if the check would take long.

@@ -1,5 +1,5 @@
-"""A dict of limited size, and names of limited length. They are needed because clients may send any number of names of any
-length."""
+"""A dict of limited size, and names of limited length. Both limits are needed because clients may send any number of names of
+any length."""
 
 from __future__ import annotations
 

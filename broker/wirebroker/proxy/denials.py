@@ -73,7 +73,7 @@ def _operation(api: str, kind: ResourceType) -> Operation:
 
 
 def _asked(kind: ResourceType, facts: Facts) -> list[str]:
-    """Returns the names of this type of resource in the request. They are used for an error that names no resource."""
+    """Returns the names of this type of resource in the request. The names are used for an error that names no resource."""
     names = {_R.TOPIC: facts.topics, _R.GROUP: facts.groups, _R.TRANSACTIONAL_ID: facts.transactional_ids}
     return sorted(names[kind]) if kind in names else [CLUSTER_NAME]
 

@@ -1,5 +1,5 @@
-"""A proxy has no coordinator. From requests and responses it learns about groups: members, assignments, heartbeats, commits and
-lag.
+"""A proxy has no coordinator. From requests and responses, the proxy learns about groups: members, assignments, heartbeats,
+commits and lag.
 
 A request counts only if the broker's response confirms it. If a member sends no heartbeat for its session timeout, it counts as
 gone.
@@ -95,7 +95,7 @@ class PassingMember:
 
 @dataclass(slots=True)
 class PassingOffset:
-    """A committed offset. If it belongs to a transaction, it is in `pending` until the transaction is committed."""
+    """A committed offset. An offset of a transaction is in `pending` until the transaction is committed."""
 
     offset: int
     leader_epoch: int
@@ -273,7 +273,7 @@ class PassingGroups:
     def committed_in_transaction(
         self, now: int, sender: Sender, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
     ) -> PassingGroup | None:  # fmt: skip
-        """Note offsets that were written in a transaction. They are pending until the transaction is committed."""
+        """Note offsets that were written in a transaction. The offsets are pending until the transaction is committed."""
         if not (found := self._accepted(now, request, response)):
             return None
         group = self._known(request.group_id)
@@ -284,7 +284,8 @@ class PassingGroups:
         return group
 
     def transaction_ended(self, request: EndTxnRequest, response: EndTxnResponse) -> None:
-        """Note the end of a transaction. If it was committed, so are its pending offsets; otherwise they are dropped."""
+        """Note the end of a transaction. The pending offsets of a committed transaction are committed, too. Those of an aborted
+        transaction are dropped."""
         if response.error_code and response.error_code not in ENDED_BY_BROKER:
             return
         transactional_id, counts = cut(request.transactional_id), request.committed and not response.error_code
@@ -296,8 +297,8 @@ class PassingGroups:
                         group.offsets[key[1]] = offset
 
     def fetched(self, now: int, sender: Sender, request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
-        """Note the committed offsets in a response to OffsetFetch. They include offsets that were committed before the proxy
-        started."""
+        """Note the committed offsets in a response to OffsetFetch. Such a response includes offsets that were committed before
+        the proxy started."""
         for topic in response.topics:
             self._found(request.group_id, topic.name, topic.partitions)
         for group in response.groups:
@@ -411,8 +412,8 @@ class PassingGroups:
         return group
 
     def _count(self, added: int) -> None:
-        """Keep the number of members and offsets within the limits. They are counted only after `COUNTED_EACH` further
-        additions.
+        """Keep the number of members and offsets within the limits. Members and offsets are counted only after `COUNTED_EACH`
+        further additions.
         """
         self._added += added
         if self._added >= COUNTED_EACH:

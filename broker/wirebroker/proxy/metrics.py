@@ -16,7 +16,8 @@ combinations with an error."""
 LONGEST_LABEL = 100
 """A label has at most this many characters of a client id or a principal."""
 OTHERS = "(others)"
-"""The label for the client ids and principals beyond `MOST_SERIES`. There is a limit because clients choose their ids.
+"""The label for the client ids and principals beyond `MOST_SERIES`. The number of labels is limited because clients choose
+their ids.
 """
 NO_RESPONSE = "NO_RESPONSE"
 """The error label for a request whose connection was closed before the response."""

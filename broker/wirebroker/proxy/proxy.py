@@ -1,4 +1,4 @@
-"""The proxy as a synchronous machine. It has no sockets and no clock.
+"""The proxy as a synchronous machine, without sockets and without a clock.
 
     relay = proxy.connect(node_id, client_host, listener, now)
     relay.from_client(data, now)      bytes of the client have arrived
@@ -88,7 +88,7 @@ class Proxy:
         self.timers = Timers()
         self.effects: list[Effect | Forward] = []
         self.moment: Callable[[], int] = lambda: 0
-        """A clock in µs for the times of traced exchanges. It returns 0 if times are not measured."""
+        """A clock in µs for the times of traced exchanges. The clock returns 0 if times are not measured."""
         self.trace = ProxyRecorder(lambda: self.now)
         self.faults: FaultPlan | None = None
         """The fault plan if it has any rule, otherwise None."""

@@ -32,7 +32,7 @@ UNKNOWN_LIMIT = -1.0
 
 
 class ProxyRecorder(Recorder):
-    """The trace recorder of a proxy. It learns throttling and denied operations from the brokers' responses."""
+    """The trace recorder of a proxy. The recorder learns throttling and denied operations from the brokers' responses."""
 
     def closed(self, connection: Connection, reason: str, unanswered: tuple[str, ...] = ()) -> None:
         """Note that a connection is closed, and which of its requests have got no response."""
@@ -60,8 +60,8 @@ class ProxyRecorder(Recorder):
         self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
         judged: Judged,
     ) -> None:  # fmt: skip
-        """Note a batch with the predicted verdict and the broker's response. A trace row is made of them only when the trace is
-        read.
+        """Note a batch with the predicted verdict and the broker's response. A trace row is made of these only when the trace
+        is read.
         """
         raw = (
             self._now(), exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks, topic,

@@ -1,4 +1,4 @@
-"""The relay of one client's connection to a broker. It takes bytes from both sides, and returns effects.
+"""The relay of one client's connection to a broker. The relay takes bytes from both sides, and returns effects.
 
 The relay forwards most requests and responses in the pieces in which they arrive, and reads only their headers. A response does
 not name its API. But the broker answers in the order of the requests, so the relay keeps a queue of expected responses.
@@ -169,7 +169,8 @@ class Relay:
 
     @property
     def holds_client(self) -> bool:
-        """Tells whether the client's next request has to wait. While it waits, it is useless to read more from the client."""
+        """Tells whether the client's next request has to wait. While a request waits, it is useless to read more from the
+        client."""
         return self.flow is not PASSING or self.connection.parked is not None or self.connection.state is CLOSED
 
     @property

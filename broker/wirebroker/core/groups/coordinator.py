@@ -218,8 +218,8 @@ class GroupCoordinator:
         return group.expires and group.is_empty and not held
 
     def delete_group(self, group_id: str, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete a group that has no members. If it is a share group, the state of its share partitions is deleted before it,
-        in slices."""
+        """Delete a group that has no members. If the group is a share group, the state of its share partitions is deleted
+        first, in slices."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND

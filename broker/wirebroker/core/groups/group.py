@@ -54,8 +54,8 @@ class AnyGroup(ABC):
     @property
     @abstractmethod
     def generation_or_epoch(self) -> int:
-        """The generation of a classic group, or the epoch of a group of another type. It rises when members or subscriptions
-        change."""
+        """The generation of a classic group, or the epoch of a group of another type. This number rises when members or
+        subscriptions change."""
 
     @property
     def is_empty(self) -> bool:

@@ -59,7 +59,7 @@ B = TypeVar("B", bound=Beat)
 
 @dataclass(slots=True, kw_only=True)
 class Step(Generic[G, M]):
-    """The change that a member's heartbeat makes to a group. It is computed first and then written to the log."""
+    """The change that a member's heartbeat makes to a group. The change is computed first, and then written to the log."""
 
     group: G
     old: M

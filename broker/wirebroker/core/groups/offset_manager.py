@@ -59,8 +59,8 @@ class OffsetManager:
         return group.fetch_error(member_id, epoch) if group is not None else ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
-        """Returns the error if offsets of this group must not be deleted, or NONE. It is an error if the coordinator cannot
-        read the members' subscriptions."""
+        """Returns the error if offsets of this group must not be deleted, or NONE. If the coordinator cannot read the members'
+        subscriptions, this is an error, too."""
         group = self._registry.groups.get(group_id)
         return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -84,8 +84,8 @@ class OffsetManager:
         return ErrorCode.NONE
 
     def commit_in_transaction(self, commit: Commit, batch: bytes | None, verified: bool, now: int) -> ErrorCode:
-        """Write the offsets of `commit` to the log. They take effect when the producer commits its transaction. Returns the
-        error for the client if the write fails, such as INVALID_PRODUCER_EPOCH if the producer is fenced."""
+        """Write the offsets of `commit` to the log. The offsets take effect when the producer commits its transaction. Returns
+        the error for the client if the write fails, such as INVALID_PRODUCER_EPOCH if the producer is fenced."""
         assert commit.producer is not None
         if not commit.offsets:
             return ErrorCode.NONE

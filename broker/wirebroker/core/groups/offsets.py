@@ -50,7 +50,7 @@ class OffsetStore:
         self._groups.setdefault(group_id, {})[where] = committed
 
     def commit_all(self, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int) -> None:
-        """Remember the offsets of a commit. Their records are in one batch, which has the base offset `base`."""
+        """Remember the offsets of a commit. The records of these offsets are in one batch, which has the base offset `base`."""
         if offsets:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 

@@ -111,7 +111,8 @@ class CreationErrors:
 
 @dataclass(slots=True, kw_only=True)
 class StreamsStep(Step[StreamsGroup, StreamsMember]):
-    """The change that a member's heartbeat makes to a streams group. It is computed first and then written to the log."""
+    """The change that a member's heartbeat makes to a streams group. The change is computed first, and then written to the
+    log."""
 
     topology: Topology
     configured: Configured
@@ -195,7 +196,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
     @property
     def keeps_descriptions(self) -> bool:
-        """Tells whether the broker keeps descriptions of topologies. Kafka keeps them if a plugin is configured."""
+        """Tells whether the broker keeps descriptions of topologies. Kafka keeps the descriptions if a plugin is configured."""
         name = "group.streams.topology.description.plugin.class"
         return self.behaviour.full_streams_groups and bool(self._cluster.configs.text(name))
 
@@ -292,7 +293,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         """Returns the configured topology, if StreamsGroupDescribe already shows it.
 
         Kafka shows the group as of the last record in the partition of __consumer_offsets. No record contains the configured
-        topology. So Kafka shows it only after a further record, of any group, was written to the same partition.
+        topology. So Kafka shows the configured topology only after a further record, of any group, was written to the same
+        partition.
         """
         return group.configured if self._log_end(group) > group.configured_at else None
 

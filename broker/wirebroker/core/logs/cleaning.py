@@ -2,7 +2,7 @@
 
 A round of compaction reads the closed segments before the first open transaction. First the round reads the segments that were
 closed after the last round, to learn the last offset of each key. Then it reads all closed segments and drops each record whose
-key has a later record. The offsets of the other records do not change. These batches stay, too:
+key has a later record. The offsets of the other records do not change. These batches are kept, too:
 
     tombstones, and the markers of transactions without batches, for delete.retention.ms after the first round that read them
     the last batch of each producer, without its records, because at startup the producer's sequences are read from it
@@ -61,8 +61,8 @@ S = TypeVar("S", bound=Readable)
 
 
 class LastRecord(NamedTuple):
-    """The offset of the last batch that a producer wrote. It is None if the partition has only a transaction marker of the
-    producer."""
+    """The offset of the last batch that a producer wrote. The offset is None if the partition has only a transaction marker of
+    the producer."""
 
     offset: int | None
     producer_epoch: int

@@ -92,7 +92,7 @@ class Log(Protocol):
 
     @property
     def cleaned_to(self) -> int:
-        """The offset up to which the log is compacted. Offsets before it may be missing."""
+        """The offset up to which the log is compacted. Before this offset, records may be missing."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
         """Append a batch that takes `records` offsets. Returns the batch's base offset. Raises OSError if the batch cannot be
@@ -125,7 +125,7 @@ class Log(Protocol):
         """Delete the records before `offset`. If all records are replicated, `offset` is the end of the log. Raises OSError.
 
         A log on disk leaves the records in the active segment, as after DeleteRecords, because creating a new segment takes a
-        millisecond. With `closes`, it closes the active segment, so that the producers' present states are found after a
+        millisecond. With `closes`, the log closes the active segment, so that the producers' present states are found after a
         restart.
         """
 

@@ -154,7 +154,7 @@ class CleanedSegment(Segment):
         self.lasts = array("q")
 
     def keep(self, batch: Buffer) -> None:
-        """Append a batch. Its records keep their offsets."""
+        """Append a batch. The records in the batch keep their offsets."""
         header = read_header(batch)
         self.append(batch, header.base_offset, header.partition_leader_epoch, header.max_timestamp, False)
         self.lasts.append(header.last_offset)
@@ -238,7 +238,8 @@ class MemoryLog:
     def offset_after(self, offset: int, size: int) -> int:
         """Returns an offset that is at least `size` bytes after the start of the batch that contains `offset`.
 
-        Kafka searches a sparse index, so the offset may be a few batches too far. Here it is at most 4 KiB of batches too far.
+        Kafka searches a sparse index, so the offset may be a few batches too far. In wirebroker, the offset is at most 4 KiB of
+        batches too far.
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):
@@ -295,7 +296,8 @@ class MemoryLog:
             self._begin_behind(self.active)
 
     def _begin_behind(self, cleaned: CleanedSegment) -> None:
-        """The last segment is a compacted one, to which nothing can be appended. Begin a new active segment after it."""
+        """The last segment is a compacted one, to which nothing can be appended. Begin a new active segment after the compacted
+        one."""
         if not cleaned.bases:
             self.segments.pop()
         self.active = Segment(self.end_offset, cleaned.created)

@@ -81,7 +81,8 @@ class Behaviour:
     """From version 9 of OffsetCommit on, a commit to an unknown group gets GROUP_ID_NOT_FOUND. Older brokers respond with
     ILLEGAL_GENERATION."""
     keeps_emptied_groups: bool = True
-    """A group without members still exists after its last offset was deleted. The next expiration of offsets removes it."""
+    """A group without members still exists after its last offset was deleted. The next expiration of offsets removes the
+    group."""
     refuses_deletion: bool = True
     """With delete.topic.enable=false, DeleteTopics is refused immediately. In older brokers the request times out."""
     finds_wrong_settings: bool = True
@@ -167,7 +168,8 @@ class Behaviour:
     """When ExpireDelegationToken removes a token, the response has the time of the removal. Older brokers respond with the
     requested period."""
     one_credential: bool = True
-    """AlterUserScramCredentials may name a user only once. In older brokers it may name a user once for each mechanism."""
+    """AlterUserScramCredentials may name a user only once. In older brokers a request may name a user once for each
+    mechanism."""
     has_quorum_loggers: bool = True
     """Brokers have the loggers of the quorum's controller."""
     strict_loggers: bool = True
@@ -189,8 +191,8 @@ class Behaviour:
     """A request that names an unknown group.instance.id is refused, and so is a TxnOffsetCommit that names a member without a
     generation."""
     notes_client_versions: bool = True
-    """AddPartitionsToTxn from version 4 on needs transaction version 2. It is refused if the feature transaction.version has
-    the level 0."""
+    """AddPartitionsToTxn from version 4 on needs transaction version 2. The request is refused if the feature
+    transaction.version has the level 0."""
     upgrades_quorum: bool = True
     """UpdateFeatures changes kraft.version."""
     forgets_start: bool = True

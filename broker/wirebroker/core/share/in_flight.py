@@ -75,7 +75,7 @@ class InFlight:
 
     def settle(self, wanted: RecordState, limit: int, *, dead_letters: bool) -> None:
         """Change an acquired record to the state `wanted`. A record that was delivered `limit` times does not become available
-        again. It is archived instead, with `dead_letters` only after its dead letter was written."""
+        again. Such a record is archived instead; with `dead_letters`, only after its dead letter was written."""
         if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
             wanted = RecordState.ARCHIVING if dead_letters else RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY
@@ -98,8 +98,8 @@ time at which the lock ends (ms since the epoch)."""
 
 
 class InFlightBatch:
-    """Consecutive records. Either they have one common state (`whole`), or each record has its own state (`records`, in the
-    order of the offsets)."""
+    """Consecutive records. Either the records have one common state (`whole`), or each record has its own state (`records`, in
+    the order of the offsets)."""
 
     __slots__ = ("_whole", "first", "last", "records")
 
@@ -163,7 +163,7 @@ class Batches:
         return self._held[self._firsts[-1]]
 
     def put(self, batch: InFlightBatch) -> None:
-        """Add a batch. It replaces an earlier batch with the same first offset."""
+        """Add a batch. An earlier batch with the same first offset is replaced."""
         if batch.first not in self._held:
             insort(self._firsts, batch.first)
         self._held[batch.first] = batch

@@ -349,7 +349,7 @@ class SharePartition:
 
     def release(self, member_id: str) -> list[Undo]:
         """Release all records that the member has acquired, because its session has ended. Returns the changes. The caller
-        passes them to `finish`."""
+        passes these changes to `finish`."""
         changed: list[Undo] = []
         for batch in self.batches:
             if (
@@ -366,7 +366,8 @@ class SharePartition:
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
         """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so
-        the effect of acknowledgements is not visible to a fetch in the same request. It is the same here.
+        the effect of acknowledgements is not visible to a fetch in the same request. In wirebroker, the effect is not visible
+        to such a fetch, either.
         """
         if not changed:
             return None

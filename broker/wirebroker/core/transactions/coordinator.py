@@ -124,8 +124,8 @@ class TransactionCoordinator:
                 self._load(transaction, now)
 
     def _load(self, transaction: Transaction, now: int) -> None:
-        """Continue with the state that is in the records. They do not contain the producer's previous epoch. So, as in Kafka, a
-        client that still sends this epoch is fenced."""
+        """Continue with the state that is in the records. The records do not contain the producer's previous epoch. So, as in
+        Kafka, a client that still sends this epoch is fenced."""
         transaction.last_producer_epoch = NO_EPOCH
         transaction.is_stuck = False
         self._watch(transaction, now)
@@ -396,8 +396,8 @@ class TransactionCoordinator:
         partition.waiting[resume] = None
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
-        """Write the marker of a producer's transaction to one partition. A deleted partition needs no marker: for it this
-        returns NONE."""
+        """Write the marker of a producer's transaction to one partition. A deleted partition needs no marker, so the result for
+        it is NONE."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.NONE
@@ -487,8 +487,8 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 
 
 def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) -> ErrorCode | None:
-    """Returns None if the EndTxn ends the transaction. If it changes nothing, returns the response: an error, or NONE for a
-    repeated EndTxn.
+    """Returns None if the EndTxn ends the transaction. If the EndTxn changes nothing, returns the response: an error, or NONE
+    for a repeated EndTxn.
 
     From transaction version 2 on, every EndTxn increases the epoch, so a repeated EndTxn has the previous epoch. An EndTxn that
     aborts a transaction that never began is allowed in these versions, and increases the epoch, too. In earlier versions a

@@ -28,7 +28,7 @@ class TransactionState(Enum):
     DEAD = "Dead"
     """Expired."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """wirebroker never uses this state. It is here because clients may filter by it."""
+    """wirebroker never uses this state. The state is listed here because clients may filter by it."""
 
     @property
     def number(self) -> int:

@@ -44,8 +44,8 @@ class Transaction:
     client_version: int = 0
     """The transaction version that the client uses, according to the versions of its requests."""
     is_stuck: bool = False
-    """Tells whether the transactional id is blocked until its coordinator moves to another broker. This happens in Kafka when
-    the coordinator has to write a record that is not possible at level 0 of transaction.version."""
+    """Tells whether the transactional id is blocked until its coordinator moves to another broker. In Kafka an id is blocked
+    when the coordinator has to write a record that is not possible at level 0 of transaction.version."""
 
     def copy(self) -> Transaction:
         """Returns a copy, like Kafka's TxnTransitMetadata. The caller changes the copy and writes it down. Then `become` makes

@@ -62,8 +62,8 @@ class lose_ack(Rule):
 
 
 class error(Rule):
-    """The response has the error `code` (a number or a name). Without `after`, the request is not handled. With `after`, it is
-    handled, and the error replaces the result."""
+    """The response has the error `code` (a number or a name). Without `after`, the request is not handled. With `after`, the
+    request is handled, and the error replaces the result."""
 
     code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | ErrorName
     after: bool = False

@@ -20,7 +20,7 @@ Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 class _OfHandshakes:
     """The base class of both kinds of faults in handshakes. During a handshake, only the broker and the listener are known.
-    There is no request yet."""
+    A request does not exist yet."""
 
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.HANDSHAKE
     match_words: ClassVar[tuple[str, ...]] = ("node",)
@@ -35,8 +35,8 @@ class _OfHandshakes:
 
 
 class stall_handshake(_OfHandshakes, Rule):
-    """The handshake stops. It continues after `ms`, or when the rule is unloaded. The words `node`, `listener`, `nth`, `every`,
-    `probability` and `times` choose the handshakes."""
+    """The handshake stops, and continues after `ms`, or when the rule is unloaded. The words `node`, `listener`, `nth`,
+    `every`, `probability` and `times` choose the handshakes."""
 
     ms: Wait | None = None
     listener: str | None = None

@@ -42,7 +42,7 @@ class expire_producer(Rule):
 
 
 class expire_session(Rule):
-    """The client's session ends (KIP-368). The client must authenticate again. If it sends another request first, the
+    """The client's session ends (KIP-368). The client must authenticate again. If the client sends another request first, the
     connection is closed."""
 
     example = 'faults.expire_session(principal="User:alice", api="Produce", nth=3)'
@@ -172,8 +172,8 @@ class advance(Rule):
 
 
 class restart(Rule):
-    """All brokers stop and start again. They shut down cleanly (`mode="clean"`) or stop as after kill −9 (`mode="kill"`). The
-    request is not handled."""
+    """All brokers stop and start again. The brokers shut down cleanly (`mode="clean"`), or stop as after kill −9
+    (`mode="kill"`). The request is not handled."""
 
     mode: Literal["clean", "kill"] = "clean"
 

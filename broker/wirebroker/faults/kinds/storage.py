@@ -63,8 +63,9 @@ class disk_full(Rule):
 
 
 class crash_after_write(Rule):
-    """The broker is killed after it has written the batch and before it acknowledges the batch. Then it starts again. If there
-    are other brokers, they become the leaders of its partitions. The log and the producer's state contain the batch."""
+    """The broker is killed after it has written the batch and before it acknowledges the batch. Then the broker starts again.
+    If there are other brokers, they become the leaders of its partitions. The log and the producer's state contain the
+    batch."""
 
     example = 'faults.crash_after_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE

@@ -98,7 +98,7 @@ class bandwidth(Rule):
 
 class corrupt(Rule):
     """The bits of `bytes` bytes of the response are inverted. These are the bytes from the position `at` on, where a negative
-    `at` counts from the end of the response. Without `at`, they are random bytes after the size field, which depend on the
+    `at` counts from the end of the response. Without `at`, random bytes after the size field are chosen, which depend on the
     seed."""
 
     bytes: Positive = 1
