@@ -19,7 +19,7 @@ from wirebroker.core.telemetry import Client, push_of
 
 logger = logging.getLogger("wirebroker")
 MOST_BYTES = 16 << 20
-"""The limit of decompressed metrics in releases without such a setting."""
+"""The largest size in bytes of decompressed metrics, in releases that have no setting for it."""
 RESERVED = (bytes(16), bytes(15) + b"\1")
 """Ids that no client may have (Kafka's Uuid.RESERVED)."""
 

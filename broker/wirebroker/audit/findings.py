@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 Severity = Literal["certain", "likely", "info"]
 SEVERITIES: tuple[str, ...] = get_args(Severity)
-"""The gravest first."""
+"""The severities, the gravest first."""
 EXPIRATION_MS = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -162,7 +162,7 @@ class Damage(NamedTuple):
     segment: str
     position: int
     bytes: int
-    """their number"""
+    """the number of the bytes"""
     reason: str
     """what is wrong with the bytes, as a clause"""
 

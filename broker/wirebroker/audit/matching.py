@@ -23,9 +23,9 @@ class Wish(NamedTuple):
     """One intended record, as a journal has it."""
 
     partition: int | None
-    """None: any"""
+    """None means any partition"""
     acknowledged: bool | None
-    """None: unknown"""
+    """None means unknown"""
 
 
 MANY = 20

@@ -52,8 +52,10 @@ class Rules:
         return (place > 0) & (lower_epoch >= 0) & (lower_epoch < epoch)
 
     def is_unexplained(self, missing: Any, holes: Any) -> Any:
-        """Tells whether more sequences are missing between two batches than offsets that are missing there for a known
-        reason."""
+        """Tells whether a gap is unexplained: more sequences are `missing` between two batches than offsets.
+
+        `holes` is the number of offsets that are missing there for a known reason.
+        """
         return holes < missing
 
     def is_disorder(self, place: Any, place_before: Any) -> Any:

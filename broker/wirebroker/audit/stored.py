@@ -154,7 +154,7 @@ def _row(
 
 
 class _Records:
-    """Collects records. Collects records; the records of a transaction stay open until its marker comes."""
+    """Collects records. The records of a transaction stay open until its marker comes."""
 
     def __init__(self, partition: StoredPartition) -> None:
         self._partition = partition

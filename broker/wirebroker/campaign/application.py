@@ -32,7 +32,7 @@ VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVE
 ROWS, PLAIN_ROWS = 20_000, 500_000
 """The number of trace rows that a run keeps. A plain run keeps more rows, because they become the table of cases."""
 TAIL = 4000
-"""Bytes of the command's output that a run keeps."""
+"""The number of bytes of the command's output that a run keeps."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
 """A run counts as a storm if it sends at least `STORM_RATE` requests in a second, `STORM_LEAST` requests in all, and
 `STORM_FACTOR` times the requests of the plain run.

@@ -88,7 +88,7 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "OffsetDelete": (*GROUP, "GROUP_SUBSCRIBED_TO_TOPIC", "GROUP_ID_NOT_FOUND"),
     "DeleteGroups": (*GROUP, "NON_EMPTY_GROUP", "GROUP_ID_NOT_FOUND"),
 }  # fmt: skip
-"""The errors with which Kafka refuses a request."""
+"""For each API, the errors with which Kafka refuses a request."""
 
 DONE: dict[str, tuple[str, ...]] = {
     "Produce": ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_LEADER_OR_FOLLOWER"),
@@ -101,8 +101,8 @@ DONE: dict[str, tuple[str, ...]] = {
     "CreateTopics": ("REQUEST_TIMED_OUT",),
     "DeleteTopics": ("REQUEST_TIMED_OUT",),
 }
-"""The errors that Kafka also returns after the request has taken effect: the batch was appended, but its replicas took too
-long, or the leader or coordinator moved.
+"""For each API, the errors that Kafka also returns after the request has taken effect: the batch was appended, but its replicas
+took too long, or the leader or coordinator moved.
 """
 
 OF_SEQUENCES = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "CLUSTER_AUTHORIZATION_FAILED"})

@@ -26,7 +26,7 @@ TRANSACTION = "transaction "
 """The prefix of a transactional id, in the subject of a row of the trace."""
 THROTTLE_MS = 500
 LATE_MS = 100
-"""The delay of an error in ms. In this time the client sends further batches."""
+"""The ms by which an error is delayed. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 """APIs with which each connection begins. Only lost requests and responses are tried at these APIs."""
 LAST_VALUE_AT = -5
@@ -47,7 +47,7 @@ USUAL = (
     "lose_request", "lose_ack", "cut", "error", "throttle", "restart", "crash_after_write", "expire_producer",
     "expire_transactional_id", "fence", "expire_member", "move_leader", "move_coordinator", "advance", "delay",
 )  # fmt: skip
-"""The kinds of fault that are tried."""
+"""The kinds of fault that are tried unless `--faults` names others."""
 MOVES = ("move_leader", "move_coordinator")
 """Faults that need a second broker. A run with such a fault has two brokers."""
 JUMPS_MS = (120_000, 90_000_000)
@@ -85,7 +85,7 @@ class Asked:
     version: int
     response_bytes: int = 0
     acks: int | None = None
-    """of a Produce"""
+    """the acks of a Produce"""
     idempotent: bool = False
     before: tuple[int, int, int] | None = None
     """for a Produce: the partition, the base offset of the batch before this one, and the number of earlier batches"""

@@ -60,7 +60,7 @@ class Left(NamedTuple):
 
     stored: dict[str, list[StoredRecord]]
     committed: Committed
-    """from the start of the run on"""
+    """the offsets that were committed since the start of the run"""
     open_transactions: list[str]
     """the open transactions that hold records back"""
 
@@ -96,7 +96,7 @@ class Upstream:
         self.topics = topics
         self._topics = topic_specs(topics).values()
         self._known: set[tuple[str, str, int]] = set()
-        """where the application's groups have committed"""
+        """the groups, topics and partitions for which the application's groups have committed offsets"""
 
     def close(self) -> None:
         """Close the connections."""

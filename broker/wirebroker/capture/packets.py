@@ -19,7 +19,7 @@ _EXTENSIONS = frozenset((0, 43, 60))
 """IPv6 headers that may precede the TCP header. Each of these headers contains its own length."""
 _FRAGMENT = 44
 HOSTS = 4096
-"""The number of addresses whose text is kept."""
+"""The largest number of addresses whose text form is kept in memory."""
 _RAW, _IPV4_ONLY, _IPV6_ONLY = (12, 14, 101), 228, 229
 _ETHERNET, _NULL, _LOOP, _SLL, _SLL2 = 1, 0, 108, 113, 276
 

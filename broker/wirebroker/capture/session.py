@@ -47,7 +47,7 @@ class RecordedRequest(NamedTuple):
 
     connection: Connection
     frame: memoryview
-    """with its size"""
+    """the frame with its size in front"""
 
 
 class RecordedExchange(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 MAGIC = b"\xfe\xed\xfe\xed"
 _KEY, _CERTIFICATE = 1, 2
 _DIGEST = 20
-"""Bytes of a SHA-1."""
+"""The size of a SHA-1 digest in bytes."""
 _WHITENER = b"Mighty Aphrodite"
 
 

@@ -31,7 +31,7 @@ A Kafka test double that speaks the real wire protocol and responds as a release
 FORMS = ("hex", "base64", "xxd", "python", "binary")
 """The forms of bytes on the command line; `decode.forms` reads and writes them."""
 LEAST_MEMORY_MIB = 512
-"""Spark does not start with less than 450 MiB."""
+"""The least memory of Spark in MiB. Spark does not start with less than 450 MiB."""
 EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
 
 

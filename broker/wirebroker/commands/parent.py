@@ -21,7 +21,7 @@ from wirebroker.commands.usage import UsageError
 logger = logging.getLogger("wirebroker")
 
 ASK_EVERY_S = 0.5
-"""The interval between checks of the parent's id."""
+"""The time in seconds between two checks of the parent's id."""
 STDIN = 0
 
 

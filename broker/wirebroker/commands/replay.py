@@ -37,7 +37,7 @@ from wirebroker.requests.facts import facts_of
 from wirebroker.requests.parts import Where, named, part_of, topic_name
 
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
-"""Versions that every broker since Kafka 2.8 knows."""
+"""API versions that every broker since Kafka 2.8 knows."""
 NOT_REPLAYED = frozenset(KEYS[name] for name in ("SaslHandshake", "SaslAuthenticate"))
 """Recorded logins are not replayed, because a capture has no secrets. Each connection logs in with the settings in
 --command-config."""
@@ -55,7 +55,7 @@ NOT_READY = frozenset(
 TOLD_EVERY_S = 5.0
 """Seconds between two lines about the progress."""
 FETCH_WAIT_MS = 2000
-"""The shortest max_wait_ms of a Fetch whose recorded response has records."""
+"""The least max_wait_ms of a replayed Fetch whose recorded response has records."""
 PAUSE_S = 0.1
 """Seconds between two attempts while a coordinator is not ready."""
 Address = tuple[str, int]

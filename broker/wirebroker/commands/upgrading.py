@@ -37,7 +37,7 @@ def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str
 
 
 def _signal(to: str) -> asyncio.Event:
-    """Set by SIGUSR1. Raises UsageError on Windows, which does not have the signal SIGUSR1."""
+    """Returns an event that is set by SIGUSR1. Raises UsageError on Windows, which does not have the signal SIGUSR1."""
     begin = asyncio.Event()
     try:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, begin.set)

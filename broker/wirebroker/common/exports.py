@@ -16,9 +16,9 @@ class Tested(NamedTuple):
     group: str
     name: str
     problem: str = ""
-    """in a sentence"""
+    """the problem in a sentence"""
     kind: str = ""
-    """of the problem"""
+    """the kind of the problem"""
     details: str = ""
     tag: str = "failure"
     """"failure", or "error" if the test could not be carried out"""

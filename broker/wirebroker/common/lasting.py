@@ -19,7 +19,7 @@ logger = logging.getLogger("wirebroker")
 KEPT = 10
 """The number of older files that rotation keeps, unless another number is given."""
 RETRY_MS = 10_000
-"""The time after a failed write before the next try."""
+"""The time in ms between a failed write and the next try."""
 _LIMIT = re.compile(r"(\d{1,12})\s*([kmgt]?b|ms|s|m|h|d)", re.IGNORECASE)
 _BYTES = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

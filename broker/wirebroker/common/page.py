@@ -62,7 +62,10 @@ td:first-child{{font-weight:600}}td+td::before{{content:attr(title)' ';color:var
 """
 """On a phone each picture is drawn narrower, and each row of a table becomes a paragraph: nothing is cut off."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""The page shows names and contents of records from any source; the browser neither runs nor fetches any of this text."""
+"""The content security policy of a page.
+
+The page shows names and contents of records from any source, so the browser must neither run nor fetch any of this text.
+"""
 
 
 def head(title: str, heading: str, about: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 LONGEST = 100
 """The number of characters of the word that are compared, because the comparison takes long for long words."""
 MOST_NAMES = 30
-"""The number of known words that a sentence lists."""
+"""The largest number of known words that a sentence lists."""
 
 
 def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:

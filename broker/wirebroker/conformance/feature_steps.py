@@ -8,7 +8,7 @@ from wirebroker.conformance.run import Run
 from wirebroker.conformance.steps import shown
 
 FORM = {0: "allow_downgrade", 1: "upgrade_type", 2: "upgrade_type"}
-"""The name of the third value of an update, by the request's version."""
+"""The name of the third field of an update, by the request's version."""
 
 
 def _levels(run: Run) -> dict[str, int]:

@@ -23,7 +23,7 @@ RECORDINGS = (
     "kafka-4.3.1-controller.json",
 )
 OWN = {"4.4": "kafka-4.4.0.json"}
-"""Scenarios that only this release and newer releases support."""
+"""For each release, the file of the scenarios that only this release and newer releases support."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
 """The values that are not compared: the number of advertised APIs, because a broker with fewer APIs may handle its APIs as
 Kafka does; and the texts that wirebroker writes for unreadable data.

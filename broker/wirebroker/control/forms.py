@@ -23,7 +23,7 @@ Positive = Annotated[int, Meta(ge=1)]
 LONGEST_WORD = 100
 """Only this many characters of an unknown word are compared with the known words, because comparing long words takes long."""
 LONGEST_NUMBER = 40
-"""A number in a query may have this many characters."""
+"""A number in a query may have at most this many characters."""
 REFERENCE = "#/components/schemas/{name}"
 KINDS = {
     "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",

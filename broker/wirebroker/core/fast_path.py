@@ -69,7 +69,7 @@ class FastPath:
         self.version = _NEVER
         """The version of the copied settings. If the broker's settings have a newer version, call `renew`."""
         self.policy = _UNREAD
-        """The topic's settings for records at that version."""
+        """The topic's settings for records at this version of the settings."""
         self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
 
     def invalidate(self) -> None:

@@ -146,7 +146,7 @@ class Group(AnyGroup):
         self.state = ClassicGroupState.EMPTY
         self.state_since = now
         self.previous = ClassicGroupState.EMPTY
-        """The previous state. The state is EMPTY while the first members join."""
+        """The previous state, which is EMPTY while the first members join."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None

@@ -454,7 +454,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         self.restart(group, now)
 
     def restart(self, group: ConsumerGroup, now: int) -> None:
-        """Continue with the state of the group that is in the log."""
+        """Continue with the group's state in the log."""
         group.facts_version = None
         super().restart(group, now)
 
