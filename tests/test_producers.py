@@ -179,11 +179,11 @@ def test_explain_names_the_received_and_expected_sequences_and_the_window() -> N
     )
 
 
-# A slow model, written independently of the packed implementation.
+# A slow model of the validator, which shares no code with the packed implementation.
 
 
 class SlowModel:
-    """Kafka's rules on plain lists. The state is (epoch, [(sequences, offset)])."""
+    """Applies Kafka's rules to plain lists. A producer's state is (epoch, [(sequences, offset)])."""
 
     def __init__(self, window: int) -> None:
         self.window = window

@@ -67,7 +67,7 @@ def test_an_old_release_caps_the_versions() -> None:
 
 
 class Dialogue:
-    """A partition with these rules. It notes the response to each batch."""
+    """A partition with these rules. It remembers the response to each batch."""
 
     def __init__(self, rules: Rules) -> None:
         self.partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), rules, NOW)
@@ -137,11 +137,11 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
     "key": _another_producer_of_the_same_client,
     "state_after_delete": _records_are_deleted,
 }
-"""For each rule, a dialogue whose outcome depends on the rule's value."""
+"""A dialogue for each rule. Its outcome depends on the rule's value."""
 
 
 def outcome(rule: str, rules: Rules) -> Any:
-    """Plays this rule's dialogue. Returns all responses that the producer gets."""
+    """Plays the dialogue of a rule. Returns all responses that the producer gets."""
     if rule == "release":
         engine = Engine(NOW, random.Random(5).randbytes, rules=rules)
         return engine.cluster.brokers[1].versions, engine.configs.release.features

@@ -1,4 +1,4 @@
-"""Files that no other test reads: those of forges and pre-commit, and a patch of the engine for the benchmark."""
+"""Tests files that no other test reads: the files for GitHub and pre-commit, and an engine patch for the benchmark."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_every_client_suite_runs_daily() -> None:
     ).stdout
     names = re.findall(r"^  ([\w-]+) +\d\S* +\d broker", told.partition("suites:\n")[2], re.MULTILINE)
     workflow = read(".github/workflows/suites.yml")
-    assert workflow[True]["schedule"] == [{"cron": "17 3 * * *"}], "YAML reads the key `on` as true"
+    assert workflow[True]["schedule"] == [{"cron": "17 3 * * *"}], "YAML reads the key `on` as true, not as a text"
     assert workflow["jobs"]["suite"]["strategy"]["matrix"]["suite"] == sorted(names)
 
 
 def test_actions_are_named_by_their_commits() -> None:
-    """A tag is not enough: it can be moved to other code."""
+    """Workflows must name actions by commits, because a tag can be moved to other code."""
     for workflow in (ROOT / ".github" / "workflows").iterdir():
         for line in workflow.read_text(encoding="utf-8").splitlines():
             assert "uses:" not in line or re.search(r"uses: [\w./-]+@[0-9a-f]{40}  # v[\d.]+$", line), f"{workflow}: {line}"
@@ -75,7 +75,7 @@ def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> Non
 
 
 def test_every_mutant_is_a_rule_of_the_broker() -> None:
-    """A mutant is a patch. Without this test, a patch for code that has changed would fail silently."""
+    """A mutant is a patch. Without this test, nobody would notice that the code has changed and a patch does not apply."""
     script = [sys.executable, ROOT / "scripts" / "mutants", "--check"]
     assert subprocess.run(script, capture_output=True, text=True, check=False).stdout == ""
 
@@ -94,4 +94,4 @@ def test_a_script_without_its_environment_says_how_to_make_it(name: str, tmp_pat
         begins = f"scripts/{name} needs the environment .venv, which `scripts/test --collect-only` makes; "
         assert (run.stderr.startswith(begins), run.stderr.count("\n")) == (True, 1), run.stderr
     else:
-        assert (run.returncode, run.stderr) == (0, ""), "the script needs no environment"
+        assert (run.returncode, run.stderr) == (0, ""), "the script must run without the environment"

@@ -1,4 +1,4 @@
-"""The proxy with sockets: clients on one side, a wirebroker on the other, or nothing."""
+"""The proxy with sockets. Clients connect to it, and its upstream is a wirebroker or cannot be reached."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def proxy(upstream: MockKafka) -> Iterator[ProxyKafka]:
 
 
 def verdicts(proxy: ProxyKafka) -> list[tuple[str, str, bool | None]]:
-    """For each batch, the predicted verdict, the broker's verdict, and whether they agree."""
+    """Returns the predicted verdict and the broker's verdict for each batch, and whether the two agree."""
     return [(row.predicted, row.verdict, row.agrees) for row in proxy.trace.produce() if isinstance(row, ShadowRow)]
 
 
@@ -459,7 +459,7 @@ def test_a_file_of_client_properties_says_how_to_reach_the_brokers(upstream: Moc
 
 @pytest.fixture
 def authority(tmp_path: Path) -> trustme.CA:
-    """Makes an authority, and a server certificate that the authority has signed."""
+    """Makes a certificate authority, and a server certificate that it has signed."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
@@ -467,7 +467,7 @@ def authority(tmp_path: Path) -> trustme.CA:
 
 
 def towards_clients(folder: Path, *flags: str) -> ssl.SSLContext:
-    """Returns the TLS context towards clients that these flags make."""
+    """Returns the TLS context for clients' connections that results from these flags."""
     flags = ("--tls-cert", str(folder / "server.pem"), *flags)
     context = client_tls(build_parser().parse_args(["proxy", "--upstream", "127.0.0.1:1", *flags]))
     assert context is not None

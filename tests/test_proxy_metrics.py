@@ -1,4 +1,4 @@
-"""A proxy's metrics of passing exchanges, in Prometheus' text format."""
+"""A proxy's metrics about the requests and responses that it forwards, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_nothing_more_is_decoded_once_nobody_reads_metrics() -> None:
     proxy.set_time(MEASURED_MS - 1)
     proxy.measure()
     proxy.tick(MEASURED_MS)
-    assert proxy.looks_at(FETCH, 12), "the metrics were read lately"
+    assert proxy.looks_at(FETCH, 12), "requests are measured, because the metrics were read a short time ago"
     proxy.tick(2 * MEASURED_MS)
     assert not proxy.looks_at(FETCH, 12)
     assert proxy.metrics is None

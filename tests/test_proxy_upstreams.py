@@ -1,4 +1,4 @@
-"""The cluster of a proxy: several addresses (the proxy uses the first reachable address), and client settings from a file."""
+"""A proxy's upstream cluster: several addresses, of which it uses the first that it can reach, and client settings from a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ settings = stores_of_java
 
 @pytest.fixture
 def nobody() -> str:
-    """An address at which nobody listens."""
+    """Returns an address on which no program listens."""
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         return "127.0.0.1:{}".format(*free.getsockname()[1:])
 
@@ -41,7 +41,7 @@ def test_clients_get_the_first_broker_that_can_be_reached(nobody: str, caplog: p
                 brokers = client(proxy).request(MetadataRequest(topics=None), 12).brokers
             addresses = {f"{each.host}:{each.port}" for each in brokers}
             assert len(addresses) == 2
-            assert proxy.bootstrap_servers not in addresses, "this address leads to any broker"
+            assert proxy.bootstrap_servers not in addresses, "the bootstrap address is not the address of one broker"
             assert not addresses & {one, other}
             tried = [text for text in caplog.messages if "cannot be reached" in text]
             assert tried == [f"the broker at {nobody} cannot be reached: Connection refused; the proxy uses {one}"]
@@ -77,7 +77,7 @@ def test_a_list_of_brokers_with_a_gap_is_refused(capsys: pytest.CaptureFixture[s
 
 @contextmanager
 def proxy_before(kafka: MockKafka, config: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Runs `wirebroker proxy` with this --command-config. Yields its address and its process."""
+    """Runs `wirebroker proxy` with this file as --command-config. Yields the proxy's address and process."""
     command = [sys.executable, "-m", "wirebroker", "proxy", "--upstream", kafka.bootstrap_servers]
     command += ["--listen", "127.0.0.1:0", "--command-config", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures, the marker, and the report of a failed test."""
+"""The pytest plugin: its fixtures, its marker, and what it adds to the report of a failed test."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_last_verdicts_join_the_report_of_a_failed_test(pytester: pytest.Pyt
 
 
 def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester) -> None:
-    """A test's name does not lead out of the folder. A later failure of the test replaces its pictures."""
+    """Pictures are written only into the folder, whatever the test's name is. If the test fails again, they are replaced."""
     pytester.makepyfile(
         """
         import pytest
@@ -98,7 +98,7 @@ def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester)
 
 
 def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pytest.Pytester) -> None:
-    """The report also has stopped brokers, brokers from fixtures, and brokers of a test whose fixture fails."""
+    """The report also includes stopped brokers, brokers that fixtures started, and brokers of a test whose fixture failed."""
     pytester.makepyfile(
         """
         import pytest
@@ -285,7 +285,7 @@ SAID = [
 
 
 def test_an_error_is_shown_at_the_line_of_the_caller(pytester: pytest.Pytester) -> None:
-    """The error is a sentence, and the traceback shows no line of wirebroker's code."""
+    """The error has a clear message, and the traceback does not show wirebroker's own code."""
     pytester.makepyfile(test_wrong=WRONG)
     result = pytester.runpytest_inprocess("--color=no")
     result.assert_outcomes(failed=9, errors=4)

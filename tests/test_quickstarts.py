@@ -1,6 +1,6 @@
-"""The quick starts: their page shows the projects' files, and the projects' own tests pass.
+"""The quick starts. Their page must show the projects' files, and the projects' own tests must pass.
 
-The tests of Rust, Spark and .NET fetch and build for minutes; `scripts/quickstarts` runs them.
+`scripts/quickstarts` runs the tests of Rust, Spark and .NET, which need minutes to fetch and build what they need.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_without_the_program_node_is_told_what_to_install() -> None:
     assert "Error: spawn nowhere ENOENT; install it with `pip install './wirebroker[control]'`" in told
 
 
-@pytest.mark.slow  # Go links a program, and Maven starts
+@pytest.mark.slow  # linking a Go program and starting Maven take time
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("what", ["tests", "explore"])
 @pytest.mark.parametrize("name", ["node", "go", "java"])

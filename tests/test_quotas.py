@@ -1,4 +1,6 @@
-"""Client quotas: which clients they limit, how long a client waits, and that they have no other effect. The clock is frozen."""
+"""Client quotas: which clients they limit, how long they delay a client, and that they have no other effect. The clock is
+frozen.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from wirebroker.trace.layout import line
 from wirekit import batch
 
 AT_ONCE = 0.3
-"""Seconds to wait before a test concludes that no response comes."""
+"""Seconds after which a test concludes that there is no response."""
 T0 = 1_800_000_000_000
 WINDOW = Window(11, 1000)
 
@@ -44,7 +46,7 @@ def create(connection: Connection, name: str, partitions: int, version: int = 7,
 
 
 def muted(connection: Connection) -> bool:
-    """Returns whether the broker holds back the connection's next request."""
+    """Sends a request. Returns true if the broker does not respond, because it throttles the connection."""
     connection.send(plain("ApiVersions"), 0)
     try:
         connection.response(AT_ONCE)
@@ -65,7 +67,7 @@ def produced(connection: Connection, count: int = 500, acks: int = -1) -> tuple[
 
 
 def expected_ms(size: int, limit: float) -> int:
-    """Returns the throttle time of Kafka 4.3.1 for the first request under a quota: the rate is over ten seconds."""
+    """Returns Kafka 4.3.1's throttle time after the first request under a quota. The rate is an average over ten seconds."""
     return round((size / 10 - limit) / limit * 10_000)
 
 
@@ -183,7 +185,7 @@ def test_changes_of_topics_are_refused_in_versions_that_know_it(kafka: MockKafka
     kafka.quotas.set(client_id="app", controller_mutation_rate=1)
     connection = connect(kafka)
     assert sole(create(connection, "a", 20).topics).error_code == 0, (
-        "the bucket has 11 tokens, so 20 partitions leave a debt of 9"
+        "the token bucket has 11 tokens, so after 20 partitions 9 are owed"
     )
     response = create(connection, "b", 1)
     assert (sole(response.topics).error_code, sole(response.topics).error_message, response.throttle_time_ms) == (
@@ -236,7 +238,7 @@ def test_a_connection_that_is_one_too_many_is_closed_later(kafka: MockKafka) -> 
 
 
 def limits(*entities: dict[str, str | None]) -> KeyedQuotas:
-    """Returns quotas that limit these entities: the first entity to 1, the second to 2 …"""
+    """Returns quotas for these entities: the first entity's limit is 1, the second's is 2, and so on."""
     quotas = Quotas()
     quotas.alter([(entity_of(each), "producer_byte_rate", float(i)) for i, each in enumerate(entities, 1)])
     return KeyedQuotas(quotas, "producer_byte_rate")
@@ -246,7 +248,7 @@ NARROWER: list[dict[str, str | None]] = [
     {"user": "u", "client-id": "c"}, {"user": "u", "client-id": None}, {"user": "u"}, {"user": None, "client-id": "c"},
     {"user": None, "client-id": None}, {"user": None}, {"client-id": "c"}, {"client-id": None},
 ]  # fmt: skip
-"""The entities whose quotas apply to user u with client id c, by precedence."""
+"""The entities whose quotas apply to the user u with the client id c, in the order of precedence."""
 
 
 @pytest.mark.parametrize("first", range(len(NARROWER)))

@@ -21,7 +21,7 @@ Start = Callable[..., MockKafka]
 
 @pytest.fixture
 def kafka(mock_kafka_factory: Start) -> MockKafka:
-    """Broker 1 in rack a leads, 2 and 3 are in rack b; five records."""
+    """Three brokers and a topic with five records. The leader is broker 1 in rack a; brokers 2 and 3 are in rack b."""
     kafka = mock_kafka_factory(
         brokers=3, configs={"broker.rack": "a,b,b", "replica.selector.class": RACK_AWARE}, trace="exchanges"
     )
@@ -51,7 +51,7 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(kafka: MockKafka
     assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (5, 5, 0)
     assert response.aborted_transactions is None
     assert fetched(kafka, asked(), node=2) == (0, -1, True)
-    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "the follower is preferred also at the end of the log"
+    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "the follower is preferred even at the end of the log"
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_the_leader_responds_by_itself(
 def test_only_an_in_sync_replica_with_the_offset_is_named(kafka: MockKafka) -> None:
     kafka.freeze_replica("orders", 0, 3)
     kafka.produce("orders", value=b"a sixth")
-    assert fetched(kafka, asked(offset=5)) == (0, 2, False), "broker 2 has all records"
+    assert fetched(kafka, asked(offset=5)) == (0, 2, False), "broker 2 is preferred because it has all records"
     kafka.kill_broker(2)
-    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "5 is the next offset of broker 3"
+    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "broker 3 is preferred because its next offset is 5"
     assert fetched(kafka, asked(offset=6)) == (0, -1, False)
     kafka.clock.advance(minutes=1)
     assert fetched(kafka, asked(offset=5)) == (0, -1, True), "broker 3 is no longer in sync"

@@ -1,7 +1,7 @@
-"""The checks of a batch before its sequence (A17), row by row as Kafka 4.3.1 responds.
+"""The checks of a batch that come before the check of its sequence (A17). Each row has the response of Kafka 4.3.1.
 
-The rows of `ANSWERS` were sent to a broker of Kafka 4.3.1 over the raw wire. They have its responses, and the form in which it
-stored an accepted batch. Three rows depend on a single millisecond, which a broker with a running clock cannot show, and a
+The batches in `ANSWERS` were sent to a broker of Kafka 4.3.1 over the wire. Each row has Kafka's response, and how Kafka stored
+the batch if it accepted it. Three rows depend on a single millisecond, which a broker with a running clock cannot show, and a
 transactional batch was not sent. These rows follow from Kafka's LogValidator.
 """
 
@@ -73,7 +73,7 @@ def batch(
 
 
 def altered(made: bytes, **changes: int) -> bytes:
-    """Returns the batch with changed header fields, and with a valid CRC unless `changes` has one."""
+    """Changes header fields of a batch. The CRC is then made valid, unless `changes` has a CRC."""
     raw = bytearray(made)
     HEADER.pack_into(raw, 0, *read_header(made)._replace(**changes))
     if "crc" not in changes:
@@ -92,7 +92,7 @@ def of_body(body: bytes, count: int = 1, codec: int = 0, folded: bytes | None = 
 def record(
     *, size: int | None = None, attributes: int = 0, offset: int = 0, key: bytes = b"\2k", headers: bytes = b"\0"
 ) -> bytes:
-    """Returns one record with arbitrary fields."""
+    """Returns one record, whose fields may be invalid."""
     body = bytearray([attributes, 0])
     write_varint(body, offset)
     body += key + b"\2v" + headers
@@ -112,7 +112,7 @@ IN_ZSTD = batch((0, 0), compression=ZSTD)
 
 
 class Response(NamedTuple):
-    """Kafka's response: the error code, whether it has the log start offset, and the records that it lists."""
+    """Kafka's response: its error code, whether it has a log start offset, and which records its record errors name."""
 
     code: int
     log_start: bool = False
@@ -121,7 +121,7 @@ class Response(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The stored batch: max timestamp and attributes in its header, and whether it differs from the sent batch."""
+    """The batch as it is stored: the max timestamp and attributes in its header, and what differs from the sent batch."""
 
     max_timestamp: int = NOW
     attributes: int = 0
@@ -138,12 +138,12 @@ FAILED_EARLY = Response(SERVER)
 
 
 def timed(*records: int) -> Response:
-    """Returns the response if these records have timestamps out of range."""
+    """Returns the response to a batch in which these records have timestamps out of range."""
     return Response(BAD_TIME, True, records, True)
 
 
 def unkeyed(*records: int) -> Response:
-    """The response to records without a key on a compacted topic."""
+    """Returns the response to a batch for a compacted topic in which these records have no key."""
     return Response(INVALID, True, records, True)
 
 
@@ -330,7 +330,7 @@ def checked(data: bytes | None, policy: RecordPolicy, version: int = 9, full: bo
 
 
 def is_sound(found: Checked, data: bytes, policy: RecordPolicy) -> None:
-    """Checks that an accepted batch's header agrees with its bytes, and that the batch was copied only if it had to change."""
+    """Checks an accepted batch: its header must fit its bytes, and it may be a copy only if it had to be changed."""
     header = read_header(found.batch)
     assert found.header == header
     assert header.size == len(found.batch)
@@ -378,14 +378,14 @@ def test_a17_versions_before_7_do_not_know_zstd(data: bytes, expected: Response)
     assert isinstance(checked(IN_ZSTD, DEFAULT, version=7), Checked)
 
 
-# The recording of Kafka 4.3.1: every batch of every scenario
+# Every batch of every scenario in the recording of Kafka 4.3.1
 
 CODES = (CORRUPT, TOO_LARGE, LIST_TOO_LARGE, BAD_TIME, UNSUPPORTED, INVALID)
 SCENARIOS = [s for s in load() if any(row["step"]["op"] == "produce" for row in s.steps)]
 
 
 def resolved(step: dict[str, Any]) -> dict[str, Any]:
-    """Returns the step with numbers in the place of references to producer ids and epochs of earlier steps."""
+    """Replaces references to producer ids and epochs of earlier steps by numbers."""
     return {name: (7 if name == "pid" else 0) if str(v).startswith("$") else v for name, v in step.items()}
 
 
@@ -487,7 +487,7 @@ def test_a_topic_stores_its_own_compression(codec: int, topic: str) -> None:
     ]
     assert read == [(NOW + r.timestamp_delta, r.offset_delta, r.key, r.value, r.headers) for r in records]
     if found.rewritten:
-        assert header.base_timestamp == NOW + 10  # like Kafka's builder: the first record's
+        assert header.base_timestamp == NOW + 10  # as in Kafka, the time of the first record
 
 
 TRUSTED = [
@@ -531,7 +531,7 @@ def test_append_time_is_set_without_reading_the_records() -> None:
 
 
 def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch decompresses to a thousand times its size. Kafka reads it in pieces; wirebroker has a limit and reports it."""
+    """Decompressed, the batch is a thousand times larger. Kafka reads it in pieces. wirebroker stops at a limit and refuses it."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
     for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # if compiled, the second reads the first's value
@@ -623,7 +623,7 @@ def test_a17_random_bytes_are_refused(raw: bytes, policy: RecordPolicy, full: bo
 @settings(max_examples=200)
 @given(st.integers(0, 8 * 200), st.sampled_from(range(5)))
 def test_a17_a_flipped_bit_is_noticed(bit: int, codec: int) -> None:
-    """The leader epoch is an exception: the broker writes it, and the CRC does not cover it."""
+    """A flipped bit in the leader epoch is not noticed, because the broker writes the epoch and the CRC does not cover it."""
     made = bytearray(batch((0, 0, 0), size=40, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
     bit %= 8 * len(made)
     made[bit // 8] ^= 1 << bit % 8

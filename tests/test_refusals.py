@@ -1,4 +1,4 @@
-"""The response that an `error` makes, over all APIs and versions: the place of the code, and the effect on the request."""
+"""The responses that an `error` fault makes, in all APIs and versions: where the code is, and what the request still does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED = 41
 
 
 def engine_with(*rules: faults.Rule) -> Engine:
-    """An engine with a topic and these rules."""
+    """Returns an engine with a topic and these fault rules."""
     engine = Engine(NOW, os.urandom, cold_start=False)
     operations.create_topic(engine, "orders", NOW, 3)
     for rule in rules:
@@ -42,7 +42,7 @@ def engine_with(*rules: faults.Rule) -> Engine:
 
 
 def ask(engine: Engine, request: Any, version: int, connection: Connection | None = None) -> Any:
-    """Returns the engine's response, which may take up to ten seconds by the engine's clock."""
+    """Sends a request. Returns the response, for which the engine's clock is moved by up to ten seconds."""
     key = type(request).__schema__.key
     connection = connection or engine.connect(1)
     engine.receive(connection, memoryview(bytearray(encode_request(7, "raw", request, version)[4:])), NOW)
@@ -53,7 +53,7 @@ def ask(engine: Engine, request: Any, version: int, connection: Connection | Non
 
 
 def filled(cls: type[Struct], version: int, topic_id: bytes) -> Any:
-    """Returns a request with one element in each of its lists; every name in it is "orders"."""
+    """Returns a request with one element in each list. Every name in the request is "orders"."""
     values = {field.name: _value(field.spec, version, topic_id) for field in cls.__wire__ if field.present(version)}
     return cls(**{name: value for name, value in values.items() if value is not None})
 
@@ -112,7 +112,7 @@ def test_an_offset_fetch_has_a_group_error_for_what_concerns_the_group(version: 
     assert said(ErrorCode.NOT_COORDINATOR, topic="orders", partition=1) == (0, [0, 16])
 
 
-# Topics and partitions that a request is about without naming them
+# Requests about topics and partitions that they do not name
 
 
 def fetch_of(session: int, epoch: int, *partitions: int, version: int, topic_id: bytes, **more: Any) -> Message:
@@ -132,12 +132,12 @@ def test_a_fetch_concerns_every_partition_of_its_session(version: int) -> None:
         response = ask(engine, fetch_of(session, epoch, **form, **more), version)
         return [(part.partition_index, part.error_code) for topic in response.responses for part in topic.partitions]
 
-    assert go_on(1) == [(0, REFUSED)], "the partition is listed although it is unchanged"
+    assert go_on(1) == [(0, REFUSED)], "the response has the partition, although the partition has no new records"
     assert go_on(2) == []
     forgotten = [{"topic": "orders", "topic_id": form["topic_id"], "partitions": [0]}]
     assert go_on(3, forgotten_topics_data=forgotten) == []
     assert go_on(4) == []
-    assert (rule.seen, rule.fired) == (3, 1), "the last two requests concern only partition 1"
+    assert (rule.seen, rule.fired) == (3, 1), "the last two requests are only about partition 1"
     engine.plan.clear()
     engine.plan.add(faults.error(REFUSED, api="Fetch"))
     assert go_on(5) == [(1, REFUSED)]
@@ -174,7 +174,7 @@ def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None
     assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]
 
 
-# Requests that change something, in part
+# Requests of which only a part is refused
 
 
 def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
@@ -185,7 +185,7 @@ def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
     def commit(*indexes: int) -> dict[int, int]:
         parts = [{"partition_index": index, "committed_offset": 7, "committed_metadata": ""} for index in indexes]
         response = ask(engine, plain("OffsetCommit", group_id="team", topics=named(["orders"], partitions=parts)), 5)
-        assert len(response.topics) == 1, "the response has the topic only once"
+        assert len(response.topics) == 1, "the response has a single element for the topic"
         return {part.partition_index: part.error_code for part in sole(response.topics).partitions}
 
     assert commit(0, 1, 2) == {0: 0, 1: 30, 2: 0}
@@ -275,7 +275,7 @@ def test_acks_0_has_no_response_and_an_error_closes_the_connection(refused: list
     engine.receive(connection, memoryview(bytearray(frame)), NOW)
     assert [type(effect) for effect in engine.take_effects()] == [Close]
     ends = [partition.log_end_offset for partition in engine.cluster.topics["orders"].partitions]
-    assert ends == [0, 0 if 1 in refused else 1, 0], "partitions that are not refused are stored"
+    assert ends == [0, 0 if 1 in refused else 1, 0], "batches for other partitions are stored"
 
 
 def test_a_matched_request_is_not_remembered_for_the_fast_path() -> None:

@@ -1,4 +1,4 @@
-"""Brokers that are unregistered, and voters that cannot be added or removed: the responses of a real Kafka 4.3.1."""
+"""Unregistering brokers, and adding or removing voters, which is refused. The responses are those of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def created_by_asking(kafka: MockKafka) -> int:
 
 
 def test_a_topic_with_too_many_replicas_is_not_created_by_asking_for_it() -> None:
-    """A single real broker with default.replication.factor=2 also responds with error 3 each time."""
+    """A real Kafka with one broker and default.replication.factor=2 also responds with error 3 each time."""
     with MockKafka(configs={"default.replication.factor": 2}) as kafka:
         assert [created_by_asking(kafka) for _ in range(3)] == [3, 3, 3]
         assert not kafka.topics()

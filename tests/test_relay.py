@@ -1,4 +1,4 @@
-"""The proxy's relay without sockets: which bytes pass, and which addresses change."""
+"""The proxy's relay without sockets: which bytes it forwards unchanged, and which addresses it replaces."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def through_proxy(host: str, port: int, node_id: int) -> tuple[str, int]:
 
 
 class Line:
-    """A relay between a client and a broker, and the bytes that each of the two has received."""
+    """A relay between a client and a broker. It remembers the bytes that the client and the broker have received."""
 
     def __init__(self, level: str = "off") -> None:
         self.proxy = Proxy(NOW, through_proxy)
@@ -91,7 +91,7 @@ class Line:
 
 
 def request_bytes(key: int, version: int, correlation_id: int = 7) -> bytes:
-    """Returns a random request of this API; a Produce never has acks=0."""
+    """Returns a random request of this API. A Produce request never has acks=0."""
     version = min(max(version, versions_of(request_class(key))[0]), versions_of(request_class(key))[-1])
     message = Maker((key, version)).message(request_class(key), version)
     if isinstance(message, ProduceRequest):
@@ -104,7 +104,7 @@ def response_bytes(response: Message, version: int, correlation_id: int = 7) -> 
 
 
 def random_response(key: int, version: int, seed: int = 0) -> Message:
-    """Returns a random response. ApiVersions has no error, because its error response has another form."""
+    """Returns a random response. A response to ApiVersions has no error, because error responses have another form."""
     made: Message = Maker((key, version, seed)).message(response_class(key), version)
     if isinstance(made, ApiVersionsResponse):
         made.error_code = 0
@@ -141,7 +141,7 @@ def test_every_response_with_a_host_belongs_to_a_carrier() -> None:
 
 
 def _full(cls: type[Message]) -> Any:
-    """Returns a message with one element in every list of brokers."""
+    """Returns a message in which every list of structs, such as a list of brokers, has one element."""
     made: Any = cls.__new__(cls)
     for field in cls.__wire__:
         if isinstance(field.spec, list) and isinstance(field.spec[0], type):
@@ -372,7 +372,7 @@ def test_responses_name_other_leaders_since_kip_951(api: str, since: int) -> Non
     assert [carries_addresses(KEYS[api], version) for version in (since - 1, since)] == [False, True]
 
 
-# Faults, and requests that wait
+# Faults, and requests that the relay delays
 
 
 @given(st.integers(10, 13), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.text(max_size=200))
@@ -465,7 +465,7 @@ def test_a_cut_acts_when_its_bytes_have_arrived() -> None:
 
 
 def asking(line: Line) -> Line:
-    """Lets the broker offer DescribeProducers, and the client send a batch of a producer that the proxy does not know."""
+    """The broker offers DescribeProducers, and the client sends a batch of a producer that the proxy does not know."""
     line.proxy.asks = True
     offered = ApiVersionsResponse(api_keys=[ApiVersion(api_key=KEYS["DescribeProducers"], min_version=0, max_version=0)])
     line.client_sends(encode_request(1, "c", ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3))

@@ -1,4 +1,4 @@
-"""The files that a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` try the files that they build."""
+"""Tests the files that a release publishes. `scripts/build-wheel` and `scripts/build-zipapp` also try what they build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recordings of other releases: how they are kept and compared, and that each belongs to a release that we describe."""
+"""The recordings of other releases: how they are stored and compared. Each must belong to a release that wirebroker knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FENCED = {"error": "47 INVALID_PRODUCER_EPOCH", "base_offset": -1}
 
 
 def _observed(scenario: Scenario, **changes: Any) -> list[Any]:
-    """The recording of 4.3.1 with other observations in some steps; `step_3` is the fourth step."""
+    """Returns what was observed in 4.3.1 in each step, with changes in some steps. `step_3` is the fourth step."""
     return [changes.get(f"step_{index}", row["observed"]) for index, row in enumerate(scenario.steps)]
 
 

@@ -1,4 +1,4 @@
-"""Rules of earlier releases that random dialogues with real brokers of 2.8, 3.9 and 4.0 have shown."""
+"""Rules of earlier releases, found by playing random dialogues on real brokers of 2.8, 3.9 and 4.0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC, SET = 2, 0
 
 
 def ready(wire: WireClient) -> WireClient:
-    """The client, once the coordinators of the group `g` and of the transactional id `t` are there."""
+    """Waits until the coordinators of the group `g` and of the transactional id `t` are available. Returns the client."""
     for key, kind in (("g", 0), ("t", 1)):
         while wire.request(plain("FindCoordinator", key=key, key_type=kind), 3).error_code:
             pass
@@ -24,7 +24,7 @@ def ready(wire: WireClient) -> WireClient:
 
 
 def asked(profile: str, *requests: tuple[Any, int]) -> list[Any]:
-    """The responses of a broker with a topic `orders` and coordinators that are ready."""
+    """Sends requests to a broker with the topic `orders` and available coordinators. Returns the responses."""
     with MockKafka(profile=profile, topics={"orders": 1}, clock="frozen") as kafka:  # type: ignore[arg-type]
         wire = ready(client(kafka))
         return [wire.request(request, version) for request, version in requests]

@@ -1,4 +1,4 @@
-"""Brokers of other releases respond as the recorded brokers of these releases did."""
+"""With the profiles of other releases, wirebroker has the same responses as the recorded brokers of these releases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wirebroker.core.releases import release
 from wirebroker.core.releases.changes import CHANGES, RELEASES, Behaviour, number
 
 PLAIN = ("main", "controller")
-"""The scenarios about producers, transactions, the protocol and the controller. Their broker has default settings."""
+"""Groups of scenarios (about producers, transactions, the protocol and the controller) on a broker with default settings."""
 
 
 @pytest.mark.parametrize("name", recorded_releases())

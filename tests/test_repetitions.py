@@ -1,4 +1,4 @@
-"""Requests with duplicate names get Kafka 4.3.1's responses."""
+"""If a request has the same name twice, the response is that of Kafka 4.3.1."""
 
 from __future__ import annotations
 

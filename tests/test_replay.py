@@ -1,4 +1,4 @@
-"""`wirebroker diff` and `replay`: sessions compared, and sent again."""
+"""`wirebroker diff` compares two sessions, and `wirebroker replay` sends a session again."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Out = pytest.CaptureFixture[str]
 
 
 def recorded(path: Path, play: Play, **settings: object) -> str:
-    """Captures a session in which `play` acts on a broker. Returns the file's path."""
+    """Captures a session in which `play` sends requests to a broker. Returns the path of the capture."""
     with MockKafka(**{"topics": {"orders": 2}, "capture": path, **settings}) as kafka:  # type: ignore[arg-type]
         play(kafka)
     return str(path)
 
 
 def sequences(*batches: tuple[int, int]) -> Play:
-    """An idempotent producer sends these sequences."""
+    """Returns a function in which an idempotent producer sends batches with these sequences."""
 
     def play(kafka: MockKafka) -> None:
         producer = RawProducer(kafka)
@@ -117,7 +117,7 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
 ) -> None:
     session = recorded(tmp_path / "a.pcapng", produce_and_consume, brokers=before)
     with MockKafka(brokers=now, random_seed=99, trace="all") as kafka:
-        producer = RawProducer(kafka)  # so that all ids and offsets differ from the recorded ones
+        producer = RawProducer(kafka)  # so that all ids and offsets differ from those in the recording
         kafka.create_topic("other", 1)
         kafka.create_topic("orders", 2)
         for index in (0, 1):
@@ -131,12 +131,12 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
         assert {row.code for row in kafka.trace.produce()} == {0}
         consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="g")
         committed = [consumer.committed(TopicPartition("orders", index)) for index in (0, 1)]
-        assert committed in ([5, 4], [6, 4]), "one more than recorded; the marker may come later"
+        assert committed in ([5, 4], [6, 4]), "one higher than recorded (6 if the marker came before the commit)"
         consumer.close()
 
 
 def continue_a_session(kafka: MockKafka) -> None:
-    """Plays a fetch session with broker 2. Its second request lists no partition, because nothing has changed."""
+    """Runs a fetch session on broker 2. The second request has no partitions, because nothing has changed."""
     index = next(index for index in (0, 1) if kafka.partition("orders", index).leader == 2)
     wire = client(kafka, 1)
     topics = [{"topic": "orders", "partitions": [{"partition": index, "partition_max_bytes": 1000}]}]
@@ -219,7 +219,7 @@ def test_groups_are_asked_for_at_their_own_coordinators(tmp_path: Path, capsys: 
 
 
 def test_requests_are_split_by_the_leaders_of_their_partitions(tmp_path: Path, capsys: Out) -> None:
-    """One broker led all partitions when the session was recorded; now three do. Each gets its part, in the same order."""
+    """In the recording one broker leads all partitions. Now three brokers do, and each gets its part of a request, in order."""
 
     def wanted(offset: int) -> list[dict[str, int]]:
         return [{"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20} for at in range(3)]
@@ -276,7 +276,7 @@ def test_a_capture_without_a_readable_request_compares_nothing(command: list[str
     assert "no request of Kafka's protocol is in the 5 packets; 2 of its pieces are encrypted (TLS)" in said.err
 
 
-# Secured clusters; tests/audit_spark/test_secured_kafka.py has a real one with SASL
+# Secured clusters (tests/audit_spark/test_secured_kafka.py uses a real Kafka with SASL)
 
 
 def test_a_session_is_sent_over_tls(tmp_path: Path, capsys: Out) -> None:
@@ -298,7 +298,7 @@ def test_a_session_is_sent_over_tls(tmp_path: Path, capsys: Out) -> None:
 
 
 def test_a_login_is_renewed_before_its_session_ends(tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login, "RENEWED_AT", 0)  # now every request needs a new login
+    monkeypatch.setattr(login, "RENEWED_AT", 0)  # so every request is preceded by a new login
     session, settings = recorded(tmp_path / "a.pcapng", produce_and_consume), tmp_path / "client.properties"
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";'
     settings.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n")

@@ -1,4 +1,4 @@
-"""Saved traces and captures of any size: their index, searches in them, and the page of the command line."""
+"""Saved traces and captures of any size: how they are indexed and searched, and the page that the command serves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reply(number: int, *errors: str, api: str = "Fetch", connection: int = 1) ->
 
 
 def written(path: Path, lines: list[str]) -> SavedRows:
-    """Writes these lines, the last one without a line end. Returns the indexed file."""
+    """Writes a file with these lines, without a line end after the last line. Returns the indexed file."""
     path.write_text("\n".join(lines), encoding="utf-8")
     saved = SavedRows(path)
     for _ in saved.index():
@@ -92,7 +92,7 @@ def test_a_search_of_a_file_finds_what_the_filter_finds(text: str, names: str, t
     search, wanted = Search(saved, parsed(text)), parsed(text)
     expected = [number for number, row in enumerate([*ROWS.values()] * 30, 1) if wanted.has(row)]
     assert len(expected) == 30 * len(names.split())
-    assert numbers(saved, search) == expected, "before the search has got there"
+    assert numbers(saved, search) == expected, "rows are found even before the search has reached them"
     while search.go():
         pass
     assert (search.found, search.done) == (len(expected), True)

@@ -1,6 +1,7 @@
-"""The named scenarios: their files, the counts of their outcomes, the command, and each scenario with one client.
+"""The named scenarios: their files, how outcomes are counted, the command, and each scenario played by one client.
 
-The clients take turns, so that the suite stays quick; `scripts/client-table` lets every client meet every scenario.
+To keep the tests quick, each scenario is played by only one client. `scripts/client-table` plays every scenario with every
+client.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ FINDINGS = {
     ("coordinator-dies", "aiokafka"): {"hangs"},
     ("missing-batch", "aiokafka"): {"fails cleanly"},
 }
-"""Clients that deviate from a good client, and how; docs/reference/clients-table.md has the versions."""
+"""What clients do differently from a good client, by scenario and client. docs/reference/clients-table.md has the versions."""
 SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
-"""Not played here: a client that hangs takes the whole time limit."""
+"""Scenarios in which a client hangs until the time limit. They are not played here."""
 
 
 def agree(result: Result) -> None:
-    """Checks that the audit, which reads batches, agrees with the scenario's counts, which come from the values."""
+    """Checks that the audit, which reads batches, has the same counts as the scenario, which compares values."""
     counts, summary = result.outcome.counts, result.audit.summary()
     assert summary["doubled"] == counts.doubled, result.audit
     lost = [found for found in result.audit.of("lost") if "was acknowledged" in found.explanation]
@@ -65,7 +66,7 @@ def agree(result: Result) -> None:
 
 
 def turn(number: int) -> ClientName:
-    """Returns the client that plays the scenario of this number."""
+    """Returns the client that plays the scenario with this number."""
     name = NAMED[number]
     able = [client for client in find(name).clients if (name, client) not in SLOW]
     return able[number % len(able)]
@@ -91,11 +92,11 @@ def test_there_are_thirty_and_each_has_a_source() -> None:
     assert [name for name in names() if name not in NAMED] == [f"B{n}" for n in range(1, 13)]
     for scenario in map(find, NAMED):
         assert scenario.sources, scenario.name
-        assert scenario.others or scenario.clients == list(CLIENTS), "the file says why a client cannot play it"
+        assert scenario.others or scenario.clients == list(CLIENTS), "the file must say why a client cannot play the scenario"
 
 
 def test_what_the_good_client_does_is_what_the_one_spoken_by_hand_does() -> None:
-    """Two scenarios are exceptions: they show the effect of more requests in flight."""
+    """The client `wire` and the good client differ in only two scenarios, which show the effect of more requests in flight."""
     differing = {"sixth-in-flight", "new-partition-race"}
     for name in set(NAMED) - differing:
         scenario = find(name)
@@ -107,7 +108,7 @@ def test_a_client_that_hangs_ends_all_the_same() -> None:
     scenario = find("coordinator-dies")
     result = play(scenario, scenario.parts[0], "aiokafka", limit=1.0)
     assert result.outcome.name == "hangs"
-    assert "has not come back after 1 s" in [note.error for note in result.journal.notes], "the note should name the call"
+    assert "has not come back after 1 s" in [note.error for note in result.journal.notes], "the note must name the call"
     assert result.seconds < 4
 
 
@@ -335,7 +336,7 @@ def test_a_run_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_wire_client_reads_what_came_before_the_connection_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker closes the connection at the third Produce, before the client sends the fourth one."""
+    """The broker closes the connection at the third Produce request, before the client sends the fourth."""
     sent, send_bytes = itertools.count(1), Connection.send_bytes
 
     def late(self: Connection, raw: bytes) -> None:
@@ -417,7 +418,7 @@ def test_any_client_can_meet_a_scenario_by_address(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=10)
     assert (offsets, process.returncode) == ([0, 1, 2, 3, 4], 0)
     verdicts = [row["verdict"] for row in map(json.loads, trace.read_text().splitlines()) if row["event"] == "produce"]
-    assert verdicts == ["accepted"] * 3 + ["duplicate"] + ["accepted"] * 2, "the acknowledgement of the third was lost"
+    assert verdicts == ["accepted"] * 3 + ["duplicate"] + ["accepted"] * 2, "the ack of the third batch was lost"
     assert said.startswith("scenario B5: the three failures of any send. The broker does not receive C")
 
 

@@ -1,4 +1,4 @@
-"""`wirebroker serve` as a process: its output, its end, and the flags that it refuses."""
+"""`wirebroker serve` as a process: its output, how it ends, and which flags it refuses."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def serve() -> Iterator[Start]:
 
 
 def until_ready(process: subprocess.Popen[str]) -> list[tuple[str, int, str]]:
-    """Waits until the broker is ready. Returns host, port and the rest of each listener's line."""
+    """Waits until the broker is ready. Returns the host, the port and the rest of the line that it prints for each listener."""
     return until_ready_with_control(process)[0]
 
 
 def until_ready_with_control(process: subprocess.Popen[str]) -> tuple[list[tuple[str, int, str]], str]:
-    """Like `until_ready`. Also returns the address of the control, or "" without a control."""
+    """As `until_ready`, but also returns the address of the control, or "" if there is no control."""
     found, control = [], ""
     assert process.stdout is not None
     for text in process.stdout:
@@ -128,7 +128,7 @@ def test_each_listener_advertises_its_own_address(serve: Start) -> None:
 
 
 def told(listener: tuple[str, int, str]) -> tuple[str, int]:
-    """Returns the first broker's address in the Metadata that this listener returns."""
+    """Sends Metadata to this listener, and returns the first broker's address in the response."""
     broker = WireClient(*listener[:2]).request(plain("Metadata", topics=None), 9).brokers[0]
     return broker.host, broker.port
 
@@ -395,7 +395,7 @@ def test_the_trace_at_another_level(serve: Start) -> None:
     printed = process.communicate()[0]
     assert re.search(r"#1 +Metadata v9 +0 ms \d+ B answered", printed)
     assert "opened" in printed
-    assert " asked" not in printed, "only a higher trace level has requests"
+    assert " asked" not in printed, "requests are traced only at a higher trace level"
 
 
 def produced_twice(host: str, port: int) -> list[int]:
@@ -429,7 +429,7 @@ def test_a_closed_console_ends_with_one_sentence(serve: Start) -> None:
     ((host, port, _),) = until_ready(process)
     assert process.stdout is not None
     process.stdout.close()
-    for _ in range(10):  # the thread that writes the trace notices the error later
+    for _ in range(10):  # the thread that writes the trace does not notice the error at once
         assert produced_twice(host, port) == [0, 0]
     process.stdout = None
     assert ended(process) == ["WARNING the trace no longer goes to the console (Broken pipe); the broker goes on without it"]
@@ -439,7 +439,7 @@ def test_a_console_that_is_not_read_holds_up_nobody(serve: Start) -> None:
     process = serve("--port", "0", "--trace", "console", "--trace-level", "all")
     ((host, port, _),) = until_ready(process)
     wire = WireClient(host, port, timeout=10)
-    for _ in range(1000):  # twice the lines that a pipe can hold
+    for _ in range(1000):  # twice as many lines as fit into a pipe
         wire.request(plain("Metadata", topics=[]), 9)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
@@ -555,9 +555,9 @@ def test_a_reset_goes_back_to_the_start(serve: Start, tmp_path: Path) -> None:
     ]
     plan.unlink()
     control.ask("POST", "/reset")
-    assert len(control.ask("GET", "/faults")["faults"]) == 1, "the fault file is read only at the start"
+    assert len(control.ask("GET", "/faults")["faults"]) == 1, "a reset does not read the file again"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(5) == 1, "since the reset, the fault has not fired"
+    assert process.wait(5) == 1, "the fault has not fired since the reset"
 
 
 def test_a_soft_reset_goes_back_to_the_start_and_keeps_connections(serve: Start, tmp_path: Path) -> None:
@@ -583,12 +583,12 @@ def test_a_soft_reset_goes_back_to_the_start_and_keeps_connections(serve: Start,
     control.ask("POST", "/reset", {"soft": True})
     process.send_signal(signal.SIGTERM)
     named = [line for line in process.communicate(timeout=10)[1].splitlines() if " never fired" in line]
-    assert len(named) == process.returncode == 1, "the message names the loaded fault once"
+    assert len(named) == process.returncode == 1, "only one message is about the loaded fault"
 
 
 def test_a_warm_broker_responds_for_all_coordinators_at_once(serve: Start) -> None:
     def errors(port: int) -> list[int]:
-        """Returns the errors of the first FindCoordinator, and of the first request to the coordinator."""
+        """Returns the error of the first FindCoordinator, and the error of the first request to the coordinator."""
         wire = WireClient("127.0.0.1", port)
         found = wire.request(plain("FindCoordinator", key_type=0, key="g"), 3)
         return [found.error_code, wire.request(heartbeat("g", "m", 1), 0).error_code]

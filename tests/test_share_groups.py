@@ -1,6 +1,6 @@
-"""Share groups (KIP-932): acquisition locks, delivery counts, sessions and restarts, over the wire with a clock of our own.
+"""Share groups (KIP-932), tested over the wire with a frozen clock: acquisition locks, delivery counts, sessions, restarts.
 
-The recorded dialogues have the responses to right and wrong requests.
+The recorded dialogues test the responses to valid and invalid requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ranges = list[tuple[int, int, int]]
 
 
 class Shared:
-    """The members of the share group "g". They share the records of topic "t" from its start."""
+    """The members of the share group "g", which consume topic "t" from its start."""
 
     def __init__(self, kafka: MockKafka, **settings: object) -> None:
         self.kafka, self.wire = kafka, client(kafka)
@@ -53,15 +53,15 @@ class Shared:
         return self.wire.request(plain(api, **fields), version, who)
 
     def close(self) -> None:
-        """Close all connections; later requests open new connections."""
+        """Close all connections. Later requests open new connections."""
         self.wire.close()
 
     def begin_again(self) -> None:
-        """Forgets all share sessions, as the broker does when it restarts."""
+        """Starts new share sessions, because a restarted broker has forgotten the old sessions."""
         self._epochs.clear()
 
     def fetch(self, who: str, acknowledged: list[tuple[int, int, int]] | None = None, **fields: Any) -> PartitionData | None:
-        """Sends a member's next ShareFetch. Returns its partition, or None if the response does not have it."""
+        """Sends a member's next ShareFetch. Returns the partition in the response, or None if the response does not have it."""
         epoch = self._epochs.get(who, 0)
         batches = [{"first_offset": a, "last_offset": b, "acknowledge_types": [kind]} for a, b, kind in acknowledged or ()]
         partition = {"partition_index": 0, "acknowledgement_batches": batches}
@@ -77,12 +77,12 @@ class Shared:
 
     def acquire(self, who: str, **fields: Any) -> Ranges:
         """Returns the records that the member acquires with its next fetch."""
-        self.fetch(who)  # the very first fetch makes the broker read the state
+        self.fetch(who)  # the group's first fetch only makes the broker read the share state
         return self.acquired(self.fetch(who, **fields))
 
     @staticmethod
     def acquired(data: PartitionData | None) -> Ranges:
-        """The acquired records in a response."""
+        """Returns the acquired records in a response."""
         return [(a.first_offset, a.last_offset, a.delivery_count) for a in data.acquired_records] if data is not None else []
 
 
@@ -98,7 +98,7 @@ def produced(kafka: MockKafka, count: int) -> None:
 
 
 def shared_by(kafka: MockKafka, first: str, **settings: object) -> tuple[Shared, Ranges]:
-    """A group whose first member has acquired all available records."""
+    """Makes a share group whose first member has acquired all available records."""
     group = Shared(kafka, **settings)
     group.fetch(first)
     return group, group.acquired(group.fetch(first))
@@ -180,7 +180,7 @@ def test_aborted_records_are_skipped_by_a_group_that_reads_committed_ones(kafka:
     group, found = shared_by(kafka, "a", **{"share.isolation.level": "read_committed"})
     with closing(group):
         assert found == [(1, 3, 1)], (
-            "the aborted record 0 is left out; its marker 1 and the commit's marker 3 take offsets like any record"
+            "the aborted record 0 is not acquired; the offsets 1 and 3 of markers are acquired with the records"
         )
 
 
@@ -234,8 +234,8 @@ def test_a_fault_matches_share_fetch_as_any_api(kafka: MockKafka) -> None:
     ("given_out", "read"), [(None, [0, 10, 20, 30]), (9, [0, 10, 20, 30, 40]), (10, list(range(0, 500, 10)))]
 )
 def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read: list[int]) -> None:
-    """The fetch may acquire 25 records, so it reads three batches of ten and the next batch. Another member has acquired the
-    records up to `given_out`.
+    """The fetch can acquire 25 records, so it reads three batches of ten records and the batch after them. Another member has
+    already acquired the records up to the offset `given_out`.
     """
     ten = [Record(number, 0, None, b"v") for number in range(10)]
     log = b"".join(build_batch(ten, base_offset=base) for base in range(0, 500, 10))
@@ -271,11 +271,11 @@ def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(mon
             forgotten_topics_data=[],
         )  # fmt: skip
     given = [part.partition_index for topic in response.responses for part in topic.partitions if part.acquired_records]
-    assert (given, tries) == ([63], 8), "tries with 0, 1, 2, 4, 8, 16, 32 and all states loaded"
+    assert (given, tries) == ([63], 8), "one try with each of 0, 1, 2, 4, 8, 16, 32 and all states loaded"
 
 
 def test_what_a_quota_does_not_allow_is_acquired_and_not_sent(tmp_path: Path) -> None:
-    """As on a real broker, the quota's window of ten seconds allows 20,000 bytes at once."""
+    """As on a real broker, the quota allows 20,000 bytes at once, because its window is ten seconds long."""
     with MockKafka(topics={"t": 1}, clock="frozen", data=tmp_path) as kafka:
         for _ in range(50):
             kafka.produce("t", value=bytes(1000))
@@ -301,7 +301,7 @@ OFFSETS = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offs
 
 
 def places(**fields: Any) -> dict[str, Any]:
-    """Returns the fields of a request about the state of a share partition."""
+    """Returns the fields of a request about a share partition's state."""
     return {"group_id": "g", "topics": [{"topic_id": bytes(15) + b"\1", "partitions": [{"partition": 0, **fields}]}]}
 
 
@@ -327,7 +327,7 @@ COLD: dict[tuple[str, int], tuple[dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("api", "version"), COLD)
 def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: MockKafka, api: str, version: int) -> None:
-    """The messages were recorded on a real broker before any FindCoordinator."""
+    """The messages were recorded on a real broker that had not received a FindCoordinator."""
     fields, message = COLD[api, version]
     with closing(WireClient.at(kafka.bootstrap_servers)) as client:
         response = client.request(plain(api, **fields), version)

@@ -1,4 +1,4 @@
-"""Old records of __share_group_state: which are deleted, and when. The offsets are those of a real Kafka 4.3.1."""
+"""Which old records of __share_group_state are deleted, and when. The offsets are those of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIGS = {
 
 
 class State:
-    """Changes the state of share partitions. A name such as `g0` has the group's letter and the partition's index."""
+    """Changes the state of share partitions. A name such as `g0` means group g and partition 0."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -46,7 +46,7 @@ class State:
         self._do("DeleteShareGroupState", where)
 
     def after(self, seconds: float) -> tuple[int, int]:
-        """Lets this time pass. Returns the log start offset and the log end offset."""
+        """Lets `seconds` pass. Returns the log start offset and the log end offset."""
         self._kafka.clock.advance(seconds=seconds)
         partition = {"partition_index": 0, "current_leader_epoch": -1}
         first, end = (
@@ -74,7 +74,7 @@ def test_records_before_the_first_needed_snapshot_are_deleted() -> None:
         state.write("h0", 1)
         assert [*found[3:], state.after(1)] == [(8, 13), (11, 14), (11, 15)]
         state.delete("h0")
-        assert state.after(1) == (15, 16), "the tombstone is needed until the next record"
+        assert state.after(1) == (15, 16), "the tombstone is kept until the next record is written"
 
 
 def test_a_state_that_begins_again_goes_on_counting_its_updates() -> None:
@@ -100,7 +100,7 @@ def test_idle_share_partitions_are_written_again_so_that_older_records_can_go() 
         assert state.after(9) == (0, 3)
         state.write("g0", 3)
         assert state.after(1.5) == (5, 8), "the states of g1 and h0 are written again"
-        assert state.after(30) == (8, 11), "later all states are written again, because g0 was in use"
+        assert state.after(30) == (8, 11), "later all three states are written again, because g0 was in use"
 
 
 def test_a_broker_that_starts_knows_from_the_log_which_records_are_needed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Share groups of many partitions: a request gets the same response whether it is handled in slices or at once."""
+"""Share groups with many partitions. The response to a request is the same whether the request is handled in slices or at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wirekit import NOW
 
 MEMBER = "m" * 22
 BROUGHT = [f"topic-{i}" for i in range(0, 300, 3)]
-"""The topics with a record."""
+"""The topics that have a record."""
 
 
 def topic_id(world: World, name: str) -> bytes:
@@ -31,18 +31,18 @@ def starts(topics: list[str]) -> Message:
 
 
 def by_id(world: World, topics: list[str], *partitions: Plain) -> list[Plain]:
-    """The topics by their ids, each with these partitions."""
+    """Returns topics for a request, by their ids. Each has these partitions."""
     return [{"topic_id": topic_id(world, name), "partitions": list(partitions)} for name in topics]
 
 
 def acknowledged(index: int, kind: int | None) -> Plain:
-    """A partition of a request. It acknowledges offset 0 with the type `kind`, unless `kind` is None or 0."""
+    """Returns a partition for a request. Unless `kind` is None or 0, it acknowledges offset 0 with the type `kind`."""
     batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [kind]}] if kind else []
     return {"partition_index": index, "acknowledgement_batches": batches}
 
 
 def share_fetch(world: World, epoch: int, topics: list[str], wait_ms: int = 0, kind: int | None = None) -> Message:
-    """A ShareFetch of both partitions of these topics. It acknowledges offset 0 with type `kind`, unless that is None or 0."""
+    """A ShareFetch of both partitions of these topics. Unless `kind` is None or 0, it acknowledges offset 0 with this type."""
     asked = by_id(world, topics, *(acknowledged(index, kind) for index in (0, 1)))
     limits = {"min_bytes": 1, "max_bytes": 1 << 20, "max_records": 10_000, "batch_size": 500}
     return plain("ShareFetch", **member(epoch), **limits, max_wait_ms=wait_ms, topics=asked, forgotten_topics_data=[])
@@ -53,7 +53,7 @@ def member(epoch: int) -> Plain:
 
 
 def life(world: World) -> Iterator[tuple[str, bytes, int]]:
-    """Sends a share group's requests, from first to last. Yields for each its name, the response, and the number of slices."""
+    """Sends all kinds of requests of a share group. Yields the name, the response and the number of slices of each."""
 
     def step(name: str, request: Message, version: int) -> tuple[str, bytes, int]:
         response = world.ask(request, version)
@@ -145,7 +145,7 @@ def acquired(frame: bytes) -> list[tuple[bytes, int]]:
 
 
 def fetching(slices: int) -> World:
-    """Returns a world in which a ShareFetch of many partitions has run this many slices."""
+    """Returns a world in which `slices` slices of a ShareFetch of many partitions have run."""
     world = World().driven()
     world.ask(starts(ALL), 0)
     world.ask(share_fetch(world, 0, ALL), 1)
@@ -171,9 +171,9 @@ def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_misse
 
 @pytest.mark.parametrize("slices", [0, 2, 20, 100])
 def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
-    """The wait also ends in time if the fetch is still looking for records then."""
+    """The fetch ends in time even if it is still looking for records at its deadline."""
     world = fetching(slices)
-    for _ in range(2):  # the first turn may only set the timer
+    for _ in range(2):  # the first turn may only start the timer
         world.engine.tick(NOW + 500)
         world.go_on()
     (response,) = world.engine.take_effects()

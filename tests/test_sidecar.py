@@ -1,4 +1,4 @@
-"""The manifest for Kubernetes in docs/how-to/proxy-for-long.md, without a cluster."""
+"""Tests the Kubernetes manifest in docs/how-to/proxy-for-long.md without a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 
 @pytest.fixture
 def manifest() -> dict[str, Any]:
-    """The objects by their kinds."""
+    """Returns the objects of the manifest by kind."""
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return {each["kind"]: each for each in yaml.safe_load_all(text)}
 

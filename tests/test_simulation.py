@@ -1,4 +1,4 @@
-"""Thousands of seeded schedules, and broken validators that they must catch."""
+"""Simulated schedules with fixed seeds, and broken validators that the schedules must detect."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_schedules_are_long_enough() -> None:
     assert sum(steps) / len(steps) >= 200
 
 
-# Each change breaks the validator in one way; the schedules must notice.
+# Each function breaks the validator in one way, which the schedules must notice.
 
 
 def window_of_four(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -91,7 +91,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]] = {
 }
 
 
-# Each of these changes breaks replication.
+# Each of these functions breaks replication in one way.
 
 
 def all_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

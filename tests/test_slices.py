@@ -1,4 +1,4 @@
-"""Long requests: a handler responds the same in slices as at once, and a longer request takes more slices."""
+"""Long requests. A handler's response is the same in slices as at once, and a longer request takes more slices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GROUPS = 40
 
 
 def names(length: int) -> list[str]:
-    """Returns this number of topic names; every seventh topic does not exist."""
+    """Returns `length` topic names. Every seventh topic does not exist."""
     return [f"topic-{i}" if i % 7 else f"absent-{i}" for i in range(length)]
 
 
@@ -79,12 +79,12 @@ class World:
         self.engine.receive(connection or self.connection, memoryview(frame), NOW)
 
     def go_on(self) -> None:
-        """Runs all slices of all unfinished work."""
+        """Runs slices until no work is left."""
         while self.step():
             pass
 
     def step(self) -> bool:
-        """Runs one slice of a request, or of other work. Returns False if there is no work."""
+        """Runs one slice of a request or of other work. Returns False if there is no work."""
         turns = self.engine.turns
         if self.engine.timers.busy:
             self.engine.tick(NOW, lambda: True)
@@ -101,21 +101,21 @@ class World:
         return True
 
     def response(self) -> bytes:
-        """Finishes the request. Returns its response, which must be the only one."""
+        """Runs the remaining slices of the request. Returns the response, which must be the only one."""
         self.go_on()
         (response,) = self.engine.take_effects()
         assert isinstance(response, Respond)
         return b"".join(response.parts)
 
     def driven(self) -> World:
-        """Makes the engine handle long requests in slices from now on."""
+        """From now on, makes the engine handle long requests in slices that the test runs."""
         self.engine.turns.wake = lambda: None
         self.engine.timers.in_slices = True
         return self
 
 
 class Case(NamedTuple):
-    """The fields of a request with many elements, and its version. `changes` tells whether the request changes the world."""
+    """The fields of a request with many elements, and its version. `changes` says whether the request changes the world."""
 
     fields: Callable[[int], Plain]
     version: int
@@ -266,7 +266,7 @@ def test_a_long_request_is_answered_the_same_in_slices_as_at_once(name: str) -> 
 
 
 class Wide(World):
-    """An engine with one topic of many partitions."""
+    """An engine with one topic that has many partitions."""
 
     def __init__(self, partitions: int, rule: Rule) -> None:
         self.engine = Engine(NOW, Random(1).randbytes, cold_start=False)
@@ -276,7 +276,7 @@ class Wide(World):
         self.slices = 0
 
     def after(self, request: Message, version: int) -> tuple[object, ...]:
-        """Handles the request. Returns the whole state afterwards."""
+        """Sends a request and runs all its slices. Returns the state after it."""
         self.send(request, version)
         self.go_on()
         self.engine.tick(NOW + 10)
@@ -450,7 +450,7 @@ def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
     world.send(end, 3)
     transaction = world.engine.transactions.transactions["tx-1"]
     assert transaction.state is TransactionState.PREPARE_COMMIT
-    assert len(world.engine.take_effects()) == 1, "as in Kafka, the response comes once the decision is stored"
+    assert len(world.engine.take_effects()) == 1, "as in Kafka, the response is sent as soon as the decision is stored"
     slices = 0
     while world.engine.timers.busy:
         world.engine.tick(NOW, lambda: True)
@@ -487,7 +487,7 @@ def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
 
 
 def fetched(world: World, request: Message) -> dict[tuple[str, int], bytes]:
-    """The partitions that the response names, and their records."""
+    """Sends a Fetch. Returns the partitions in the response, and their records."""
     world.send(request, 11)
     return said(world.response())
 
@@ -499,7 +499,7 @@ def said(frame: bytes) -> dict[tuple[str, int], bytes]:
 
 
 def produce(world: World, topic: str, tag: str) -> bytes:
-    """Append a record to the topic's first partition. Returns the batch as it is stored."""
+    """Append a record to the topic's first partition. Returns the stored batch."""
     partition = world.engine.cluster.partition(topic, 0)
     assert partition is not None
     other = world.engine.connect(1, now=NOW)
@@ -559,11 +559,11 @@ def test_a_broker_that_stops_during_a_long_fetch_leaves_no_client_waiting() -> N
     assert not partition.waiting
 
 
-# Groups with many topics
+# Groups that subscribe to many topics
 
 
 MANY = 3000
-"""The number of topics of a group, large enough that its heartbeats take several slices."""
+"""How many topics a group subscribes to. With so many, its heartbeats take several slices."""
 
 
 class Groups(World):
@@ -586,7 +586,7 @@ class Groups(World):
         self.engine.receive(self._connections[member], memoryview(frame), self.now)
 
     def responses(self) -> list[tuple[str, Any]]:
-        """Returns the responses that have come, each with the member that gets it."""
+        """Returns the responses that the engine has sent since the last call, each with the member that gets it."""
         responses = [each for each in self.engine.take_effects() if isinstance(each, Respond) and each.parts]
         of = {connection: member for member, connection in self._connections.items()}
         return [(of[each.connection], b"".join(each.parts)) for each in responses]
@@ -596,7 +596,7 @@ class Groups(World):
         self.engine.disconnected(self._connections.pop(member))
 
     def beat(self, member: str, **fields: Any) -> bytes:
-        """The response to a member's heartbeat."""
+        """Sends a member's heartbeat, and returns the response."""
         self.now += 2000
         self.slices = 1
         self.begin(member, consumer_beat(member, **fields))
@@ -618,7 +618,7 @@ def share_beat(member: str, epoch: int = 0, **fields: Any) -> Message:
 
 
 def played(world: Groups, assignor: str) -> list[bytes]:
-    """Plays members that join, one of them with half the topics, get partitions that others revoke, and leave."""
+    """Members join (one of them with half of the topics), get partitions that other members revoke, and leave."""
     names, wants = world.topics, {"server_assignor": assignor}
     return [
         world.beat("a", subscribed_topic_names=names, **wants),
@@ -678,7 +678,7 @@ def test_a_session_that_ends_during_a_change_of_its_group_ends_after_it() -> Non
     for _ in range(5):
         world.step()
     group = world.engine.groups.groups["large"]
-    assert list(group.members) == ["a"], "an unfinished change is not visible"
+    assert list(group.members) == ["a"], "the change is not visible before its last slice"
     world.engine.tick(world.now + 2_000)
     assert list(group.members) == ["b"]
     world.go_on()

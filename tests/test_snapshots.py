@@ -1,4 +1,4 @@
-"""Snapshots: a broker goes back to a moment, and clients see that it restarts with the logs of that moment."""
+"""Snapshots: a broker returns to its state at an earlier moment. For clients, it restarts with the logs of that moment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kafka(mock_kafka_factory: Start) -> MockKafka:
 
 
 def everything(engine: Engine) -> dict[str, Any]:
-    """Returns a broker's state with the producers' whole windows. It leaves out leader epochs, because they never go back."""
+    """Returns a broker's state, including the full windows of producers, but without leader epochs, which never decrease."""
     found = state_of(engine)
     found["producers"] = {(p.topic, p.index): dict(p.producers) for p in engine.cluster.partitions()}
     found["logs"] = {where: offsets[:3] for where, offsets in found["logs"].items()}
@@ -71,7 +71,7 @@ def test_a_retry_is_recognised_by_the_whole_window(kafka: MockKafka) -> None:
         kafka.restore(snapshot)
         producer.wire = client(kafka)
         assert [producer.send(sequence).base_offset for sequence in range(4)] == [0, 1, 2, 3], (
-            "all batches of the window are duplicates, and not only the last batch"
+            "not only the last batch but all batches of the window are recognised"
         )
         assert producer.send(6).error_code == OUT_OF_ORDER
         assert [record.value for record in kafka.records("orders")] == [b"v0", b"v1", b"v2", b"v3"], round
@@ -152,7 +152,7 @@ def test_a_consumer_that_lives_on_notices_that_records_are_gone(kafka: MockKafka
         state = kafka.partition("orders")
         assert (state.leader_epoch, state.log_end_offset) == (epoch + later, 2)
     client(kafka).request(tagged("new", 3), 9)
-    assert read(3) == [b"new0", b"new1", b"new2"], "the consumer continues at the end of the snapshot's log"
+    assert read(3) == [b"new0", b"new1", b"new2"], "the consumer continues at the end offset of the restored log"
     consumer.close()
 
 
@@ -165,7 +165,7 @@ def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> Non
     assert producer.flush(20) == 0
 
     def read(count: int) -> list[bytes | None]:
-        """Returns the records that a new member of the group reads."""
+        """Returns the values of the records that a new member of the group consumes."""
         reader = Consumer(settings | {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False})
         reader.subscribe(["orders"])
         found = [message.value() for message in reader.consume(count, timeout=20)]
@@ -183,7 +183,7 @@ def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> Non
         stored = [[record.value for record in kafka.records("orders", partition=each)] for each in (0, 1)]
         assert stored == [values[each::2] for each in (0, 1)]
         assert sorted(filter(None, read(2000))) == rest
-    producer.produce("orders", b"after", partition=0)  # this producer sent nothing between snapshot and restore
+    producer.produce("orders", b"after", partition=0)  # this producer sent nothing between the snapshot and its restoration
     assert producer.flush(20) == 0
     assert read(1) == [b"after"]
 

@@ -1,4 +1,4 @@
-"""A soft reset: the broker forgets what a test has left, and its clients live on."""
+"""A soft reset: the broker deletes the records and the state of the last test, and its clients continue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_service_lives_on(name: str, tool: str) -> None:
     assert run.returncode == 0, run.stdout
 
 
-# What stays, and what goes back
+# What a soft reset keeps, and what it resets
 
 
 def test_clients_stay_and_their_next_requests_succeed(kafka: MockKafka) -> None:
@@ -54,7 +54,7 @@ def test_clients_stay_and_their_next_requests_succeed(kafka: MockKafka) -> None:
     kafka.reset(soft=True)
     assert producer.send(1).base_offset == 1, "offset 0 is not used again"
     assert [record.offset for record in kafka.records("orders")] == [1]
-    assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace is empty, but the producer is still known"
+    assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace was emptied, but the producer's state was kept"
     assert topic_ids(kafka) == before
     kafka.audit().assert_exactly_once(intended=[("orders", None, b"v1")])
 
@@ -101,7 +101,7 @@ def test_a_consumer_that_lags_continues_with_the_first_new_record(kafka: MockKaf
     wire.request(tagged("newer", 1), 9)
     deleted = {"name": "orders", "partitions": [{"partition_index": 0, "offset": 5}]}
     ask(kafka, "DeleteRecords", 1, topics=[deleted], timeout_ms=1000)
-    assert only(wire.request(fetch(offset), 12)).error_code == OFFSET_OUT_OF_RANGE, "DeleteRecords has the usual effect"
+    assert only(wire.request(fetch(offset), 12)).error_code == OFFSET_OUT_OF_RANGE, "DeleteRecords works as usual after a reset"
 
 
 def test_faults_and_what_they_have_done_go_back(kafka: MockKafka) -> None:
@@ -114,7 +114,7 @@ def test_faults_and_what_they_have_done_go_back(kafka: MockKafka) -> None:
     kafka.wait_until(lambda: lost.fired == 1)
     kafka.reset(soft=True)
     assert kafka.faults.rules == []
-    assert only(delayed.wire.response()).base_offset == 1, "delayed requests are handled before the logs are emptied"
+    assert only(delayed.wire.response()).base_offset == 1, "the delayed request was handled before the logs were emptied"
     assert kafka.records("orders") == []
     with pytest.raises(ConnectionClosed):
         silenced.wire.response()

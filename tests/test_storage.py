@@ -1,4 +1,4 @@
-"""--data: what a directory keeps over restarts and crashes, and why a directory is refused."""
+"""--data: what a data directory keeps after restarts and crashes, and why a broker refuses a directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def after_kill(data: Path, to: Path) -> Path:
-    """Copies the directory of a running broker, as kill −9 would leave it: the page cache keeps all writes."""
+    """Copies a running broker's directory. The copy is as after kill −9, after which the page cache still has all writes."""
     removed = shutil.ignore_patterns("*.deleted", "*-delete")  # a thread may remove the file during the copy
     return Path(shutil.copytree(data, to, ignore=removed))
 
@@ -94,7 +94,7 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
     with MockKafka(data=data) as kafka:
         assert len(kafka.records("orders")) == (0 if ends == "clean" else 3)
         producer.wire = client(kafka)
-        told = producer.send(2)  # a retry; after a clean stop the broker does not recognise it
+        told = producer.send(2)  # a retry, which the broker does not recognise after a clean stop
         assert (told.error_code, told.base_offset) == response
 
 
@@ -116,7 +116,7 @@ def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some
 
 def test_d6_a_clean_stop_and_a_start_raise_the_leader_epoch_by_two(data: Path) -> None:
     epochs = []
-    for _ in range(3):  # stop and start are one election each; Kafka 4.3.1 has 0, 2, 4, too
+    for _ in range(3):  # a stop and a start have an election each; the epochs of Kafka 4.3.1 are also 0, 2, 4
         with MockKafka(data=data, topics=None if epochs else ["orders"]) as kafka:
             epochs.append(kafka.partition("orders").leader_epoch)
     assert epochs == [0, 2, 4]
@@ -149,7 +149,7 @@ def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -
         assert topics(kafka) == before
         settings = kafka._call(lambda engine: engine.cluster.topics["short"].configs.overrides)
         assert settings == {"retention.ms": "12345"}
-        assert RawProducer(kafka).pid == first + 1000  # as in Kafka, the rest of the block of ids is lost
+        assert RawProducer(kafka).pid == first + 1000  # as in Kafka, the rest of the block is lost
 
 
 def test_committed_offsets_are_kept(data: Path, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_truncated_segment_that_is_written_to_again_uses_its_own_index(data: P
             kafka.create_topic(topic, 1, SMALL)
         produce_large(kafka, "orders", 30)
         produce_large(kafka, "other", 200)
-        kafka._call(lambda engine: log_of(kafka).read(2, 10**6, 200, True))  # its index was used recently
+        kafka._call(lambda engine: log_of(kafka).read(2, 10**6, 200, True))  # so that the index of `other` was used recently
         kafka.truncate("orders", 0, 5)
         produce_large(kafka, "orders", 40, 10_000)
         for offset in range(0, 200, 10):
@@ -400,7 +400,7 @@ def test_a_crash_in_the_middle_of_rolling_and_deleting_leaves_nothing_behind(dat
         copy = after_kill(data, tmp_path / "copy")
     folder = copy / "orders-0"
     for suffix in (".index", ".timeindex"):
-        (folder / f"{10:020d}{suffix}").unlink()  # the kill came while the segment was closed
+        (folder / f"{10:020d}{suffix}").unlink()  # as after a kill while the segment was being closed
     (folder / f"{20:020d}.log.deleted").write_bytes(b"rest")
     (copy / f"other-0.{bytes(16).hex()}-delete").mkdir()
     with MockKafka(data=copy) as kafka:
@@ -451,7 +451,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
     assert {name: raw for name, raw in contents(copy).items() if not name.endswith(".lock")} == {
         name: raw for name, raw in before.items() if not name.endswith(".lock")
     }
-    with pytest.raises(DamagedFile):  # it is refused again, so the directory is not locked
+    with pytest.raises(DamagedFile):  # refused for the same reason, so the first attempt has not left a lock
         MockKafka(data=copy).start()
 
 
@@ -596,7 +596,7 @@ def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptur
 def test_metadata_is_not_lost_where_a_kill_came_before_the_first_topic(data: Path, tmp_path: Path) -> None:
     with MockKafka(data=data):
         copy = after_kill(data, tmp_path / "copy")
-    (copy / "orders-0").mkdir()  # the kill came while the folders were created
+    (copy / "orders-0").mkdir()  # as after a kill while the folders were being created
     with MockKafka(data=copy, topics=["orders"]) as kafka:
         assert kafka.produce("orders", value=b"a") == 0
     shutil.rmtree(copy)
@@ -693,7 +693,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 def test_a_full_disk_is_a_storage_error_and_changes_nothing(data: Path, full_disk: Callable[[bool], None]) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         producer = RawProducer(kafka)
-        for sequence in range(3):  # only later batches take the fast path
+        for sequence in range(3):  # the first batch does not take the fast path
             assert producer.send(sequence).base_offset == sequence
             full_disk(True)
             assert producer.send(sequence + 1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -734,11 +734,11 @@ def test_the_control_says_that_a_topic_cannot_be_written_down(data: Path, full_d
         assert control.send("DELETE", "/topics/orders").status == 204
 
 
-# When data is on the disk
+# When data is synced to disk
 
 
 class Disk:
-    """Replaces fsync: it notes the files, and waits if the test wants that."""
+    """Replaces fsync. It remembers the synced files, and waits if the test says so."""
 
     def __init__(self) -> None:
         self.synced: list[Path] = []
@@ -778,14 +778,14 @@ def test_with_sync_always_a_response_waits_for_the_disk_and_others_join_it(data:
             thread.join()
         assert responses == [0] * 6
         logs = [path for path in disk.synced if path.suffix == ".log"]
-        assert len(logs) <= 4  # at most four syncs for six requests: one sync serves all that wait
+        assert len(logs) <= 4  # at most four syncs for six requests, because one sync is for all waiting requests
 
 
 def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answered(data: Path, disk: Disk) -> None:
     made = build_batch([Record(0, 0, b"k", bytes(600_000))])
     with MockKafka(data=data, sync="always") as kafka:
         kafka.create_topic("orders", 1, SMALL)
-        client(kafka).request(plain("ListGroups"), 4)  # the response comes after the sync for the new topic
+        client(kafka).request(plain("ListGroups"), 4)  # returns after the sync for the new topic
 
         def append(engine: Engine, count: int) -> set[str]:
             assert engine.store is not None
@@ -802,7 +802,7 @@ def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answ
             return {f"{offset:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
 
         assert kafka._call(lambda engine: append(engine, 2)) == of(0) | of(1) | {"orders-0"}
-        # When the second segment is closed, its log is on the disk already, but its indexes are not.
+        # Before the second segment is closed, its log is synced already, but its indexes are not.
         assert kafka._call(lambda engine: append(engine, 1)) == of(1) | of(2) | {"orders-0"}
 
 
@@ -826,7 +826,7 @@ def test_with_sync_always_a_batch_that_survived_a_kill_is_on_the_disk_before_its
     disk.synced.clear()
     with MockKafka(data=copy, sync="always") as kafka:
         producer.wire = client(kafka)
-        assert producer.send(0).base_offset == 0  # a retry: the first copy was not synced
+        assert producer.send(0).base_offset == 0  # a retry, whose first copy was not synced
         assert copy / "orders-0" / f"{0:020d}.log" in disk.synced
 
 
@@ -867,7 +867,7 @@ def test_with_sync_interval_it_is_put_there_again_and_again(data: Path, disk: Di
     with MockKafka(data=data, topics=["orders"], sync="interval", configs=settings, clock="frozen") as kafka:
         folder = data / "orders-0"
         kafka.clock.advance(seconds=1)
-        kafka.wait_until(lambda: folder in disk.synced)  # because the folder is new
+        kafka.wait_until(lambda: folder in disk.synced)  # a new folder must be synced
         disk.synced.clear()
         kafka.produce("orders", value=b"a")
         assert folder not in disk.synced
@@ -919,7 +919,7 @@ def test_d2_records_that_a_failover_cut_off_do_not_come_back_from_the_directory(
             assert producer.send(sequence, acks=1).base_offset == sequence
         for node in (2, 3):
             kafka.freeze_replica("orders", 0, node)
-        for _ in range(15):  # until there is a second segment, which is removed as well
+        for _ in range(15):  # makes a second segment, which the truncation removes
             kafka.produce("orders", value=bytes(100_000))
         producer.send(3, acks=1)
         kafka.kill_broker(1)

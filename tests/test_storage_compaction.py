@@ -1,4 +1,4 @@
-"""Compaction of closed segments: the last record of each key stays, and readers notice no other change."""
+"""Compaction of closed segments keeps the last record of each key, and does not change anything else for consumers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["disk", "memory"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """The same rules hold on disk and in memory."""
+    """Runs each test twice, with a data directory and with logs in memory, because the same rules hold."""
     return tmp_path / "data" if request.param == "disk" else None
 
 
@@ -114,7 +114,7 @@ def test_a_tombstone_stays_for_a_while(where: Path | None) -> None:
         compacted(kafka)
         (tombstone,) = [record for record in kafka.records("orders") if record.key == b"gone"]
         assert (tombstone.offset, tombstone.value) == (2, None)
-        assert tombstone.timestamp == written  # although its batch was rewritten with another base timestamp
+        assert tombstone.timestamp == written  # although the rewritten batch has another base timestamp
         kafka.clock.advance(seconds=70)
         fill(kafka, chance, 40)
         compacted(kafka)
@@ -150,13 +150,13 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.offset for record in kafka.records("orders") if record.control] == [1, 3]
-        kafka.clock.advance(seconds=70)  # the last round found no record of the marker's transaction
+        kafka.clock.advance(seconds=70)  # after the last run no record of the marker's transaction was left
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.value for record in kafka.records("orders") if record.key == b"a"] == [b"committed"]
     for snapshot in (data / "orders-0").glob("*.snapshot"):
         snapshot.unlink()
-    (data / ".kafka_cleanshutdown").unlink()  # so that a start must rebuild the state from the batches
+    (data / ".kafka_cleanshutdown").unlink()  # so that the next start must rebuild the producers' state from the batches
     with MockKafka(data=data) as kafka:
         after = kafka.producers("orders", 0)
         assert {key: (e.producer_epoch, e.last_sequence) for key, e in after.items()} == {
@@ -170,7 +170,7 @@ def test_after_a_kill_gaps_are_not_damage_and_after_a_truncation_new_batches_are
         chance = random.Random(1)
         fill(kafka, chance)
         compacted(kafka)
-        copy = shutil.copytree(data, tmp_path / "copy")  # as kill −9 would leave it
+        copy = shutil.copytree(data, tmp_path / "copy")  # as after kill −9
         kafka.truncate("orders", 0, 100)
         assert partition_of(kafka).log.cleaned_to == partition_of(kafka).log_end_offset
         fill(kafka, chance)
@@ -228,7 +228,7 @@ def test_a_commit_after_an_abort_is_compacted_and_stays(where: Path | None) -> N
             compacted(kafka)
             assert committed() == [value]
         transactions = partition_of(kafka).transactions
-        assert transactions.aborted_between(0, 10**6) == []  # otherwise readers would skip records after the removed marker
+        assert transactions.aborted_between(0, 10**6) == []  # otherwise consumers would skip records after the removed marker
 
 
 def test_a_truncation_while_it_runs_wins(data: Path) -> None:
@@ -269,7 +269,7 @@ def test_an_open_transaction_stops_it(where: Path | None) -> None:
 
 
 def crash_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes all renames and removals fail after this number of them."""
+    """After `steps` renames and removals, makes all later ones fail."""
     left = steps
     replace, unlink = Path.replace, Path.unlink
 

@@ -1,4 +1,4 @@
-"""Groups and transactions in a data directory: their records hold everything that the broker knew."""
+"""Groups and transactions in a data directory: a restarted broker restores everything that it knew from their records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def classic(group: Group) -> Any:
-    kept = group.snapshot  # the live members may have changed since the snapshot
+    kept = group.snapshot  # the group's current members may differ from the last written snapshot
     members = [(m.member_id, m.instance_id, m.client_id) for m in kept.members]
     return kept.generation, kept.protocol_type or None, kept.protocol, kept.leader, members
 
@@ -41,7 +41,7 @@ def modern(group: ConsumerGroup) -> Any:
 
 
 def state_of(engine: Engine) -> dict[str, Any]:
-    """All state that a restart must keep."""
+    """Returns all state that a broker must still have after a restart."""
     offsets = engine.groups.offsets
     groups = engine.groups.groups
     return {

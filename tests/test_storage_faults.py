@@ -1,4 +1,4 @@
-"""Faults of storage and of state: writes that fail, are slow or end in a crash, and what a cluster forgets or takes away."""
+"""Faults of storage and of state: writes that fail, are slow or crash the broker, and state that a cluster loses."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_full_disk_takes_everything_offline_until_there_is_room(mock_kafka: Mo
     full = mock_kafka.faults.add(faults.disk_full(nth=2))
     first, second = Dialogue(mock_kafka), Dialogue(mock_kafka)
     first >> seq(0) << accepted(at=0) >> seq(1) << refused(STORAGE_ERROR)
-    second >> seq(0, topic="other") << refused(STORAGE_ERROR)  # the whole directory is offline
+    second >> seq(0, topic="other") << refused(STORAGE_ERROR)  # the whole log directory is offline
     assert ask_offsets(mock_kafka) == STORAGE_ERROR
     assert fetch_error(mock_kafka) == STORAGE_ERROR
     with pytest.raises(ValueError, match="KAFKA_STORAGE_ERROR"):
@@ -141,7 +141,7 @@ def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(mock
     assert offsets == [0, 1, 2, 3]
     assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
     nodes = {row.node for row in mock_kafka.trace.produce("orders")}
-    assert len(nodes) == 2, "the retry went to a new leader, which knew the producer"
+    assert len(nodes) == 2, "the retry was sent to a new leader, which has the producer's state"
     assert "duplicate" in [row.verdict for row in mock_kafka.trace.produce("orders")]
     assert [row.leader for row in mock_kafka.trace.events("leader") if isinstance(row, LeaderRow)] != []
 
@@ -157,7 +157,7 @@ def test_a_full_disk_concerns_one_broker(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.disk_full(topic="orders", node=1))
     assert producer.send(0).error_code == STORAGE_ERROR
     mock_kafka.move_leader("orders", 0, to=2)
-    assert producer.send(0).error_code == STORAGE_ERROR, "a broker with a full disk does not name the leader"
+    assert producer.send(0).error_code == STORAGE_ERROR, "a broker with a full disk does not return the new leader"
     producer.wire = client(mock_kafka, node=1)
     assert producer.send(0).base_offset == 0
 
@@ -238,7 +238,7 @@ def test_a_truncated_log_loses_its_end_and_the_state_with_it(mock_kafka: MockKaf
 
 
 def test_truncation_keeps_the_state_of_producers_before_the_cut(mock_kafka: MockKafka) -> None:
-    """A producer's state is also kept if its records are no longer in the log."""
+    """A producer's state is kept even if its records are no longer in the log."""
     producer, other = RawProducer(mock_kafka), RawProducer(mock_kafka)
     for sequence in range(2):
         producer.send(sequence)
@@ -247,7 +247,7 @@ def test_truncation_keeps_the_state_of_producers_before_the_cut(mock_kafka: Mock
     before = mock_kafka.producers("orders", 0)[producer.pid]
     mock_kafka.truncate("orders", 0, 2)
     assert mock_kafka.producers("orders", 0) == {producer.pid: before}
-    assert producer.send(1).base_offset == 1, "the batch is a duplicate, as before"
+    assert producer.send(1).base_offset == 1, "the batch is still recognised as a duplicate"
 
 
 def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) -> None:
@@ -270,7 +270,7 @@ def test_clients_look_for_a_lost_coordinator_again(mock_kafka: MockKafka) -> Non
     assert (lost.seen, lost.fired) == (4, 2)
     of_anybody = mock_kafka.faults.add(faults.lose_coordinator())
     assert RawProducer(mock_kafka).pid >= 0
-    assert of_anybody.seen == 0, "InitProducerId without a transactional id needs no coordinator"
+    assert of_anybody.seen == 0, "without a transactional id there is no coordinator"
 
 
 def test_a_restart_at_the_exact_request(mock_kafka: MockKafka) -> None:

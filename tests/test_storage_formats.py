@@ -1,4 +1,4 @@
-"""The files of a data directory, each by itself: they are read as written, and damage is reported."""
+"""Each kind of file in a data directory: what is written can be read again, and damage is reported."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_names() -> None:
 REAL_SNAPSHOT = bytes.fromhex(
     "0001799c58e5000000010000000000000000000000000f9f0000000000000f9f00000027000001a1fd470d65ffffffffffffffffffffffff"
 )
-"""A producer snapshot that Kafka 4.3.1 wrote at the end of a log with one idempotent producer."""
+"""A producer snapshot of Kafka 4.3.1, for a log with one idempotent producer."""
 
 
 def entry(batches: tuple[BatchMetadata, ...], opened: int = -1) -> ProducerEntry:
@@ -112,7 +112,7 @@ def test_indexes_are_read_as_far_as_they_rise(
     for offset_step, position_step in steps:
         offset, position = offset + offset_step, position + position_step
         entries.append((offset, position))
-    path.write_bytes(offset_index_bytes(BASE, entries) + bytes(8 * zeros))  # Kafka's open indexes end in zeros
+    path.write_bytes(offset_index_bytes(BASE, entries) + bytes(8 * zeros))  # Kafka's active index ends with zeros
     assert list(zip(*read_offset_index(path, BASE), strict=True)) == entries
     times = [(position, offset) for offset, position in entries]
     path.write_bytes(time_index_bytes(BASE, times) + bytes(12 * zeros))
@@ -166,7 +166,7 @@ def test_checkpoints(tmp_path: Path) -> None:
 
 
 def is_lie(path: Path, epochs: list[tuple[int, int]]) -> bool:
-    """Tells whether the damaged file is read without an error, with other leader epochs than it had."""
+    """Whether the damaged file can be read without an error, but with wrong leader epochs."""
     try:
         return read_epochs(path) != epochs
     except DamagedFile:
@@ -255,7 +255,7 @@ def test_the_records_of_a_difference_lead_from_one_image_to_the_next(seed: int, 
     log.create()
     for _ in range(6):
         following = image(chance)
-        for topic_id, topic in following.topics.items():  # epochs only rise, and partitions stay
+        for topic_id, topic in following.topics.items():  # leader epochs never decrease, and partitions are not removed
             for index, before in log.image.topics.get(topic_id, TopicImage("")).partitions.items():
                 now = topic.partitions.get(index, before)
                 epoch = before.leader_epoch + (now.leader != before.leader) + chance.randrange(2)
@@ -271,7 +271,7 @@ def test_the_records_of_a_difference_lead_from_one_image_to_the_next(seed: int, 
 def test_metadata_that_was_begun_is_never_empty(tmp_path: Path) -> None:
     log = MetadataLog(tmp_path)
     log.create()
-    assert not MetadataLog(tmp_path).exists  # the broker may have been killed before `begun`
+    assert not MetadataLog(tmp_path).exists  # the log counts as missing until `begun`, because the broker can be killed before
     log.begun(5)
     log.close()
     read = MetadataLog(tmp_path)

@@ -1,4 +1,4 @@
-"""Kafka itself and the data directory: its tools read our files, we serve its directory, and it serves ours.
+"""Data directories and a real Kafka: its tools read our files, wirebroker serves Kafka's directory, and Kafka serves ours.
 
 Needs java and Kafka's jars, which scripts/interop --fetch fetches.
 """
@@ -60,11 +60,11 @@ def dumped(*arguments: str) -> str:
     return run.stdout
 
 
-# A dialogue that works with either broker
+# A dialogue that works with Kafka and with wirebroker
 
 
 def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
-    """Repeats a request until its response is final: a real broker needs time. Returns the response."""
+    """Repeats a request until the response is final, because a real broker needs time. Returns the response."""
     deadline = time.monotonic() + 60
     while not settled(response := ask()):
         assert time.monotonic() < deadline, response
@@ -73,7 +73,7 @@ def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
 
 
 class Dialogue:
-    """Writes all kinds of data to a broker, and remembers only the responses."""
+    """Writes data of all kinds to a broker. Depends only on the broker's responses."""
 
     def __init__(self, wire: WireClient, now: int) -> None:
         self.wire = wire
@@ -116,12 +116,12 @@ class Dialogue:
         eventually(lambda: self.wire.request(request, 3), lambda response: response.error_code == 0)
 
     def transaction(self, topic: str, name: str, commits: bool | None) -> None:
-        """Makes one transaction of three records. If `commits` is None, the transaction stays open."""
+        """Runs a transaction with three records. If `commits` is None, the transaction stays open."""
         pid, epoch = self.producer(name)
         records = [Record(i, 0, b"t%d" % i, b"%s %s" % (name.encode(), str(commits).encode())) for i in range(3)]
         response = eventually(
             lambda: self.produce(topic, records, name, producer_id=pid, producer_epoch=epoch, base_sequence=0),
-            lambda each: each.error_code not in (6, 16, 51),  # an election or markers are not complete yet
+            lambda each: each.error_code not in (6, 16, 51),  # repeated while an election or a transaction is not complete
         )
         assert response.error_code == 0, response
         if commits is not None:
@@ -130,7 +130,7 @@ class Dialogue:
 
 
 def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, bytes | None, bytes | None, int]]:
-    """Returns offset, key, value and producer id of all records in Fetch responses, and the aborted transactions in them."""
+    """Returns the offset, key, value and producer id of all records that Fetch returns, and the aborted transactions."""
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
     offset = 0
     while True:
@@ -156,8 +156,8 @@ def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, 
 
 
 def everything(wire: WireClient) -> dict[str, Any]:
-    """Returns the records that a consumer gets from every topic. A compacted topic contributes only the last record of each
-    key, because compaction may not have removed all others.
+    """Returns the records that a consumer gets from every topic. For a compacted topic, only the last record of each key is
+    returned, because compaction may not have removed the others yet.
     """
     found: dict[str, Any] = {f"{topic} {isolation}": stored(wire, topic, isolation) for topic in TOPICS for isolation in (0, 1)}
     for name in ("compacted 0", "compacted 1"):
@@ -226,7 +226,9 @@ def test_kafkas_tools_read_every_file(ours: MockKafka, tmp_path: Path) -> None:
 
 
 def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
-    """Kafka fills a directory, we serve a copy of it and go on writing, and Kafka continues after our batches."""
+    """Kafka fills a directory. wirebroker serves a copy of it and writes more batches. Kafka then continues after those
+    batches.
+    """
     with KafkaServer(SETTINGS, data=tmp_path / "kafka") as kafka:
         wire = WireClient(*kafka.address)
         dialogue = Dialogue(wire, kafka.now())
@@ -248,7 +250,7 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
             assert settings == TOPICS["packed"]
             dialogue = Dialogue(wire, kafka.now())
             again = dialogue.idempotent("plain", range(9, 10), pid)
-            assert again == [9], "the last batch before the restart is recognised as a retry"
+            assert again == [9], "a retry of the last batch before the restart is recognised"
             dialogue.idempotent("plain", range(10, 12), pid)
             last = dialogue.idempotent("mine", range(200), pid, 20_000)[-1]
             dialogue.transaction("mine", "tx-a", True)
@@ -262,12 +264,12 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
         kafka.start()
         wire = WireClient(*kafka.address)
         for isolation in (0, 1):
-            expected = theirs[f"mine {isolation}"]  # the record is visible once the leader has raised its high watermark
+            expected = theirs[f"mine {isolation}"]  # the last record is visible only after the high watermark has advanced
             found = eventually(lambda i=isolation: stored(wire, "mine", i), lambda got, all_=expected: got >= all_)
             assert found == expected
         dialogue = Dialogue(wire, kafka.now())
         assert dialogue.idempotent("mine", range(199, 200), pid, 20_000) == [last], (
-            "Kafka has the last sequence from our snapshot"
+            "Kafka reads the producer's last sequence from our snapshot"
         )
         assert dialogue.idempotent("mine", range(200, 201), pid)[0] > last
         said = kafka.log.read_text(errors="replace")

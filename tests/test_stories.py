@@ -1,4 +1,6 @@
-"""The stories of docs/how-to/debugging.md: each is played to a proxy, and its commands print what the page shows."""
+"""The stories of docs/how-to/debugging.md. Each story is played through a proxy, and its commands must print what the page
+shows.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ ADVERTISED = "Clients connect once and never again"
 
 
 def story(heading: str) -> Callable[[Play], Play]:
-    """Decorates a function that plays the story under this heading."""
+    """Returns a decorator for the function that plays the story under this heading."""
 
     def register(play: Play) -> Play:
         PLAYS[heading] = play
@@ -184,12 +186,12 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Moc
 
 
 def closed(proxy: ProxyKafka) -> list[int]:
-    """Returns the connections whose end is in the trace."""
+    """Returns the ids of connections that were closed according to the trace."""
     return [row.connection for row in proxy.trace.events("connection") if row.change == "closed"]
 
 
 def plain(text: str) -> str:
-    """Returns output without what differs between runs: times, addresses, and the widths of spaces."""
+    """Removes from an output what differs between runs: times, addresses, and the number of spaces."""
     varies = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d\d:\d\d:\d\d\.\d{3}|[\d,]+ ms|[\d.]+ s\b|127\.0\.0\.1:\d+"
     timeless = re.sub(rf"{varies}|broker [\d,]+ µs, transfer [\d,]+, proxy [\d,]+", "", text)
     return re.sub(r"\s+$", "", re.sub(r" +", " ", timeless), flags=re.MULTILINE)
@@ -211,7 +213,7 @@ def test_a_story_is_printed_as_shown(
 
 
 def commands(heading: str) -> list[tuple[str, str]]:
-    """Returns the commands under this heading, without `wirebroker`, each with the output that the page shows."""
+    """Returns the arguments of each wirebroker command under this heading, with the output that the page shows."""
     return re.findall(r"^\$ wirebroker (.*)\n((?:(?!\$ |```).*\n)*)", STORIES[heading], re.MULTILINE)
 
 
@@ -228,13 +230,13 @@ def test_an_advertised_address_that_is_wrong_is_named_as_shown() -> None:
 
 
 def without_addresses(log: str) -> list[str]:
-    """Lines of a log without their times, our ports and the system's words for an unknown host."""
+    """Returns the lines of a log, without times, ports and the system's message about an unknown host."""
     return [re.sub(r"127.0.0.1:\d+|reached: .*; the", "", text) for text in without_times(log)]
 
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Runs a command of wirebroker and waits until it is ready. Yields its process and its address."""
+    """Runs a wirebroker command, and waits until it is ready. Yields its process and its address."""
     command = [sys.executable, "-m", "wirebroker.commands.cli", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:

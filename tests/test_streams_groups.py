@@ -1,6 +1,6 @@
-"""Streams groups (KIP-1071): delays and timeouts on a clock of our own, restarts, rights and internal topics, over the wire.
+"""Streams groups (KIP-1071), tested over the wire with a frozen clock: timeouts, restarts, rights and internal topics.
 
-The recorded dialogues have the responses to right and wrong requests.
+The recorded dialogues test the responses to valid and invalid requests.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ NO_TASKS: dict[str, object] = {"active_tasks": [], "standby_tasks": [], "warmup_
 
 
 def topic(name: str, factor: int = 0) -> dict[str, object]:
-    """Returns an internal topic of a topology."""
+    """Returns an internal topic for a topology."""
     return {"name": name, "partitions": 0, "replication_factor": factor, "topic_configs": []}
 
 
 def topology(factor: int = 0) -> dict[str, object]:
-    """Returns a topology that counts the words in topic "in". The broker must create the changelog topic of its store."""
+    """Returns a topology that counts the words in topic "in". The broker must create the changelog topic of the topology's
+    store.
+    """
     empty: dict[str, object] = {
         "source_topic_regex": [], "repartition_sink_topics": [], "repartition_source_topics": [], "copartition_groups": [],
     }  # fmt: skip
@@ -59,11 +61,11 @@ class App:
         return self.wire.request(plain(api, **fields), version)
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection. The next request opens another connection."""
         self.wire.close()
 
     def beat(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """Sends a member's heartbeat: the member joins, or reports the tasks that it got last."""
+        """Sends a heartbeat with which a member joins, or reports the tasks that it was assigned last."""
         epoch = self._epochs.get(member, 0)
         body: dict[str, Any] = {
             "group_id": "app", "member_id": member, "member_epoch": epoch, "endpoint_information_epoch": 0,
@@ -95,7 +97,7 @@ class App:
 
 
 def told(response: StreamsGroupHeartbeatResponse) -> list[int]:
-    """The statuses in a response."""
+    """Returns the status codes in a response."""
     return [each.status_code for each in response.status or ()]
 
 

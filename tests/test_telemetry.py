@@ -1,4 +1,4 @@
-"""Clients' own metrics (KIP-714): subscriptions, refusals, and a client that really pushes."""
+"""Client metrics (KIP-714): subscriptions, refused pushes, and a real client that pushes its metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wirebroker.core.telemetry import KEPT_BYTES, KEPT_PUSHES, Push, Pushes
 NOBODY = bytes(16)
 GZIP = 1
 EMPTY = b"\x0a\x00"
-"""A MetricsData with one resource that has no metrics."""
+"""An encoded OTLP MetricsData with one resource and no metrics."""
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_a_client_that_pushes_too_early_is_throttled(kafka: MockKafka) -> None:
     assert push(connection, told) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     kafka.clock.advance(milliseconds=1000)
     assert push(connection, told) == 0
-    assert push(connection, told, terminating=True) == 0, "the last push may come early"
+    assert push(connection, told, terminating=True) == 0, "the terminating push may be sent before the interval is over"
     kafka.clock.advance(milliseconds=1000)
-    assert push(connection, told) == ErrorCode.INVALID_REQUEST, "no push may follow the last one"
+    assert push(connection, told) == ErrorCode.INVALID_REQUEST, "a push after the terminating push is refused"
 
 
 def test_another_subscription_ends_the_one_before(kafka: MockKafka) -> None:
@@ -153,7 +153,7 @@ def test_a_client_is_forgotten_with_its_connection(kafka: MockKafka) -> None:
     told = ask(first)
     first.close()
     kafka.wait_until(lambda: kafka.connection_count() == 0)
-    assert ask(connect(kafka), told.client_instance_id).error_code == 0, "without the close, it would be throttled"
+    assert ask(connect(kafka), told.client_instance_id).error_code == 0, "not throttled after the connection's close"
 
 
 def test_a_push_is_a_row_of_the_trace(kafka: MockKafka) -> None:
@@ -184,7 +184,7 @@ def test_librdkafka_pushes_its_metrics() -> None:
 def test_metrics_that_are_none(kafka: MockKafka) -> None:
     pytest.importorskip("opentelemetry.proto")
     connection = connect(kafka)
-    assert push(connection, ask(connection), b"\xff\xff") == 0, "Kafka accepts any bytes and passes them on"
+    assert push(connection, ask(connection), b"\xff\xff") == 0, "as in Kafka, the broker accepts any bytes"
     with pytest.raises(ValueError, match="the client app pushed something that is not an OTLP MetricsData"):
         kafka.telemetry.points()
 

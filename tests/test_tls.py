@@ -1,4 +1,4 @@
-"""TLS: certificates of brokers and clients, principals from certificates, and clients that speak something else."""
+"""TLS: certificates of brokers and clients, principals from certificates, and clients that do not use TLS."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def context(kafka: MockKafka, *, certificate: bool = False) -> ssl.SSLContext:
 
 
 def ask(kafka: MockKafka, trusting: ssl.SSLContext) -> bytes:
-    """Sends ApiVersions over TLS. Checks that the certificate is for the address. Returns the beginning of the response."""
+    """Sends ApiVersions over TLS, and checks that the certificate is valid for the address. Returns the first bytes received."""
     host, port = address_of(kafka.bootstrap_servers)
     with socket.create_connection((host, port), 5) as plain, trusting.wrap_socket(plain, server_hostname=host) as secured:
         secured.sendall(encode_request(7, "test", ApiVersionsRequest(), 0))
@@ -203,7 +203,9 @@ def test_a_start_that_fails_leaves_no_certificates(tmp_path: Path, monkeypatch: 
 
 
 def test_certificates_signed_with_sha_1_as_kafka_takes_them() -> None:
-    """Kafka 4.3.1 accepts them for brokers and clients, with TLS 1.2 and 1.3. OpenSSL needs a lower security level."""
+    """Kafka 4.3.1 accepts SHA-1 certificates of brokers and clients, with TLS 1.2 and 1.3. OpenSSL needs a lower security
+    level.
+    """
     old = str(Path(__file__).parent / "data" / "signed-with-sha-1.pem")  # a key, its certificate, and the authority's
     configs = {"ssl.client.auth": "required"}
     for store in ("keystore", "truststore"):
@@ -217,7 +219,7 @@ def test_certificates_signed_with_sha_1_as_kafka_takes_them() -> None:
     client.set_ciphers("DEFAULT:@SECLEVEL=0")
     client.load_cert_chain(old)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # no warning says that the setting has no effect
+        warnings.simplefilter("error", UserWarning)  # fails if a warning says that ssl.cipher.suites has no effect
         with MockKafka(security="ssl", configs=configs | {"ssl.cipher.suites": "@SECLEVEL=0"}) as kafka:
             assert ask(kafka, client)
 
@@ -235,7 +237,7 @@ def test_how_to_make_pem_of_a_java_store_is_said(
 
 
 def made_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """Makes PKCS12 stores: a certificate for 127.0.0.1, and its authority. Returns Kafka's settings that name them."""
+    """Makes PKCS12 stores with a certificate for 127.0.0.1 and with its authority. Returns the Kafka settings for the stores."""
     issued = authority.issue_cert("127.0.0.1", "localhost", common_name="both")
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
     trusted = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
@@ -252,7 +254,7 @@ def made_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
 
 
 def java_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """Makes the same stores with Java's keytool, as users of Java have them. Returns the settings that name them."""
+    """Makes the same stores with Java's keytool, as users of Kafka do. Returns the Kafka settings for the stores."""
     settings = made_stores(folder, authority)
     for store in ("keystore", "truststore"):
         path = Path(settings[f"ssl.{store}.location"])
@@ -263,7 +265,7 @@ def java_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
         place = ["-destkeystore" if store == "keystore" else "-keystore", str(path)]
         kind = ["-deststoretype" if store == "keystore" else "-storetype", "PKCS12"]
         subprocess.run(["keytool", *words, *place, *password, *kind], check=True, capture_output=True)
-        settings[f"ssl.{store}.type"] = "JKS"  # Kafka's default; Java reads PKCS12 with it, too
+        settings[f"ssl.{store}.type"] = "JKS"  # Kafka's default type, with which Java also reads PKCS12 stores
     return settings
 
 

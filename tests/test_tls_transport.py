@@ -1,4 +1,4 @@
-"""The transport of TLS connections: handshakes in pieces and unfinished, much data both ways, goodbyes and damage."""
+"""The transport of TLS connections: handshakes in pieces or unfinished, much data in both directions, closes, and damage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirekit import exactly
 
 LONG = 10.0
-"""Seconds that a response may take on a busy machine."""
+"""The most seconds for a response, even on a busy machine."""
 REQUEST = encode_request(7, "test", ApiVersionsRequest(), 0)
 
 
@@ -46,7 +46,7 @@ def secured(request: pytest.FixtureRequest) -> Iterator[MockKafka]:
 
 @contextmanager
 def connected(kafka: MockKafka) -> Iterator[tuple[ssl.SSLSocket, socket.socket]]:
-    """A TLS connection after its handshake, and its plain socket, with which a test can send bytes that are not TLS."""
+    """Opens a TLS connection. Yields it and its plain socket, over which a test can send data that is not TLS."""
     host, port = address_of(kafka.bootstrap_servers)
     plain = socket.create_connection((host, port), LONG)
     with closing(plain.dup()) as raw, context(kafka).wrap_socket(plain, server_hostname=host) as client:
@@ -175,4 +175,4 @@ def test_handshakes_that_begin_together_take_turns(monkeypatch: pytest.MonkeyPat
         soon.pop(0)()
         shares.append(len(done) - sum(shares))
     assert done == list(range(20))
-    assert max(shares) <= 5, "a turn has time for four handshakes and the rest of one"
+    assert max(shares) <= 5, "four handshakes and the rest of another fit into one turn"

@@ -1,4 +1,4 @@
-"""The trace: the events of each level, their fields, and that events above the level leave no rows."""
+"""The trace: the events of each level, and their fields. Events above the level have no rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOT_LEADER, UNKNOWN_TOPIC = 6, 3
 
 
 def outcomes(kafka: MockKafka, *events: str) -> list[str]:
-    """Returns the outcome of each row: the end of its line."""
+    """Returns the outcome of each row, which is the last part of its printed line."""
     outcome = re.compile(r" (?:changed|opened|closed|answered|error|fetched|asked) +")
     return [outcome.split(line(row))[-1] for row in kafka.trace.events(*events)]
 
@@ -65,7 +65,7 @@ def outcomes(kafka: MockKafka, *events: str) -> list[str]:
 
 
 def busy(kafka: MockKafka) -> None:
-    """Makes nearly everything happen that the trace can have."""
+    """Causes nearly every kind of event that a trace can have."""
     kafka.faults.add(faults.throttle(1, api="Metadata"))
     producer = kafka_python.KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id="till")
     producer.init_transactions()
@@ -427,14 +427,14 @@ def test_the_documentation_has_every_event_and_level() -> None:
     }
     text = text.partition("## Events")[2].partition("## A verdict")[0]
     for name, event in EVENTS.items():
-        if name not in ("produce", "shadow"):  # another table, of verdicts, has their fields
+        if name not in ("produce", "shadow"):  # the table of verdicts has the fields of these events
             (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", text, re.MULTILINE)
             shown = re.findall(r"`(\w+)`", row)
             assert shown == [field.name for field in fields(event) if field.name != "time"], name
 
 
 def test_a_batch_without_a_producer_id_has_no_sequences(mock_kafka: MockKafka) -> None:
-    """Some clients send base sequence 0 without idempotence. The trace must not show it as a sequence."""
+    """Some clients send the base sequence 0 without a producer id. The trace must not show a sequence."""
     mock_kafka.create_topic("orders")
     for first in (0, -1):
         response = only(client(mock_kafka).request(produce_request("orders", batch(first, 2, pid=-1, epoch=-1)), 9))

@@ -1,4 +1,4 @@
-"""`wirebroker trace show`: what is chosen of a file, and the picture of a producer's sequences."""
+"""`wirebroker trace show`: which rows of a file it shows, and its picture of a producer's sequences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ START = 1_800_000_000_000
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace with every kind of row: two producers on two partitions, one with a duplicate and a gap, and a fault."""
+    """A trace with every kind of row. It has two producers on two partitions, a duplicate, a gap and a fault."""
     path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     with MockKafka(topics={"orders": 2, "other": 1}, trace="all", clock="frozen") as kafka:
         now = kafka.clock.now()
@@ -226,7 +226,7 @@ def test_a_batch_that_a_fault_stopped_is_drawn_without_a_verdict(mock_kafka: Moc
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace of a transaction and a group on separate connections, a fault in the transaction, and another producer."""
+    """A trace with a transaction and a group on separate connections, a fault in the transaction, and another producer."""
     path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     with MockKafka(topics={"orders": 2}, trace="all", clock="frozen") as kafka:
         kafka.faults.add(faults.delay(1, api="EndTxn"))
@@ -282,7 +282,7 @@ def test_a_producer_has_its_requests_and_responses(capsys: pytest.CaptureFixture
     assert not [line for line in mine if "orders-1" in line]
     assert [line for line in other if "orders-1" in line and "Produce" in line]
     assert not set(mine) & set(other)
-    assert len(mine) + len(other) < len(whole), "rows of topics and of the group belong to neither"
+    assert len(mine) + len(other) < len(whole), "neither has the rows of topics and of the group"
 
 
 def test_standard_input(capsys: pytest.CaptureFixture[str], mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +382,7 @@ def test_a_producer_of_a_proxy_has_the_requests_that_name_it(capsys: pytest.Capt
 
 
 def unknown_topic() -> dict[str, Any]:
-    """Returns the fields of a Fetch from a topic whose id has no known name."""
+    """Returns the fields of a Fetch request with a topic id that no topic has."""
     part = {"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1000}
     return {"max_wait_ms": 0, "topics": [{"topic_id": b"\0" * 15 + b"\7", "partitions": [part]}]}
 

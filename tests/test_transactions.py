@@ -1,4 +1,4 @@
-"""Transactions over the raw wire: ids and fencing, commits and aborts, what readers see, and the effects of time."""
+"""Transactions over the wire: ids and fencing, commits and aborts, what consumers read, and what expires."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: InP
 
 
 def internal_records(kafka: InProcess, topic: str, kinds: dict[int, tuple[str, str]]) -> list[Any]:
-    """Returns the decoded records of all partitions of an internal topic."""
+    """Returns the decoded records of an internal topic, from all partitions."""
     found = []
     for index in range(4):
         response = Reader(kafka, committed=False).fetch(topic, index)
@@ -221,7 +221,7 @@ def test_c4_a_transactional_id_does_not_expire_while_its_transaction_is_open(
     producer = started(kafka)
     producer.send("a")
     kafka.clock.advance(seconds=5)
-    assert [each.exc_text for each in caplog.records if each.exc_info] == [], "nothing tried to expire the open transaction"
+    assert [each.exc_text for each in caplog.records if each.exc_info] == [], "no timer tried to expire the open transaction"
     assert producer.end() == 0
     kafka.clock.advance(seconds=5)
     assert kafka.transactions() == {}
@@ -249,7 +249,7 @@ def test_c3_readers_wait_for_an_earlier_transaction_until_its_marker_is_replicat
 def test_c4_timed_out_transactions_are_looked_for_at_the_multiples_of_an_interval(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
-    kafka = mock_kafka_factory(topics={"orders": 2}, clock="frozen")  # the broker looks every 10 s
+    kafka = mock_kafka_factory(topics={"orders": 2}, clock="frozen")  # the broker looks for expired transactions every 10 s
     kafka.clock.advance(milliseconds=33_333)
     for stable in (2, 4):
         started(kafka, timeout_ms=5_000).send("a")
@@ -323,7 +323,7 @@ def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: InProcess) -> 
 
 
 def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(kafka: InProcess) -> None:
-    """Plays a thousand transactions. In one of five, the connection breaks at a random moment."""
+    """Runs a thousand transactions. In one of five, the connection is lost at a random moment."""
     count, chance = 1_000, random.Random(7)
     feeder = client(kafka)
     for start in range(0, count, 100):
@@ -359,7 +359,7 @@ def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(
 
 
 def restarted(kafka: InProcess) -> TransactionalProducer:
-    """Starts the worker again. This fences its predecessor and aborts the open transaction."""
+    """Starts a new worker, which fences the worker before it and aborts its open transaction."""
     worker = TransactionalProducer(kafka, "worker")
     while worker.init():
         pass
@@ -367,7 +367,7 @@ def restarted(kafka: InProcess) -> TransactionalProducer:
 
 
 def cut_off(worker: TransactionalProducer, request_arrives: bool, step: int, position: int) -> None:
-    """Breaks the connection before the request reaches the broker, or before the response reaches the client."""
+    """Closes the connection before the request arrives at the broker, or before the response arrives at the client."""
     if request_arrives and step == 2:
         request = end_txn(worker.txid, (worker.pid, worker.epoch), True)
         worker.wire.request(request, 5)

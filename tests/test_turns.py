@@ -1,4 +1,4 @@
-"""Fair turns: a client with long requests does not make another client wait until all of them are done."""
+"""Fair turns: if a client sends long requests, other clients do not have to wait until all of them are handled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kafka() -> Iterator[MockKafka]:
 
 
 def read_response(connection: socket.socket) -> int:
-    """Reads the next response. Returns its correlation id."""
+    """Reads the next response, and returns its correlation id."""
     size, correlation_id = struct.unpack(">ii", exactly(connection, 8))
     exactly(connection, size - 4)
     return int(correlation_id)
@@ -140,7 +140,7 @@ def test_a_batch_that_takes_long_to_check_is_offloaded_with_the_same_response(da
         buffer = bytearray(frame)
         engine.receive(connection, memoryview(buffer), NOW)
         assert bool(engine.effects) != driven
-        buffer[:] = bytes(len(buffer))  # as if another connection used the buffer
+        buffer[:] = bytes(len(buffer))  # as if another connection reused the buffer
         while driven and not engine.effects:
             (unfinished, offload) = engine.turns.offloads.popleft()
             unfinished.do(offload)
@@ -159,7 +159,7 @@ def test_a_batch_that_takes_long_to_check_is_offloaded_with_the_same_response(da
 
 
 class Answered:
-    """A stub of an exchange: it notes the result of its request."""
+    """A stand-in for an exchange. It remembers the result of its request."""
 
     def __init__(self, node_id: int = 1) -> None:
         self.node_id = node_id

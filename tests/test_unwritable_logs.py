@@ -1,5 +1,5 @@
-"""A coordinator whose log cannot be written: every response has an error, the state is unchanged, and later everything works
-again.
+"""A coordinator whose log cannot be written. Every response has an error, and the state does not change. When the log can be
+written again, everything works.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def kafka(request: Any, mock_kafka_factory: Callable[..., MockKafka], tmp_path: 
 
 @contextmanager
 def unwritable(kafka: MockKafka, topic: str) -> Iterator[None]:
-    """Within this block, writes to this topic's logs fail, and the state of the coordinators must not change."""
+    """Within this block, writes to the topic's logs fail. Checks that the state of the coordinators does not change."""
 
     def fail(times: int) -> None:
         for partition in kafka._call(lambda engine: engine.cluster.topics[topic].partitions):
@@ -55,7 +55,9 @@ def unwritable(kafka: MockKafka, topic: str) -> Iterator[None]:
 
 
 def known(kafka: MockKafka) -> dict[str, Any]:
-    """Returns the coordinators' state without transactional ids that have no epoch: these, as in Kafka, are not in the log."""
+    """Returns the coordinators' state. As in Kafka, the log does not have transactional ids without an epoch, so they are left
+    out.
+    """
     state: dict[str, Any] = kafka._call(state_of)
     state["transactions"] = {name: held for name, held in state["transactions"].items() if held[1] >= 0}
     return state
@@ -91,7 +93,7 @@ def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
         assert (response.error_code, response.topics) == (NOT_COORDINATOR, [])
         assert sole(one.wire.request(delete_groups, 2).results).error_code == NOT_COORDINATOR
         assert one.committed() == 13
-        kafka.clock.advance(days=8)  # the offsets do not expire, either
+        kafka.clock.advance(days=8)  # offsets also do not expire
     assert one.committed() == 13
     assert sole(one.wire.request(delete_groups, 2).results).error_code == 0
     assert one.committed() == -1
@@ -188,7 +190,7 @@ def test_a_transaction_stays_open_and_can_be_committed_later(kafka: MockKafka) -
     assert till.send("a").error_code == 0
     with unwritable(kafka, TRANSACTION_TOPIC):
         assert [till.end(), till.end(commit=False), till.init()] == [NOT_COORDINATOR] * 3
-        kafka.clock.advance(minutes=10)  # the transaction does not time out, either
+        kafka.clock.advance(minutes=10)  # transactions also do not time out
     as_after_a_crash(kafka)
     till.wire = client(kafka)
     assert till.end() == 0
@@ -215,7 +217,7 @@ def test_a_marker_that_cannot_be_written_is_written_later(kafka: MockKafka, comm
     for topic in ("orders", GROUP_TOPIC):
         for partition in kafka._call(lambda engine, topic=topic: engine.cluster.topics[topic].partitions):
             partition.fail_next_write(FOR_EVER)
-    assert till.end(commit) == 0, "the outcome is decided and written down"
+    assert till.end(commit) == 0, "the coordinator has stored the outcome"
     kafka.clock.advance(minutes=1)
     assert Reader(kafka).values() == []
     assert till.init() == CONCURRENT
@@ -241,13 +243,13 @@ def test_the_end_of_a_transaction_is_written_down_later(kafka: MockKafka) -> Non
         partition.fail_next_write(FOR_EVER)
     orders.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)
-    assert Reader(kafka).values() == ["a0"], "the partition has the marker"
-    assert till.init() == CONCURRENT, "but the log does not say that all markers are written"
+    assert Reader(kafka).values() == ["a0"], "the marker was written to the partition"
+    assert till.init() == CONCURRENT, "the coordinator's log does not have the completion yet"
     for partition in partitions:
         partition.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)
     assert till.init() == 0
-    assert (len(kafka.records("orders", 0)), Reader(kafka).values()) == (2, ["a0"]), "the transaction ends with one marker"
+    assert (len(kafka.records("orders", 0)), Reader(kafka).values()) == (2, ["a0"]), "the transaction has only one marker"
     as_after_a_crash(kafka)
 
 

@@ -1,7 +1,7 @@
-"""Ids longer than Kafka's formats can hold: invalid UTF-8 becomes U+FFFD, three bytes for each, as in Kafka.
+"""Ids that become too long for Kafka's formats. As in Kafka, each invalid byte of UTF-8 becomes U+FFFD, which has three bytes.
 
-If a record cannot hold an id, the request gets UNKNOWN_SERVER_ERROR and leaves no state; if a response cannot, the API's error
-response is sent instead. The expected codes come from Kafka 4.3.1, which got the same requests one by one.
+If an id is too long for a record, the response has UNKNOWN_SERVER_ERROR, and no state changes. If an id is too long for a
+response, the API's error response is sent. The expected error codes are those of Kafka 4.3.1 for the same requests.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from wirebroker.mock import MockKafka
 from wirekit import client
 
 SENT = "Q" * 20_000
-"""A placeholder: `ask` replaces each Q by the byte 0xFF, which our codec would not write."""
+"""A placeholder. `ask` replaces each Q by the byte 0xFF, which our codec would not write."""
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.fixture(autouse=True)
 def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
     yield
-    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # clients of earlier tests may still log
+    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # without clients of earlier tests
     assert not [each for each in ours if each.levelno >= logging.ERROR]
 
 
@@ -42,7 +42,7 @@ def kafka(request: Any, mock_kafka_factory: Any, tmp_path: Path) -> MockKafka:
 
 
 def ask(kafka: MockKafka, request: Message, version: int) -> Any:
-    """Returns the response to the request with 0xFF in the place of each Q, or None if the connection is closed instead."""
+    """Sends a request with 0xFF in place of each Q. Returns the response, or None if the broker closes the connection."""
     host, port = kafka.bootstrap_servers.split(":")
     frame = encode_request(7, "test", request, version).replace(SENT.encode(), b"\xff" * len(SENT))
     with socket.create_connection((host, int(port)), 10) as line, line.makefile("rb") as responses:
@@ -77,7 +77,7 @@ def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka
     for version in (0, 3, 5):
         listed = ask(kafka, plain("ListGroups"), version)
         assert (listed.error_code, listed.groups) == (0, [])
-    assert ask(kafka, heartbeat(), 1).error_code == 0, "a member with a shorter id can use the group"
+    assert ask(kafka, heartbeat(), 1).error_code == 0, "a member with a short id can still use the group"
 
 
 def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
@@ -124,7 +124,7 @@ def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -
             response = ask(kafka, commit("g", retention), version)
             assert only(response).error_code == 0
     ask(kafka, commit("g", 2**63 - 1), 2)
-    kafka.clock.advance(minutes=11)  # one offsets.retention.check.interval.ms: the offset has expired
+    kafka.clock.advance(minutes=11)  # longer than offsets.retention.check.interval.ms, so the offset has expired
     assert only(ask(kafka, offset_fetch_of("g"), 8)).committed_offset == -1
 
 

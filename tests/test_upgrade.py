@@ -1,7 +1,7 @@
-"""A rolling upgrade: brokers on two releases at once, features that are finalized afterwards, and the way back.
+"""A rolling upgrade: brokers of two releases in one cluster, features that are finalized after the upgrade, and downgrades.
 
-The announced and refused versions come from Kafka 3.9.2 and 4.3.1, which took turns on one data directory and also ran side by
-side.
+The announced and refused versions are those of Kafka 3.9.2 and 4.3.1, which ran one after the other on a data directory, and
+together in a cluster.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ask(kafka: MockKafka, api: str, version: int, node: int = 1, **fields: Any) 
 
 
 def announced(kafka: MockKafka, node: int = 1) -> tuple[int, Mapping[str, int], Mapping[str, int]]:
-    """Returns what a broker announces: the newest version of Produce, each feature's newest level, and the finalized levels."""
+    """Returns a broker's newest version of Produce, the newest level of each feature, and the finalized levels."""
     response = ask(kafka, "ApiVersions", 3, node, client_software_name="a", client_software_version="1")
     newest = next(each.max_version for each in response.api_keys if each.api_key == 0)
     supported = {each.name: each.max_version for each in response.supported_features}
@@ -62,7 +62,7 @@ def update(kafka: MockKafka, name: str, level: int) -> tuple[int, str | None]:
     return response.error_code, response.error_message
 
 
-# Two releases at once
+# Two releases at the same time
 
 
 def test_each_broker_has_the_versions_and_features_of_its_release() -> None:
@@ -110,7 +110,7 @@ def test_the_cluster_behaves_as_before_until_the_last_broker_runs_the_release() 
         kafka.upgrade(NEW, node_id=1)
         assert code() == ErrorCode.NOT_ENOUGH_REPLICAS
         kafka.upgrade(NEW, node_id=2)
-        assert code() == ErrorCode.NONE, "from 3.7 on, one replica is enough for a topic with one (KIP-966)"
+        assert code() == ErrorCode.NONE, "from 3.7 on, one in-sync replica is enough for a topic with one replica (KIP-966)"
 
 
 def test_the_defaults_of_settings_are_those_of_the_release() -> None:
@@ -119,7 +119,7 @@ def test_the_defaults_of_settings_are_those_of_the_release() -> None:
         kafka.upgrade(NEW)
         assert "log.message.format.version" not in described(kafka)
         assert kafka._call(lambda engine: engine.cluster.partition("orders", 0).rules.window) == 3, (
-            "a rule set by the user stays"
+            "the upgrade keeps a rule that the user set"
         )
 
 
@@ -129,7 +129,7 @@ def described(kafka: MockKafka) -> set[str]:
 
 
 def test_a_topic_may_keep_a_setting_that_the_release_does_not_have(tmp_path: Path) -> None:
-    """Kafka 4.3.1 does the same with the data directory of a 3.9.2."""
+    """Kafka 4.3.1 has the same responses with a data directory of 3.9.2."""
     orders = {"orders": {"partitions": 1, "configs": {"message.format.version": "2.8-IV1"}}}
     change = {"name": "retention.ms", "config_operation": 0, "value": "2000000"}
     alter = [{"resource_type": 2, "resource_name": "orders", "configs": [change]}]
@@ -142,7 +142,7 @@ def test_a_topic_may_keep_a_setting_that_the_release_does_not_have(tmp_path: Pat
         assert [(each.name, each.value) for each in shown if each.config_source == 1] == [("retention.ms", "2000000")]
 
 
-# Features, and the way back
+# Features and downgrades
 
 
 def test_features_wait_until_somebody_finalizes_them() -> None:
@@ -191,7 +191,7 @@ def test_what_cannot_be_upgraded() -> None:
         kafka.upgrade(NEW)
 
 
-# Time, restarts and resets
+# Pauses, restarts and resets
 
 
 def test_a_pause_is_of_the_brokers_clock() -> None:
@@ -230,7 +230,7 @@ def test_a_reset_and_a_snapshot_bring_the_release_back() -> None:
         assert (releases(kafka), announced(kafka)[2]["metadata.version"]) == (["4.3"], 30)
         assert "log.message.format.version" not in described(kafka)
         kafka.reset(soft=True)
-        assert releases(kafka) == ["4.3"], "a soft reset keeps connections, and therefore the release"
+        assert releases(kafka) == ["4.3"], "a soft reset keeps the release, because it keeps connections"
         kafka.reset()
         assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
 

@@ -1,4 +1,4 @@
-"""Real clients live through a rolling upgrade: no record is lost or doubled, and transactions complete."""
+"""Real clients during a rolling upgrade: no record is lost or stored twice, and transactions complete."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Application:
     def consume(self) -> None:
         reader = self._library.Reader(self._address, "orders", "team", "read_committed", member=True)
         while time.monotonic() < self._until and not (self._produced.is_set() and self.read.issuperset(self.acknowledged)):
-            with suppress(UnknownBrokerIdError):  # poll raises this while a broker is down
+            with suppress(UnknownBrokerIdError):  # poll raises this error while a broker is down
                 self.read |= {value for _, value in reader.read(None, 1000, 0.2)}
         reader.close()
 
@@ -82,7 +82,7 @@ def test_clients_live_through_an_upgrade(
     configs = {"default.replication.factor": 3, "min.insync.replicas": 2}
     kafka = mock_kafka_factory(brokers=3, profile=profile, topics={"orders": 3, "payments": 3}, configs=configs)
     application = Application(client, kafka.bootstrap_servers)
-    transactional = client != "kafka-python"  # kafka-python 3.0.12 may wait for ever for a coordinator that has moved
+    transactional = client != "kafka-python"  # kafka-python 3.0.12 can wait for ever if its coordinator moved
     committed: list[str] = []
     with ThreadPoolExecutor(3) as pool:
         running: list[Future[None]] = []

@@ -1,4 +1,4 @@
-"""Sources of users and passwords for `serve` that keep passwords out of flags."""
+"""`serve` can read users and passwords from files and variables, so that flags have no passwords."""
 
 from __future__ import annotations
 

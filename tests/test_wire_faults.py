@@ -1,4 +1,6 @@
-"""Faults of the wire: what a client makes of responses that come in pieces, cut short, slowly or damaged, and of resets."""
+"""Faults of the wire: responses that arrive in pieces, truncated, slowly or damaged, connection resets, and what clients then
+do.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def values(kafka: MockKafka) -> list[bytes | None]:
 
 
 def pieces(connection: socket.socket) -> list[bytes]:
-    """Returns the pieces that arrive until the broker closes the connection or is silent for 0.5 s."""
+    """Returns the pieces of data that arrive until the broker closes the connection or sends nothing for 0.5 s."""
     connection.settimeout(0.5)
     found = []
     try:
@@ -78,11 +80,11 @@ def test_a_response_in_pieces_is_whole_and_later_responses_wait(mock_kafka: Mock
         whole = b"".join(sliced := pieces(connection))
         connection.sendall(ASK)
         assert b"".join(pieces(connection)) == whole
-    assert len(sliced) > len(whole) / 5 / 2, "most pieces arrive separately"
+    assert len(sliced) > len(whole) / 5 / 2, "most pieces arrive in separate reads"
     mock_kafka.faults.clear()
     mock_kafka.faults.add(faults.slice(1, ms=0, nth=1))
     dialogue = Dialogue(mock_kafka) >> ASK_ALL >> ASK_ALL >> ASK_ALL
-    dialogue << ANSWERED << ANSWERED << ANSWERED  # in order, one after the other
+    dialogue << ANSWERED << ANSWERED << ANSWERED  # the responses arrive one after another, in order
 
 
 def test_later_requests_are_not_handled_before_the_response_is_sent(mock_kafka: MockKafka) -> None:
@@ -127,7 +129,7 @@ def test_a_corrupt_response_is_damaged_at_the_given_place_or_by_the_seed(mock_ka
     assert differing(response(1, at=-1)) == [len(sound) - 1]
     first, second = differing(response(1, bytes=3)), differing(response(2, bytes=3))
     assert len(first) == 3
-    assert min(first) >= 4, "the bytes of the size are unchanged"
+    assert min(first) >= 4, "the fault does not change the size field"
     assert first == differing(response(1, bytes=3)) != second
 
 
@@ -204,8 +206,8 @@ def test_a_connection_closes_some_time_later_by_the_brokers_clock(mock_kafka: Mo
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "large"])
 def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> None:
-    """The broker handles no part of the request, and counts it once, whether the rest of the request is on its way or is never
-    sent.
+    """The broker does not handle the request, and counts it once. It does not matter whether the client sends the rest of the
+    request.
     """
     cut = mock_kafka.faults.add(faults.cut(64, request=True, api="Produce", nth=2))
     data = encode_request(1, "raw", produce_request("orders", batch(tag="v" * size)), 9)
@@ -230,7 +232,7 @@ def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: Moc
     assert (cut.seen, cut.fired, values(mock_kafka)) == (1, 1, [b"v0"])
 
 
-# Rules that can never match
+# Rules that could never match
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Small helpers that the tests share: batch headers, batches, and a dialogue with a broker over the raw wire."""
+"""Small helpers that tests share: batch headers, batches, and clients that send requests to a broker over the wire."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from _kafka_releases import jar_folder
 
 NOW = 1_800_000_000_000
 FEW_PLUGINS = [word for name in ("anyio", "cacheprovider", "hypothesispytest", "schemathesis") for word in ("-p", f"no:{name}")]
-"""Flags for a pytest in its own process: without these plugins it starts in half the time."""
+"""Flags for pytest in its own process. Without these plugins it starts in half the time."""
 
 
 class Reachable(Protocol):
-    """A MockKafka, a ProxyKafka, or anything else with an address."""
+    """A MockKafka, a ProxyKafka, or any other object with an address."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -69,7 +69,7 @@ def dial(kafka: Reachable, node: int = 0) -> socket.socket:
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """Reads `size` bytes. Raises AssertionError if the broker closes the connection before."""
+    """Reads `size` bytes. Raises AssertionError if the broker closes the connection before all have arrived."""
     received = bytearray()
     while len(received) < size:
         more = connection.recv(size - len(received))
@@ -79,7 +79,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def has_come(connection: socket.socket) -> bool:
-    """Returns whether at least a part of a response has arrived."""
+    """Returns true if a response has arrived, at least in part."""
     timeout = connection.gettimeout()
     connection.setblocking(False)
     try:
@@ -91,7 +91,7 @@ def has_come(connection: socket.socket) -> bool:
 
 
 def ask_in_vain(kafka: Reachable, api: str, version: int) -> None:
-    """Sends an invalid request, without a body. Checks that the broker closes the connection."""
+    """Sends a request without a body, which is invalid. Checks that the broker closes the connection."""
     line = client(kafka)
     line.send_raw(KEYS[api], version, b"", header_version=1)
     with pytest.raises(ConnectionClosed):
@@ -108,7 +108,7 @@ class RawProducer:
         self.epoch = 0
 
     def send(self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1) -> Any:
-        """Send the sequences first…last in one batch. Returns the partition's answer."""
+        """Send a batch with the sequences from `first` to `last`. Returns the partition's response."""
         count = 1 if last is None else last - first + 1
         data = batch(first, count, pid=self.pid, epoch=self.epoch if epoch is None else epoch)
         return self.raw(data, version, acks)
@@ -137,7 +137,7 @@ def cache_folder() -> Path:
 
 
 def kafka_jars() -> str:
-    """The class path of Kafka's own jars; the test is skipped without Java or without the jars."""
+    """Returns the class path of Kafka's own jars. Without Java or the jars, the test is skipped."""
     if shutil.which("java") is None:
         lacking("java", "java is not installed")
     if not jar_folder().is_dir():

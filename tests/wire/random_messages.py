@@ -1,4 +1,4 @@
-"""Random messages built from their declarations, the same for the same seed."""
+"""Makes random messages from their declarations. The same seed makes the same messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVERY_VERSION = [(cls, version) for cls in MESSAGES for version in versions_of(c
 
 
 KAFKA, OLDER, NEWER = "4.3.1", "3.9.2", "4.4.0"
-"""The releases from whose definitions scripts/generate-messages makes the messages."""
+"""The releases whose definitions scripts/generate-messages uses to make the messages."""
 
 
 BETWEEN_CONTROLLERS = {56: (2, 3), 58: (0, 0), 67: (0, 0)}
@@ -41,10 +41,10 @@ BETWEEN_CONTROLLERS = {56: (2, 3), 58: (0, 0), 67: (0, 0)}
 
 
 def release_of(cls: type[Message], version: int) -> str:
-    """The release whose definition describes this version of the message."""
+    """Returns the release whose definition describes this version of the message."""
     key = cls.__schema__.key
     oldest, newest = BETWEEN_CONTROLLERS.get(key) or versions(key)
-    if newest < 0:  # Kafka 4 has removed the API, or 4.4 has added it
+    if newest < 0:  # Kafka 4 removed the API, or 4.4 added it
         return OLDER if key < 90 else NEWER
     if version < oldest:
         return OLDER
@@ -53,7 +53,7 @@ def release_of(cls: type[Message], version: int) -> str:
 
 
 class Maker:
-    """Makes random messages. `longest` is the usual maximum of elements in an array; a few arrays are longer."""
+    """Makes random messages. Most arrays have at most `longest` elements; a few arrays have more."""
 
     def __init__(self, seed: object, longest: int = 3) -> None:
         self.random = Random(str(seed))
@@ -100,7 +100,7 @@ class Maker:
 
 
 def damaged(raw: bytes, random: Random) -> bytes:
-    """Returns the bytes truncated, changed in some places, or with further bytes appended."""
+    """Truncates the bytes, changes some of them, or appends others."""
     chance = random.random()
     if chance < 0.3:
         return raw[: random.randint(0, len(raw))]

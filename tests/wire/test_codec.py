@@ -1,4 +1,4 @@
-"""A message that is encoded and decoded stays the same, and the codec reads the forms that Kafka reads."""
+"""After encoding and decoding, a message is the same. The codec also reads every form that Kafka reads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NUMBERS = {
 
 @cache
 def structs(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
-    """Values for every field that the version has; the others keep their defaults."""
+    """Makes structs with random values in every field that the version has, and defaults in the others."""
     return st.builds(cls, **{f.name: fields(f, version) for f in cls.__wire__ if f.present(version)})
 
 
@@ -158,7 +158,7 @@ def test_large_records_in_a_tagged_field_are_copied_because_their_size_comes_fir
     assert codec.decode(Odd, out, 0) == (Odd(records=b"r" * 5000), len(out))
 
 
-# The forms of the wire, byte by byte.
+# How the types of fields are encoded, byte by byte.
 
 
 @declare.struct
@@ -427,7 +427,7 @@ def test_an_unsigned_varint_byte_by_byte(value: int, raw: str) -> None:
 
 
 def test_a_struct_that_may_be_null_is_marked_otherwise_in_a_tag() -> None:
-    """`raw` is the value of a record that Kafka 4.3.1 wrote about a consumer group's member."""
+    """`raw` is a record value that Kafka 4.3.1 wrote for a member of a consumer group."""
     raw = bytes.fromhex(
         "00037231177769726562726f6b65722d636f6e666f726d616e63650b2f3132372e302e302e31"
         "0307616273656e74067265632d7401000075300001000100"

@@ -1,5 +1,5 @@
-"""The codec beside Kafka's own classes: both write the same bytes, refuse the same damaged bytes, and read the same from the
-others.
+"""Compares the codec with Kafka's own classes. Both write the same bytes and refuse the same damaged bytes. From bytes that
+they accept, both read the same values.
 
 Runs `KafkaOracle.java` on the kafka-clients jars that scripts/generate-messages fetches, each version on the release that
 describes it; skipped where there is no Java or no jar.
@@ -32,7 +32,7 @@ DAMAGED_PER_MESSAGE = 4
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
 JARS = {release: CACHE / f"kafka-clients-{release}.jar" for release in (OLDER, KAFKA, NEWER)}
 ASKED = [(cls, v) for cls, v in EVERY_VERSION if release_of(cls, v) != OLDER or cls not in (ProduceRequest, FetchResponse)]
-"""Every version except those with records in 3.9.2: its classes for records need a logger that the jar does not have."""
+"""Every version except those of Produce and Fetch from 3.9.2, whose record classes need a logger that the jar does not have."""
 QUESTION = struct.Struct(">chhi")
 RESPONSE = struct.Struct(">ii")
 REPLACED = "\ufffd".encode()
@@ -47,13 +47,13 @@ class Question(NamedTuple):
 
 class Response(NamedTuple):
     read: int
-    """The number of bytes that Kafka read; -1 if it refused them."""
+    """The number of bytes that Kafka read, or -1 if Kafka refused them."""
     written: bytes
     """The bytes that Kafka wrote, or the reason why it refused."""
 
 
 def ask_each(sent: Sequence[tuple[type[Message], Question]]) -> Iterator[tuple[type[Message], Question, Response]]:
-    """Gives each message to Kafka's classes of the release that describes it. Yields the responses."""
+    """Lets Kafka's classes read each message, in the release that describes its version. Yields their responses."""
     by_release: dict[str, list[tuple[type[Message], Question]]] = {}
     for cls, question in sent:
         by_release.setdefault(release_of(cls, question.version), []).append((cls, question))
@@ -113,7 +113,7 @@ def test_kafka_refuses_the_same_damaged_messages_and_reads_the_same_in_the_other
         try:
             message, read = codec.decode(cls, question.raw, question.version)
         except ProtocolError as damage:
-            if "31 bits" not in str(damage):  # in Kafka, such a length or count becomes negative
+            if "31 bits" not in str(damage):  # Kafka reads such a length or count as a negative number
                 assert (cls, question, response.read) == (cls, question, -1)
             refused += 1
             continue
@@ -131,7 +131,7 @@ def test_kafka_reads_request_headers_as_far() -> None:
         key, form = cls.__schema__.key, request_header_version(cls.__schema__.key, version)
         name = random.choice(("", "me", "größe")).encode()
         whole = struct.pack(">hhih", key, version, 7, len(name)) + name + b"\x01\x09\x02zz" * (form - 1)
-        rest = damaged(whole[8:], random)  # unchanged: key and version determine the form
+        rest = damaged(whole[8:], random)  # the key and the version are not damaged, because they determine the form
         sent.append(Question(b"h", key, form, whole[:8] + rest))
     for question, response in zip(sent, ask(sent), strict=True):
         try:

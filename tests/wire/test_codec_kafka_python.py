@@ -1,5 +1,5 @@
-"""Byte for byte what kafka-python writes, and read as kafka-python reads it: every API and version that it knows, back to
-the oldest.
+"""For every API and version that kafka-python has, back to the oldest, the codec writes the same bytes and reads the same
+values.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
         for _ in range(MESSAGES_PER_VERSION):
             ours = maker.message(cls, version)
             if isinstance(ours, ApiVersionsResponse):
-                ours.error_code = 0  # kafka-python reads every error response as version 0
+                ours.error_code = 0  # kafka-python reads a response with an error as version 0
             theirs = twin(ours, theirs_class._struct, theirs_class, version)
             raw = bytes(theirs.encode(version=version))
             assert (version, codec.encode(ours, version)) == (version, raw)
@@ -101,7 +101,7 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
 
 
 def pairs(cls: type[Struct], struct: Any, version: int) -> list[tuple[Field, Any]]:
-    """Returns pairs of our field and kafka-python's field in a version. Both are in the order of Kafka's definition."""
+    """Pairs our fields with kafka-python's fields in a version. Both have the order of Kafka's definition."""
     mine = [field for field in cls.__wire__ if field.present(version)]
     others = [field for field in struct.fields.values() if field.for_version_q(version)]
     for field, other in zip(mine, others, strict=True):
@@ -110,12 +110,12 @@ def pairs(cls: type[Struct], struct: Any, version: int) -> list[tuple[Field, Any
 
 
 def twin(ours: Any, struct: Any, made: Any, version: int) -> Any:
-    """Returns the same message as an object of kafka-python."""
+    """Converts one of our messages to an object of kafka-python."""
     values = {}
     for field, other in pairs(type(ours), struct, version):
         value = getattr(ours, field.name)
         if field.tag is not None and value == (field.default() if callable(field.default) else field.default):
-            continue  # unlike Kafka, kafka-python would write a tagged struct of defaults
+            continue  # kafka-python would write a tagged struct that has only defaults, and Kafka would not
         if other.is_struct_array():
             value = None if value is None else [twin(item, other, other.data_class, version) for item in value]
         elif other.is_struct():
@@ -137,12 +137,12 @@ def theirs_form(value: Any, other: Any) -> Any:
 
 
 def plain(theirs: Any, struct: Any, cls: type[Struct], version: int) -> Any:
-    """Returns a message of kafka-python as a message of ours."""
+    """Converts a message of kafka-python to one of our messages."""
     values = {}
     for field, other in pairs(cls, struct, version):
         value, spec = getattr(theirs, other.name), field.spec
         if field.tag is not None and other.is_struct() and value is None:
-            continue  # the message lacks this tagged struct
+            continue  # the message does not have this tagged struct
         if other.is_struct_array():
             value = None if value is None else [plain(item, other, spec[0], version) for item in value]
         elif other.is_struct():

@@ -1,8 +1,9 @@
-"""Byte for byte what kio writes, and read as kio reads it: every API of Kafka 4.3.1, every version, both directions.
+"""For every API and version of Kafka 4.3.1, requests and responses, the codec writes the same bytes as kio and reads the same
+values.
 
-kio (an independent implementation, one class per version) knows every API that a broker listens to. It gives some
-numbers a richer type (error codes, durations, points in time), so both sides of a pair of equal messages are made
-together, with values that both can hold.
+kio (an independent implementation, one class per version) knows every API that a broker listens to. For some numbers kio has
+its own types (error codes, durations, points in time). So a pair of equal messages, ours and kio's, is made with values that
+both types have.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from wire.random_messages import EVERY_VERSION, KAFKA, MESSAGES, Maker, release_
 MESSAGES_PER_VERSION = 8
 CODES = [code.value for code in ErrorCode]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The types for which kio has types of its own: the numbers to choose from, and kio's form of a number.
+# The types for which kio has its own Python types: the numbers to choose from, and how kio represents a number.
 CHOICES: dict[str, tuple[int, ...]] = {
     "error_code": tuple(CODES),
     "timedelta_i32": (-(2**31), -1, 0, 1, 30_000, 2**31 - 1),

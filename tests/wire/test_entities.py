@@ -1,4 +1,4 @@
-"""The entities of fields: Kafka's `entityType`, completed by scripts/generate-messages, and the values found by it."""
+"""The entities of fields: Kafka's `entityType`, which scripts/generate-messages completes, and searches for values by entity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wire.random_messages import MESSAGES
 
 
 def fields_of(cls: type[Struct]) -> list[Field]:
-    """The fields of a class and of the structs in it."""
+    """Returns the fields of a class and of the structs in it."""
     found = list(cls.__wire__)
     for field in cls.__wire__:
         element = field.spec[0] if isinstance(field.spec, list) else field.spec

@@ -1,4 +1,6 @@
-"""Reading field by field: the same values as the codec, at their positions, and damage at the same bytes."""
+"""Reading a message field by field gives the same values as the codec, with their positions, and finds damage at the same
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from wire.random_messages import MESSAGES, Maker, damaged, versions_of
 
 
 def check(nodes: list[Node], value: Struct, version: int) -> None:
-    """Checks that the nodes are the fields of this struct in this version."""
+    """Checks that the nodes are the fields that this struct has in this version."""
     by_name = {node.name: node for node in nodes}
     for field in value.__wire__:
         if field.name in by_name:

@@ -1,4 +1,4 @@
-"""Frames cut from the bytes of a connection, in whatever pieces the bytes arrive."""
+"""The frame reader finds the frames in a connection's data, in whatever pieces the data arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: each version's headers have their own form."""
+"""Frames: the form of a header depends on the API and the version."""
 
 from __future__ import annotations
 

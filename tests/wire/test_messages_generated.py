@@ -21,7 +21,7 @@ SCRIPT = ROOT / "scripts" / "generate-messages"
 ADVERTISED = {
     row["key"]: row for row in json.loads((ROOT / "tests" / "data" / "apiversions-4.3.1.json").read_text())["api_keys"]
 }
-"""The response of a broker of Kafka 4.3.1 to ApiVersions."""
+"""The versions in the response of a Kafka 4.3.1 broker to ApiVersions."""
 
 
 def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,13 +75,13 @@ def test_a_jar_that_cannot_be_had_is_told_apart_from_a_difference(tmp_path: Path
 def test_every_api_of_a_real_broker_has_its_versions() -> None:
     assert len(ADVERTISED) == 75
     served = {key: registry.versions(key) for key in ADVERTISED}
-    # Kafka advertises Produce from version 0, for librdkafka before 2.4, and serves it from version 3.
+    # Kafka announces Produce from version 0 on (for librdkafka before 2.4), but serves it only from version 3 on.
     assert served.pop(registry.PRODUCE) == (3, ADVERTISED[registry.PRODUCE]["max"])
     assert served == {key: (row["min"], row["max"]) for key, row in ADVERTISED.items() if key != registry.PRODUCE}
 
 
 def test_every_api_of_a_real_broker_has_its_name() -> None:
-    # Telemetry is the one API that a broker offers only if a metrics plug-in asks for it.
+    # A broker offers the telemetry APIs only if a metrics plug-in receives telemetry.
     here = {key for key, api in APIS.items() if api.newest >= 0}
     only_here = here - ADVERTISED.keys()
     assert {registry.api_name(key) for key in only_here} == {"GetTelemetrySubscriptions", "PushTelemetry"}
@@ -119,7 +119,7 @@ def test_the_classes_have_the_versions_of_the_table_and_those_of_other_releases(
         ):
             schema = cls.__schema__
             assert (schema.key, schema.flexible) == (key, flexible)
-            # Share groups had a version 0 that Kafka called unstable.
+            # Version 0 of the share group APIs was unstable in Kafka.
             assert schema.versions[0] == (1 if "Share" in api.name and api.oldest == 1 else 0)
             if api.newest >= 0 and schema.versions[1] != api.newest:
                 newer[api.name] = (api.newest, schema.versions[1])

@@ -1,4 +1,4 @@
-"""Hostile bytes: ProtocolError and nothing else, and no more memory than their size accounts for."""
+"""Hostile bytes: the decoder raises only ProtocolError, and takes no more memory than the size of the input justifies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BILLION = struct.pack(">i", 1_000_000_000)
 COMPACT_BILLION = bytearray()
 write_uvarint(COMPACT_BILLION, 1_000_000_000)
 SLACK = 4096
-"""Bytes that every decode may allocate, however little it reads: the message, an exception, its traceback."""
+"""Bytes that each decoding may allocate however short its input is: for the message, an exception and its traceback."""
 PER_ELEMENT = 1024
 """The most bytes that one counted element may allocate, so that MAX_ELEMENTS of them take at most half a gigabyte."""
 # Values for which Python must allocate objects: it shares small numbers.
@@ -93,8 +93,8 @@ def traced() -> Iterator[None]:
 
 
 def peak_of_reading(cls: type[Message], version: int, raw: bytes) -> int:
-    """Returns the peak of bytes that a decode allocates. It is the lower of two measurements: other threads allocate, too."""
-    read_or_refuse(cls, version, raw)  # first compiles the class and fills Python's caches
+    """Returns the peak memory of a decoding, in bytes. It measures twice and takes the minimum: other threads allocate, too."""
+    read_or_refuse(cls, version, raw)  # before the measurements, compiles the class and fills Python's caches
     return min(_peak(cls, version, raw), _peak(cls, version, raw))
 
 
@@ -131,7 +131,7 @@ def test_many_small_elements_take_a_bounded_multiple_of_their_bytes(cls: type[Me
 
 
 def shapes(cls: type[Message]) -> set[int]:
-    """Returns the versions to test: the first, the first flexible, and the last."""
+    """Returns the versions to test: the first version, the first flexible version, and the last version."""
     versions = versions_of(cls)
     return {versions[0], versions[-1], min(max(cls.__schema__.flexible, versions[0]), versions[-1])}
 
@@ -151,7 +151,7 @@ def arrays(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
 
 
 def smallest(spec: Any, version: int) -> Any:
-    """Returns a value that has few bytes but needs its own objects."""
+    """Returns a value that has few bytes on the wire but needs its own Python objects."""
     if isinstance(spec, list):
         return []
     if isinstance(spec, type):
