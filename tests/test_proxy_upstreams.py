@@ -1,4 +1,4 @@
-"""A proxy's upstream cluster: several addresses, of which it uses the first that it can reach, and client settings from a file."""
+"""A proxy's upstream cluster: several addresses, of which it uses the first reachable one, and client settings from a file."""
 
 from __future__ import annotations
 

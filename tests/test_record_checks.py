@@ -531,7 +531,7 @@ def test_append_time_is_set_without_reading_the_records() -> None:
 
 
 def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decompressed, the batch is a thousand times larger. Kafka reads it in pieces. wirebroker stops at a limit and refuses it."""
+    """Decompressed, the batch is a thousand times larger. Kafka reads it in pieces. wirebroker refuses it at a limit."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
     for module in ("kafkawire.batches", "wirebroker.core.record_checks"):  # if compiled, the second reads the first's value

@@ -1,4 +1,4 @@
-"""Share groups with many partitions. The response to a request is the same whether the request is handled in slices or at once."""
+"""Share groups with many partitions. A request has the same response whether it is handled in slices or at once."""
 
 from __future__ import annotations
 

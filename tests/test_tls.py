@@ -46,7 +46,7 @@ def context(kafka: MockKafka, *, certificate: bool = False) -> ssl.SSLContext:
 
 
 def ask(kafka: MockKafka, trusting: ssl.SSLContext) -> bytes:
-    """Sends ApiVersions over TLS, and checks that the certificate is valid for the address. Returns the first bytes received."""
+    """Sends ApiVersions over TLS, and checks that the certificate is for the address. Returns the first bytes received."""
     host, port = address_of(kafka.bootstrap_servers)
     with socket.create_connection((host, port), 5) as plain, trusting.wrap_socket(plain, server_hostname=host) as secured:
         secured.sendall(encode_request(7, "test", ApiVersionsRequest(), 0))
@@ -237,7 +237,7 @@ def test_how_to_make_pem_of_a_java_store_is_said(
 
 
 def made_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """Makes PKCS12 stores with a certificate for 127.0.0.1 and with its authority. Returns the Kafka settings for the stores."""
+    """Makes PKCS12 stores with a certificate for 127.0.0.1 and with its authority. Returns Kafka's settings for the stores."""
     issued = authority.issue_cert("127.0.0.1", "localhost", common_name="both")
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
     trusted = x509.load_pem_x509_certificate(authority.cert_pem.bytes())

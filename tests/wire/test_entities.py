@@ -1,4 +1,4 @@
-"""The entities of fields: Kafka's `entityType`, which scripts/generate-messages completes, and searches for values by entity."""
+"""The entities of fields: Kafka's `entityType`, completed by scripts/generate-messages, and searches by entity."""
 
 from __future__ import annotations
 
