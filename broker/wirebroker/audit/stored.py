@@ -123,7 +123,7 @@ def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[Bat
 
 
 def read_batch(view: memoryview, topic: str, partition: int, segment: str, position: int) -> BatchRow | Damage:
-    """Returns the batch at the beginning of some bytes."""
+    """Returns the batch at the beginning of these bytes."""
 
     def damage(kind: str, size: int, reason: str) -> Damage:
         torn = kind == "torn_tail"

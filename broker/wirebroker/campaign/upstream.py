@@ -261,7 +261,7 @@ class Upstream:
                 self._brokers.request(LeaveGroupRequest(group_id=group, members=[member]), 4, coordinator)
 
     def _settled(self, transactional_id: str) -> Any:
-        """Returns a transaction and its state. Waits until a transaction that is ending has ended."""
+        """Returns a transaction and its state. Waits until an ending transaction has ended."""
         coordinator = self._coordinator(TRANSACTION, transactional_id)
         deadline = time.monotonic() + WITHIN_S
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
