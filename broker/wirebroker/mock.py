@@ -682,8 +682,8 @@ class Quotas:
         self._kafka._change(lambda engine, now: operations.set_quota(engine, entity, limits, now))
 
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
-        """Remove all limits of a user, a client id, a user with a client id, or an address. Does nothing if it has no
-        limits."""
+        """Remove all limits of a user, a client id, a user with a client id, or an address. Does nothing if no such limit is
+        set."""
         entity = {USER: user, CLIENT_ID: client_id, IP: ip}
         self._kafka._change(lambda engine, now: operations.remove_quota(engine, entity, now))
 

@@ -441,7 +441,7 @@ class Partition:
             self.log.keep_epochs(self.epochs.starts)
 
     def prefix(self, now: int) -> Prefix:
-        """Returns the state of a replica that from now on does not replicate the leader's log."""
+        """Returns the present state of the partition, for a replica that stops replicating the leader's log now."""
         return Prefix(
             self.log_end_offset, self.log_start_offset, self.high_watermark, dict(self.producers),
             self.transactions.copy(), list(self.epochs.starts), now,

@@ -109,8 +109,8 @@ def profile(name: str, **overrides: Any) -> Rules:
 
 
 def upgraded(rules: Rules, to: str) -> Rules:
-    """Returns the rules of the release `to`, such as "kafka-4.4". Rules in which `rules` differs from its own release keep
-    their values.
+    """Returns the rules of the release `to`, such as "kafka-4.4". A rule in `rules` that differs from the rule of its present
+    release keeps its value.
 
     Raises ValueError unless both profiles are releases of Kafka.
     """

@@ -163,7 +163,7 @@ class KeyedQuotas:
         return bool(self._values)
 
     def measured(self, user: str, client_id: str | None) -> Measured:
-        """Returns the group of clients with which a client of this user and client id is measured together."""
+        """Returns the group of clients that share one measurement with a client of this user and client id."""
         if self._levels == {(CLIENT_ID,)}:
             return Measured("", client_id)
         if self._levels == {(USER,)}:

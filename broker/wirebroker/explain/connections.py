@@ -63,7 +63,7 @@ class Outage:
     """the latest connections that the broker closed while no request was unanswered; this is normal unless a loss follows"""
 
     def add(self, number: int, row: ConnectionRow) -> None:
-        """Take the row about a connection. Only its end counts."""
+        """Take a row about a connection. Only a row about the end of the connection counts."""
         if not is_lost(row):
             if row.change == "closed" and row.reason.startswith(CLOSED):
                 self.closes.append((number, row))

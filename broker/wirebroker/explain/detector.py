@@ -14,7 +14,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 MOST = 2000
 """The largest number of clients, groups or connections that a detector follows. If there are more, the detector forgets the one
-that was not in a row for the longest time."""
+that no row has mentioned for the longest time."""
 
 
 class Detector(ABC):

@@ -25,7 +25,8 @@ Misfit = tuple[str, tuple[object, ...]]
 
 @dataclass(slots=True)
 class _Reason:
-    """The number of requests for which the same words did not fit, and the values that these requests had."""
+    """The number of requests that the same words of the rule did not fit, and the values that these requests had for the
+    words."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class Hashed:
         self.left_out: set[str] = set()
 
     def name(self, kind: str, name: str, *, prefix: bool = False) -> str:
-        """Returns the hash of a name. With `prefix`, `name` is the prefix of a prefixed ACL, and its hash is returned."""
+        """Returns the hash of a name. If `prefix` is set, `name` is the prefix of a prefixed ACL."""
         parts = [self._hash(f"{kind}-", each) for each in self._prefixes.get(kind, ()) if name.startswith(each)]
         if not prefix:
             parts.append(self._hash(kind, name))

@@ -43,8 +43,8 @@ def at_home(process: int, what: str) -> None:
 def _give_up() -> None:
     """Point every inherited descriptor at /dev/null.
 
-    The descriptors are not closed, because copies of the broker's objects in the child will close the same numbers later. If
-    the numbers were free, they could belong to other files then.
+    The descriptors are not closed, because copies of the broker's objects in the child will close the same numbers later. If a
+    number were free, it could belong to another file by then, and that file would be closed.
     """
     descriptors = [each for owner in list(_owners) for each in owner.descriptors()]
     _owners.clear()

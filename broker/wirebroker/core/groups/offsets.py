@@ -64,7 +64,7 @@ class OffsetStore:
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
         """Forget the group's offset for this partition, also in open transactions. Returns whether the group had an offset for
-        it."""
+        this partition."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:

@@ -75,7 +75,7 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
 
     @staticmethod
     def read_preparation(value: state.ShareGroupStatePartitionMetadataValue) -> Preparation:
-        """Returns the share partitions that have a state, as a record has them."""
+        """Returns the share partitions that have a state according to a record."""
         return Preparation(
             _prepared(value.initializing_topics), _prepared(value.initialized_topics),
             {each.topic_id: each.topic_name for each in value.deleting_topics},

@@ -29,8 +29,8 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The topics of a share group whose share partitions' states are being initialized, are initialized, or are being deleted;
-    by topic id."""
+    """For a share group, by topic id: the topics whose state is being initialized, is initialized, or is being deleted. The
+    state of a topic is that of its share partitions."""
 
     initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
     initialized: Mapping[bytes, Prepared] = field(default_factory=dict)

@@ -501,7 +501,7 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple[StreamsMember, str] | Refusal:
-    """For a static member that comes back, returns the member with its new member id, and its old member id. If the static
+    """A static member comes back: returns the member with its new member id, and also its old member id. If the static
     member has not left temporarily, returns a refusal."""
     if static.epoch == LEAVES_FOR_A_WHILE:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id

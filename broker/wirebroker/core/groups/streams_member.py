@@ -53,7 +53,7 @@ class StreamsMember(ModernMember):
     revoking: Tasks = NOTHING
 
     def away(self) -> StreamsMember:
-        """Returns this static member in the state after it has left temporarily."""
+        """Returns this static member as a member that has left temporarily."""
         assigned = self.assigned._replace(active=dict.fromkeys(self.assigned.active, 0))
         return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking=NOTHING)
 

@@ -275,7 +275,7 @@ def _is_last_of_producer(header: BatchHeader, last_records: Mapping[int, LastRec
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """Returns the batch without its records, which is only a header (DefaultRecordBatch.writeEmptyHeader)."""
+    """Returns the batch without its records: only its header (DefaultRecordBatch.writeEmptyHeader)."""
     attributes = header.attributes & ~(DELETE_HORIZON | 0x07)
     return seal(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
