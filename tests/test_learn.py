@@ -298,7 +298,7 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
         ),
         (GOOD + '[[quota]]\nentity = { planet = "x" }\nlimits = { x = 1.0 }', "Unhandled client quota entity type: planet"),
         (GOOD + '[[quota]]\nentity = { user = "x" }\nlimits = { x = nan }', "has a limit that is not a number"),
-        ('format = 1\nrelease = "9.9"\n[[broker]]\nnode_id = 1', "there is no profile kafka-9.9 here"),
+        ('format = 1\nrelease = "9.9"\n[[broker]]\nnode_id = 1', "there is no profile kafka-9.9; give another profile"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(
