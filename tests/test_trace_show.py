@@ -433,7 +433,7 @@ def test_a_doubling_under_a_new_epoch_is_marked_with_the_retry_that_was_rejected
     marked = [text.partition("accepted   ")[2] for text in timelines(rows) if "◄" in text]
     assert marked == [
         "offset 0  ◄ probably stored again at offset 12",
-        "offset 12  ◄ probably the batch of offset 0 again: its retry was rejected, 45 OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "offset 12  ◄ probably the batch at offset 0 again: its retry was rejected, 45 OUT_OF_ORDER_SEQUENCE_NUMBER",
     ]
 
 

@@ -94,15 +94,15 @@ class Judged(NamedTuple):
         if code:
             response = f"answered {code} {error_name(code)}"
         if self.fenced_by >= 0:
-            given = f"InitProducerId has given producer {batch.producer_id} the epoch {self.fenced_by} since"
+            given = f"InitProducerId has since given producer {batch.producer_id} the epoch {self.fenced_by}"
             return (
                 f"{response}: epoch {batch.producer_epoch} is fenced, as {given}" if code else f"{response}, although {given}"
             )
         if self.outlived:
             asked = f"the timeout of {self.outlived} ms that its producer asked for in InitProducerId"
-            return f"{response}: the transaction timed out; it is open for longer than {asked}, so the coordinator aborted it"
+            return f"{response}: the transaction was open for longer than {asked}, so the coordinator aborted it"
         if self.verdict is None:
-            return f"{response}: too little has passed of producer {batch.producer_id} on {topic}-{partition} to predict it"
+            return f"{response}: too few batches of producer {batch.producer_id} on {topic}-{partition} were seen to predict it"
         words = explain(self.verdict, batch, self.state, topic, partition)
         if batch.producer_id < 0:
             return response if code else words

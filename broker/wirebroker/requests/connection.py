@@ -43,7 +43,7 @@ class Parked(Protocol):
     """A request that holds back the connection's next requests until it is answered."""
 
     def left(self) -> None:
-        """The client has gone."""
+        """Clean up, because the client has disconnected."""
 
 
 class Alarm(Protocol):
@@ -61,7 +61,7 @@ class Muted(NamedTuple):
     timer: Alarm
 
     def left(self) -> None:
-        """The client has gone."""
+        """Clean up, because the client has disconnected."""
         self.timer.cancel()
 
 

@@ -278,7 +278,7 @@ def _identity(part: Any) -> tuple[Any, ...]:
 
 
 def throttle(response: Any, version: int, ms: int) -> bool:
-    """Set the response's throttle_time_ms. Returns False if the response has no such field in this version."""
+    """Set the response's throttle_time_ms. Returns False if the response does not have this field in this version."""
     present = any(field.name == "throttle_time_ms" and field.present(version) for field in response.__wire__)
     if present:
         response.throttle_time_ms = ms

@@ -48,5 +48,5 @@ class AnyExchange:
             self.connection.parked = None
 
     def left(self) -> None:
-        """The client has gone."""
+        """Clean up, because the client has disconnected."""
         raise NotImplementedError

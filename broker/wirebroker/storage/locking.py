@@ -72,7 +72,7 @@ class DirectoryLock:
 
 def _in_use(root: Path) -> DataError:
     return DataError(
-        f"{root} is in use by another broker, which holds {root / LOCK}; stop that one, or give this one another directory"
+        f"{root} is in use by another broker, which holds {root / LOCK}; stop the other broker, or use another directory"
     )
 
 

@@ -269,7 +269,9 @@ class FolderLog:
             at += 1  # compaction has removed the last offsets of this segment, so look in the next
 
     def offset_after(self, offset: int, size: int) -> int:
-        """Returns an offset at least `size` bytes after `offset`: the offset in the first index entry from there on."""
+        """Returns an offset that is at least `size` bytes after `offset`: from an index entry, or the beginning of the next
+        segment, or the log end.
+        """
         if offset >= self.end_offset:
             return self.end_offset
         segment, position = self._find(offset)

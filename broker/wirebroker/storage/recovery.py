@@ -380,8 +380,8 @@ class Recovery:
         if self._bases[0] and not any(_is_snapshot(self.folder / file_name(each, SNAPSHOT)) for each in older):
             raise DamagedFile(
                 path,
-                f"{why}, and batches that it knows of have been deleted. Restore it from a copy; to have only those producers "
-                f"known that the log still has batches of, remove {self.folder.parent / CLEAN_SHUTDOWN}",
+                f"{why}, and some of the producers' batches have been deleted. Restore it from a copy; to keep only the "
+                f"producers of which the log still has batches, remove {self.folder.parent / CLEAN_SHUTDOWN}",
             )
         note(f"{path}: {why}; the producers' state is taken from the batches")
 

@@ -33,7 +33,7 @@ def sections(engine: Engine) -> dict[str, str]:
         "the last records": [_shown(record) for record in _last_records(engine)],
         "its groups": group_lines(engine)[:MOST],
         "the last rebalances and commits": _history(engine)[-MOST:],
-        "its faults, as a file that loads them again": _faults(engine).split("\n"),
+        "its faults, as the text of a fault file": _faults(engine).split("\n"),
     }
     return {title: "\n".join(map(printable, lines)) for title, lines in found.items() if any(lines)}
 

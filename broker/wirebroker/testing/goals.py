@@ -104,7 +104,9 @@ class Reader:
 
 
 class RecordsStored:
-    """The goal that a topic has `count` records. With `committed`, only records count that a read_committed consumer gets."""
+    """The goal that a topic has `count` records. With `committed`, only the records that a read_committed consumer gets are
+    counted.
+    """
 
     def __init__(self, topic: str, count: int, *, committed: bool = False) -> None:
         self._topic, self._count, self._committed = topic, count, committed

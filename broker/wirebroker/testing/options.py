@@ -51,7 +51,7 @@ LOADING_MS = 200
 
 
 class OptionError(ValueError):
-    """Raised for an option with a value with which a broker cannot start. The message begins with the option's name."""
+    """Raised if an option has a value with which a broker cannot start. The message begins with the option's name."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"{option}: {problem}")

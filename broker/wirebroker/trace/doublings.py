@@ -64,7 +64,7 @@ class _Doublings:
             waiting.remove(found)
             earlier, why = found
             self._remarks[id(earlier)].append(f"probably stored again at offset {row.base_offset}")
-            self._remarks[id(row)].append(f"probably the batch of offset {earlier.base_offset} again: {why}")
+            self._remarks[id(row)].append(f"probably the batch at offset {earlier.base_offset} again: {why}")
         if row.producer_id >= 0:
             self._stored[_sequence(row)] = row
         if doubt:
