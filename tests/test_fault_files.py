@@ -232,4 +232,4 @@ def test_a_failed_test_prints_the_faults_as_a_file(pytester: pytest.Pytester) ->
         """
     )
     result = pytester.runpytest_subprocess(*FEW_PLUGINS)
-    result.stdout.fnmatch_lines(["*its faults, as the text of a fault file*", 'kind = "lose_ack"', "nth = 3", "# fired 0 of 0*"])
+    result.stdout.fnmatch_lines(["*its faults, as the text of a*", 'kind = "lose_ack"', "nth = 3", "# fired 0 of 0*"])
