@@ -1,7 +1,7 @@
 """Kafka's error codes, and the exceptions of this package.
 
 An error code travels as an `int`, because a broker under test may send a code that Kafka does not have. Fields hold plain ints,
-`ErrorCode` names the codes of Kafka 4.3.1, and `error_name` names any code.
+`ErrorCode` names the codes of Kafka 4.4.0, and `error_name` names any code.
 """
 
 from __future__ import annotations

@@ -80,15 +80,8 @@ def environment(python: str) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
-def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path) -> None:
-    submitted(tmp_path, "local-cluster[2,1,1024]")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.xdist_group("spark")
-def test_a_standalone_cluster_audits_as_shown(tmp_path: Path) -> None:
-    """Starts a master and a worker in separate processes, as in docs/how-to/audit-spark/sizing.md."""
+def test_executors_of_a_cluster_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path) -> None:
+    """Starts a master, a worker and two executors in separate processes, as in docs/how-to/audit-spark/sizing.md."""
     master = f"spark://127.0.0.1:{free_port()}"
     port = master.rpartition(":")[2]
     programs = (
@@ -100,7 +93,7 @@ def test_a_standalone_cluster_audits_as_shown(tmp_path: Path) -> None:
             command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
             process = stack.enter_context(subprocess.Popen(command, env=environment(sys.executable), stderr=subprocess.DEVNULL))
             stack.callback(process.terminate)
-        submitted(tmp_path, master, "--executor-memory", "1g")
+        submitted(tmp_path, master, "--executor-cores", "1", "--executor-memory", "1g")
 
 
 def free_port() -> int:
