@@ -96,6 +96,10 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterat
                 [each.name for each in group], "needs settings with which the release does not start"
             )
             continue
+        except TimeoutError as late:
+            print(f"{name}: {late}", file=sys.stderr)
+            recording.skipped |= dict.fromkeys([each.name for each in group], f"did not end: {late}")
+            continue
         for scenario in group:
             for mode in MODES:
                 recording.add(scenario, mode, [seen[scenario.name, (mode, count)] for count in range(TIMES)])
@@ -130,7 +134,8 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
                 with started(group[0], version) as server:
                     play_all(server, *turn)
         return seen
-    with started(group[0], version) as server, ThreadPoolExecutor(len(TURNS) if name in AT_ONCE else 1) as threads:
+    # If a turn fails, the broker stops first, and the other turns end because nobody responds to them.
+    with ThreadPoolExecutor(len(TURNS) if name in AT_ONCE else 1) as threads, started(group[0], version) as server:
         list(threads.map(lambda turn: play_all(server, *turn), TURNS))
     return seen
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wirebroker.commands.cli import main
+from wirebroker.conformance import log_dir_steps, readiness
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import LEFT_OUT, Scenario, compare, load
 from wirebroker.conformance.releases import MODES, ReleaseRecording, read, recorded_releases, release_recording
@@ -81,3 +82,11 @@ def test_each_recorded_release_is_described() -> None:
 def test_a_release_without_a_recording_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "--profile", "kafka-9.9"]) == 2
     assert "no recording of Kafka 9.9 is here; there are" in capsys.readouterr().err
+
+
+def test_a_move_that_never_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    (scenario,) = load(only=["log_dirs_moves"])
+    monkeypatch.setattr(log_dir_steps, "_is_moving", lambda run, names: True)
+    monkeypatch.setattr(readiness, "WITHIN", 0.0)
+    with OwnBroker(scenario.settings) as broker, pytest.raises(TimeoutError, match="replicas still move"):
+        play(Run(scenario, broker, "named"))

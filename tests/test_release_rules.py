@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ TOPIC, SET = 2, 0
 def ready(wire: WireClient) -> WireClient:
     """Waits until the coordinators of the group `g` and of the transactional id `t` are available. Returns the client."""
     for key, kind in (("g", 0), ("t", 1)):
-        while wire.request(plain("FindCoordinator", key=key, key_type=kind), 3).error_code:
+        while wire.request(plain("FindCoordinator", key=key, key_type=kind), 1).error_code:
             pass
     return wire
 
@@ -99,3 +100,139 @@ def test_a_negative_time_is_a_time_unless_it_stands_for_an_offset(profile: str, 
         wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
         response = client(kafka).request(wanted, 5 if offset == 0 else 11)
     assert only(response).offset == offset
+
+
+def new_topic(name: str, *assigned: list[int], settings: tuple[tuple[str, str | None], ...] = (), **counts: int) -> Any:
+    topic = {"name": name, "num_partitions": -1, "replication_factor": -1} | counts
+    topic["assignments"] = [{"partition_index": i, "broker_ids": each} for i, each in enumerate(assigned)]
+    topic["configs"] = [{"name": name, "value": value} for name, value in settings]
+    return topic
+
+
+def created(*topics: Any, timeout_ms: int = 1000) -> tuple[Any, int]:
+    return plain("CreateTopics", topics=list(topics), timeout_ms=timeout_ms, validate_only=False), 3
+
+
+def codes(response: Any) -> list[int]:
+    (results,) = (getattr(response, name) for name in ("topics", "results", "responses") if hasattr(response, name))
+    return [each.error_code for each in results]
+
+
+ONE, FIVE = {"num_partitions": 1, "replication_factor": 1}, {"num_partitions": 1, "replication_factor": 5}
+
+
+@pytest.mark.parametrize(
+    ("profile", "told"),
+    [
+        ("kafka-2.3", [38, 40, -1, 37, 7, 0]), ("kafka-2.5", [38, 40, -1, 0, 7, 0]), ("kafka-2.6", [38, 40, 42, 0, 7, 0]),
+        ("kafka-2.8", [38, 38, 42, 0, 7, 0]), ("kafka-3.3", [17, 40, 40, 0, 39, 39]),
+    ],
+)  # fmt: skip
+def test_new_topics_are_checked_in_the_order_of_the_release(profile: str, told: list[int]) -> None:
+    (response,) = asked(
+        profile,
+        created(
+            new_topic("bad name", **FIVE),
+            new_topic("a", settings=(("retention.ms", "x"),), **FIVE),
+            new_topic("b", settings=(("retention.ms", None),), **ONE),
+            new_topic("default"),
+            new_topic("elsewhere", [7]),
+            new_topic("half", [1, 7]),
+        ),
+    )
+    assert codes(response) == told
+
+
+@pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", [7, 36, 7, 36]), ("kafka-3.3", [39, 0, 7, 0])])
+def test_zookeepers_brokers_keep_topics_whose_time_is_over(profile: str, told: list[int]) -> None:
+    responses = asked(
+        profile,
+        created(new_topic("a", [7])),
+        created(new_topic("a", **ONE)),
+        created(new_topic("b", **ONE), timeout_ms=0),
+        created(new_topic("b", **ONE)),
+    )
+    assert [code for response in responses for code in codes(response)] == told
+
+
+@pytest.mark.parametrize(("profile", "times"), [("kafka-2.1", 1), ("kafka-2.8", 2), ("kafka-3.3", 1)])
+def test_results_for_a_topic_that_is_named_twice(profile: str, times: int) -> None:
+    deletion = plain("DeleteTopics", topic_names=["orders", "orders"], timeout_ms=1000)
+    refused, deleted = asked(profile, created(new_topic("a"), new_topic("a")), (deletion, 3))
+    assert (codes(refused), codes(deleted)) == ([42] * times, [42 if profile == "kafka-3.3" else 0] * times)
+
+
+@pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", [7, 3]), ("kafka-3.3", [7, 7])])
+def test_zookeepers_brokers_delete_topics_whose_time_is_over(profile: str, told: list[int]) -> None:
+    deletion = plain("DeleteTopics", topic_names=["orders", "none"], timeout_ms=0)
+    late, again = asked(profile, (deletion, 3), created(new_topic("orders", **ONE)))
+    assert codes(late) == told
+    assert codes(again) == [0 if profile == "kafka-2.8" else 36]
+
+
+@pytest.mark.parametrize("name", [".", "", "a//b", "a/", "\x01", "\uf8ff", "a/b", "none"])
+def test_names_that_zookeeper_cannot_have_in_a_path(name: str) -> None:
+    is_path = name in ("a/b", "none")
+    more = [{"name": each, "count": 2, "assignments": None} for each in (name, "orders")]
+    change = {"name": "retention.ms", "config_operation": 0, "value": "1"}
+    altered = plain("IncrementalAlterConfigs", resources=[{"resource_type": TOPIC, "resource_name": name, "configs": [change]}])
+    grown, refused = asked("kafka-2.8", (plain("CreatePartitions", topics=more, timeout_ms=1000), 1), (altered, 0))
+    assert codes(grown) == ([3, 0] if is_path else [-1, -1])
+    assert codes(refused) == [3 if is_path else 42]
+
+
+@pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", [-1, 0]), ("kafka-3.3", [-1, -1])])
+def test_an_unknown_operation_fails_its_resource_with_zookeeper(profile: str, told: list[int]) -> None:
+    resources = [
+        {"resource_type": TOPIC, "resource_name": name, "configs": [{"name": "retention.ms", "config_operation": operation}]}
+        for name, operation in (("orders", 9), ("others", 1))
+    ]
+    for resource in resources:
+        resource["configs"][0]["value"] = "1"  # type: ignore[index]
+    _, response = asked(
+        profile, created(new_topic("others", **ONE)), (plain("IncrementalAlterConfigs", resources=resources), 0)
+    )
+    assert codes(response) == told
+
+
+def quota(kind: str, name: str, *changes: tuple[str, float | None]) -> tuple[Any, int]:
+    ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in changes]
+    entries = [{"entity": [{"entity_type": kind, "entity_name": name}], "ops": ops}]
+    return plain("AlterClientQuotas", entries=entries, validate_only=False), 0
+
+
+def quotas_of(*parts: tuple[str, int, str | None]) -> tuple[Any, int]:
+    components = [{"entity_type": kind, "match_type": how, "match": name} for kind, how, name in parts]
+    return plain("DescribeClientQuotas", components=components, strict=False), 0
+
+
+@pytest.mark.parametrize(("profile", "kept"), [("kafka-2.8", [100.0, 0.0]), ("kafka-3.3", [100.0000005])])
+def test_zookeeper_keeps_whole_rates(profile: str, kept: list[float]) -> None:
+    changes = [("producer_byte_rate", 100.0000005)] + ([("consumer_byte_rate", math.nan)] if len(kept) > 1 else [])
+    _, described = asked(profile, quota("user", "u", *changes), quotas_of(("user", 0, "u")))
+    assert [each.value for each in described.entries[0].values] == kept
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-2.8", 42), ("kafka-3.3", 0)])
+def test_zookeeper_keeps_no_quotas_of_ipv6_addresses(profile: str, code: int) -> None:
+    (response,) = asked(profile, quota("ip", "::1", ("connection_creation_rate", 3.0)))
+    assert response.entries[0].error_code == code
+
+
+def test_zookeepers_brokers_change_quotas_one_by_one() -> None:
+    rate = "producer_byte_rate"
+    wrong, removed, described = asked(
+        "kafka-2.8",
+        quota("user", "u", (rate, 1.5), (rate, 2.0)),
+        quota("user", "u", (rate, 2.0), (rate, None)),
+        quotas_of(("user", 0, "u")),
+    )
+    assert [each.entries[0].error_code for each in (wrong, removed)] == [42, 0]
+    assert described.entries == []
+
+
+@pytest.mark.parametrize("parts", [(("user", 0, "a"), ("user", 0, None)), (("", 0, "a"), ("user", 7, None))])
+def test_an_unreadable_filter_fails_before_its_parts_are_checked(parts: tuple[Any, ...]) -> None:
+    for profile, code in (("kafka-2.8", -1), ("kafka-3.3", 42)):
+        (response,) = asked(profile, quotas_of(*parts))
+        assert response.error_code == code, profile

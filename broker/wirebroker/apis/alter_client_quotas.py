@@ -22,7 +22,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.groups.java_order import buckets_for, hash_order
 from wirebroker.core.names import java_hash
-from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, java_buckets, value_error
+from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, java_buckets, kept, value_error
 from wirebroker.core.releases.changes import Behaviour
 
 
@@ -43,7 +43,7 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
             written = ", ".join(f"{kind}={'null' if names[kind] is None else names[kind]}" for kind in order)
             results[entity] = f"Ignoring duplicate entity ClientQuotaEntity(entries={{{written}}})"
             continue
-        results[entity] = entity_error(dict(entity), order) or _value_error(entry, names, behaviour)
+        results[entity] = entity_error(dict(entity), order, behaviour) or _value_error(entry, names, behaviour)
         if results[entity] is None:
             sound.append((entity, entry))
     changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
@@ -58,6 +58,9 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
 
 
 def _value_error(entry: EntryData, names: dict[str, str | None], behaviour: Behaviour) -> str | None:
+    if not behaviour.strict_quotas:
+        errors = (value_error(names, op.key, op.value, behaviour) for op in entry.ops if not op.remove)
+        return next(filter(None, errors), None)
     ops = {op.key: op for op in entry.ops}
     for key in hash_order(ops, java_hash, java_buckets(len(ops), len(ops))):
         if not ops[key].remove and (error := value_error(names, key, ops[key].value, behaviour)):
@@ -66,10 +69,10 @@ def _value_error(entry: EntryData, names: dict[str, str | None], behaviour: Beha
 
 
 def _changes(entity: QuotaEntity, entry: EntryData, exchange: Exchange) -> Iterator[Change]:
-    held = exchange.cluster.quotas.limits.get(entity, {})
+    held, behaviour = exchange.cluster.quotas.limits.get(entity, {}), exchange.cluster.configs.release.behaviour
     for op in entry.ops:
-        new = None if op.remove else op.value
-        if held.get(op.key) != new:
+        new = None if op.remove else kept(op.key, op.value, behaviour)
+        if held.get(op.key) != new or not behaviour.strict_quotas:  # another change of the request may come before
             yield entity, op.key, new
 
 

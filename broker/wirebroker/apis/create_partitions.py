@@ -23,6 +23,7 @@ from wirebroker.apis.overdue import timed_out
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import unwritten
+from wirebroker.core.names import ends_zookeeper_path
 from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 
@@ -32,41 +33,51 @@ STRICT_SINCE = 3
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     """Add the partitions. Returns the result of each topic."""
-    if request.timeout_ms <= 0:
+    zookeeper = exchange.cluster.configs.release.has_zookeeper
+    if request.timeout_ms <= 0 and not zookeeper:
         return (yield from timed_out(request, exchange, CreatePartitionsResponse))
+    if _too_many(request, exchange.cluster):
+        return _all(request, ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
     names = Counter(topic.name for topic in request.topics)
-    results: list[CreatePartitionsTopicResult] = []
+    twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results = [_result(name, twice) for name, times in names.items() if times > 1]
     changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE, validates=request.validate_only)
     records = 0
-    if _too_many(request, exchange.cluster):
-        excess = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
-        return CreatePartitionsResponse(results=[_result(topic.name, excess) for topic in request.topics])
-    for name, times in names.items():
-        if times > 1:
-            results.append(_result(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
-    for topic in request.topics:
+    for topic in [topic for topic in request.topics if names[topic.name] == 1]:
         if pause():
             changes.write_down()
             yield None
         while topic.name in exchange.cluster.growing:
             yield None
-        if names[topic.name] == 1:
-            refusal = _error(topic, exchange.cluster)
-            if refusal is None:
-                more = topic.count - len(exchange.cluster.topics[topic.name].partitions)
-                records += more
-                if not quota.take(more, exchange.engine.now):
-                    refusal = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
-                elif records > MOST_RECORDS:
-                    refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-            if refusal is None and not request.validate_only:
-                changes.write_down()
-                refusal = yield from _add(topic, exchange)
-            results.append(_result(topic.name, refusal))
+        if zookeeper and not ends_zookeeper_path(topic.name):  # fails after the topics before it have grown
+            changes.write_down()
+            return _all(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        refusal = _error(topic, exchange.cluster)
+        if refusal is None:
+            more = topic.count - len(exchange.cluster.topics[topic.name].partitions)
+            records += more
+            if not quota.take(more, exchange.engine.now):
+                refusal = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+            elif records > MOST_RECORDS:
+                refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if refusal is None and not request.validate_only:
+            changes.write_down()
+            refusal = yield from _add(topic, exchange)
+        results.append(_result(topic.name, refusal or _overdue(request)))
     changes.write_down()
     exchange.throttled_by(quota)
     return CreatePartitionsResponse(results=results)
+
+
+def _overdue(request: CreatePartitionsRequest) -> Refusal | None:
+    """Returns the error about a topic that a broker with ZooKeeper changed without time to wait for the leaders, else None."""
+    late = request.timeout_ms <= 0 and not request.validate_only
+    return Refusal(ErrorCode.REQUEST_TIMED_OUT, None) if late else None
+
+
+def _all(request: CreatePartitionsRequest, code: ErrorCode, message: str | None) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_result(topic.name, Refusal(code, message)) for topic in request.topics])
 
 
 def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:

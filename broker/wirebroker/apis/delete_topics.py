@@ -1,6 +1,7 @@
 """DeleteTopics, versions 1–6.
 
-Deletes topics by name, from version 6 also by id. A topic named twice in the request, by name or id, gets INVALID_REQUEST. With
+Deletes topics by name, from version 6 also by id. A topic named twice in the request, by name or id, gets INVALID_REQUEST with
+KRaft. With
 delete.topic.enable=false every topic gets TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
 """
 
@@ -33,13 +34,18 @@ NO_SUCH_ID = "This server does not host this topic ID."
 
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
     """Delete the topics. Returns the result of each topic."""
-    if request.timeout_ms <= 0:
+    zookeeper = exchange.cluster.configs.release.has_zookeeper
+    if request.timeout_ms <= 0 and not zookeeper:
         return (yield from timed_out(request, exchange, DeleteTopicsResponse))
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not exchange.cluster.configs.value("delete.topic.enable"):
         return _disabled(requested, exchange)
     try:
-        return DeleteTopicsResponse(responses=(yield from _responses(requested, exchange)))
+        responses = yield from (_in_zookeeper if zookeeper else _responses)(requested, exchange)
+        if request.timeout_ms <= 0 and zookeeper:
+            for each in responses:
+                each.error_code = each.error_code or ErrorCode.REQUEST_TIMED_OUT
+        return DeleteTopicsResponse(responses=responses)
     finally:
         exchange.engine.groups.forget_topics(exchange.now)
 
@@ -94,6 +100,48 @@ def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generat
     return responses
 
 
+def _in_zookeeper(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
+    """Delete as brokers with ZooKeeper do, where a request may name a topic more than once. Returns the results in the order of
+    the request.
+    """
+    if any(each.name is not None and each.topic_id != ZERO_UUID for each in requested):
+        return [_failed(each.name, each.topic_id, ErrorCode.INVALID_REQUEST) for each in requested]
+    if exchange.cluster.configs.release.behaviour.names_topics_once:
+        requested = list({each.name: each for each in requested}.values())
+    results: dict[str, DeletableTopicResult] = {}
+    responses: list[DeletableTopicResult] = []
+    changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
+    quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
+    for each in requested:
+        if pause():
+            changes.write_down()
+            yield None
+        named = exchange.cluster.topics_by_id.get(each.topic_id)
+        name = named.name if named else each.name
+        if name is None:
+            nameless = each.topic_id == ZERO_UUID
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if nameless else ErrorCode.UNKNOWN_TOPIC_ID
+            responses.append(_failed(None, each.topic_id, code))
+            continue
+        if name in results:  # Kafka notes only in the first result that the topic was not deleted
+            throttled = results[name].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            code = ErrorCode.NONE if throttled else ErrorCode(results[name].error_code)
+            responses.append(_failed(name, each.topic_id, code))
+            continue
+        topic = exchange.cluster.topics.get(name)
+        deleted = _delete(topic, exchange, quota) if topic else _failed(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        deleted.topic_id = each.topic_id
+        results[name] = deleted
+        responses.append(deleted)
+    changes.write_down()
+    exchange.throttled_by(quota)
+    return responses
+
+
+def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)
+
+
 def _by_name(
     name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: Exchange, quota: Mutations
 ) -> DeletableTopicResult:  # fmt: skip
@@ -101,26 +149,18 @@ def _by_name(
     topic = exchange.cluster.topics.get(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DeletableTopicResult(name=name, error_code=code, error_message=_told(NOT_HERE, exchange))
+        return DeletableTopicResult(name=name, error_code=code, error_message=NOT_HERE)
     if topic.topic_id in ids:
         once.pop(topic.topic_id, None)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
-    deleted = _delete(topic, exchange, quota)
-    if exchange.cluster.configs.release.has_zookeeper:
-        deleted.topic_id = ZERO_UUID
-    return deleted
-
-
-def _told(message: str, exchange: Exchange) -> str | None:
-    """The message that accompanies an error; a broker with ZooKeeper sends no message."""
-    return None if exchange.cluster.configs.release.has_zookeeper else message
+    return _delete(topic, exchange, quota)
 
 
 def _by_id(topic_id: bytes, exchange: Exchange, quota: Mutations) -> DeletableTopicResult:
     topic = exchange.cluster.topics_by_id.get(topic_id)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
-        return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=_told(NO_SUCH_ID, exchange))
+        return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
     return _delete(topic, exchange, quota)
 
 

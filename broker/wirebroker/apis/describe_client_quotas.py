@@ -43,6 +43,8 @@ def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> Describe
 def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | Refusal:
     """Returns the values that the filter matches, by type, or the reason why the filter is invalid."""
     wanted: Wanted = {}
+    if not behaviour.strict_quotas and any(_is_unreadable(each) for each in components):
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     for each in components:
         kind = each.entity_type
         if not kind:
@@ -52,8 +54,6 @@ def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | R
         if kind not in (IP, USER, CLIENT_ID):
             return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if not behaviour.strict_quotas:
-            if each.match_type not in (EXACT, *MATCH_TYPES) or (each.match_type == EXACT and each.match is None):
-                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             wanted[kind] = each.match_type, each.match if each.match_type == EXACT else None
             continue
         if each.match_type == EXACT and each.match is None:
@@ -69,6 +69,12 @@ def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | R
             "filter component."
         )
     return wanted
+
+
+def _is_unreadable(component: ComponentData) -> bool:
+    """Tells whether a broker with ZooKeeper fails to read this part of a filter, before it checks any part."""
+    nameless = component.match_type == EXACT and component.match is None
+    return nameless or component.match_type not in (EXACT, *MATCH_TYPES)
 
 
 def _invalid(message: str) -> Refusal:

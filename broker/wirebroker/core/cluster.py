@@ -183,6 +183,9 @@ class Cluster:
         """The time in ms between a Metadata request for an unknown topic and the automatic creation of the topic."""
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
+        self.stillborn: set[str] = set()
+        """Topics in ZooKeeper that have replicas only on brokers that do not exist. No broker knows such a topic, but its name
+        is taken."""
         self._due: dict[str, int] = {}
         """The time of the automatic creation of each topic that a Metadata request has asked for."""
         self.version = 0
@@ -384,7 +387,7 @@ class Cluster:
         self._due.pop(name, None)
         if self.cannot_replicate(self.configs.integer("default.replication.factor")):
             return
-        if name not in self.topics and name not in self.growing:
+        if name not in self.topics and name not in self.growing and name not in self.stillborn:
             with suppress(OSError):
                 self.create_topic(name, now, overrides=overrides)
             self.decisions.write_down(now)

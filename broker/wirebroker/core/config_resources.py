@@ -19,7 +19,7 @@ from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, S
 from wirebroker.core.features import ELIGIBLE_REPLICAS
 from wirebroker.core.log_dirs import CORDONED
 from wirebroker.core.loggers import Loggers
-from wirebroker.core.names import topic_name_error
+from wirebroker.core.names import ends_zookeeper_path, topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import Behaviour
@@ -68,7 +68,7 @@ class Alteration:
         """Tells whether a change has an operation that does not exist in any version. Kafka's controller then fails the whole
         request."""
         unknown = any(change.operation not in tuple(Operation) for change in self.changes)
-        return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
+        return unknown and not self._zookeeper and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
         """Make all changes. If one change is invalid, make no change. Returns the Refusal of an invalid change, else None. With
@@ -86,6 +86,8 @@ class Alteration:
             return None
         if controller_fails:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        if self._zookeeper and not self.replaces and not ends_zookeeper_path(self.name) and self.kind == ResourceType.TOPIC:
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Invalid path in ZooKeeper: /config/topics/{self.name}")
         wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
         for change in self.changes:
             refusal = self._apply(change, wanted)
@@ -171,6 +173,8 @@ class Alteration:
         known = self.cluster.configs.definitions
         tables = {ResourceType.TOPIC: known.topic, ResourceType.BROKER: known.broker}
         setting = tables.get(ResourceType(self.kind), {}).get(change.name)
+        if setting is not None and setting.absent:
+            setting = None
         verb = Operation(change.operation)
         if setting is None or setting.type is not ConfigType.LIST:
             if self.kind != ResourceType.BROKER:

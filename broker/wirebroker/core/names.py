@@ -13,6 +13,8 @@ from typing import TypeVar
 K = TypeVar("K")
 LONGEST = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""Java's char values that ZooKeeper refuses. Characters beyond 0xffff consist of two refused values."""
 
 
 def topic_name_error(name: str) -> str | None:
@@ -28,6 +30,11 @@ def topic_name_error(name: str) -> str | None:
             f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
         )
     return None
+
+
+def ends_zookeeper_path(name: str) -> bool:
+    """Tells whether a path in ZooKeeper can end with `name` (ZooKeeper's PathUtils.validatePath)."""
+    return _NOT_IN_PATHS.search(name) is None and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def java_hash(text: str) -> int:

@@ -53,7 +53,7 @@ def entity_hash(entity: QuotaEntity) -> int:
     return (31 + pairs) & 0xFFFFFFFF
 
 
-def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str | None:
+def entity_error(names: Mapping[str, str | None], order: Iterable[str], behaviour: Behaviour) -> str | None:
     """Returns Kafka's message if the entity `names` is invalid, or None if it is valid. `order` is the order
     in which the types are checked."""
     if not names:
@@ -66,7 +66,7 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str |
     if IP in names and len(names) > 1:
         return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
     address = names.get(IP)
-    if address is not None and not _is_address(address):
+    if address is not None and not (_is_address(address) and (behaviour.quotas_for_ipv6 or ":" not in address)):
         return f"{address} is not a valid IP or resolvable host."
     return None
 
@@ -107,6 +107,13 @@ def _cast_error(key: str, value: float, behaviour: Behaviour) -> str | None:
     largest = LARGEST[PRODUCE if behaviour.strict_quotas else key]
     cast = math.trunc(max(-float(largest), min(float(largest), value + ALMOST_WHOLE)))
     return f"Configuration {key} must be a Long value" if abs(cast - value) > ALMOST_WHOLE else None
+
+
+def kept(key: str, value: float, behaviour: Behaviour) -> float:
+    """Returns the value of a limit as the release keeps it. A value that is not a number is kept as 0 in ZooKeeper."""
+    if not behaviour.whole_rates or key not in LARGEST:
+        return value
+    return 0.0 if math.isnan(value) else float(math.trunc(value + ALMOST_WHOLE))
 
 
 class Quotas:

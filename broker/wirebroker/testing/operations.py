@@ -23,7 +23,7 @@ from wirebroker.core.config_resources import Operation as AlterOperation
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
-from wirebroker.core.quotas import entity_error, entity_of, value_error
+from wirebroker.core.quotas import entity_error, entity_of, kept, value_error
 from wirebroker.core.record_checks import RecordReject
 from wirebroker.core.setting_definitions import TOPIC_SETTINGS, ConfigError
 from wirebroker.engine.engine import Engine
@@ -231,12 +231,15 @@ def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[
     ValueError, OSError.
     """
     names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
-    error, behaviour = entity_error(names, names), engine.cluster.configs.release.behaviour
+    behaviour = engine.cluster.configs.release.behaviour
+    error = entity_error(names, names, behaviour)
     for key, value in limits.items():
         error = error or (None if value is None else value_error(names, key, value, behaviour))
     if error is not None:
         raise ValueError(error)
-    engine.cluster.alter_quotas([(entity_of(names), key, value) for key, value in limits.items()])
+    engine.cluster.alter_quotas(
+        [(entity_of(names), key, None if value is None else kept(key, value, behaviour)) for key, value in limits.items()]
+    )
     _write_down(engine, now)
 
 

@@ -181,6 +181,19 @@ class Behaviour:
     responds_to_deleted_topics: bool = True
     """If a topic was deleted after the share session began, ShareFetch gets an error for each partition of the topic. In older
     brokers the whole request fails."""
+    whole_rates: bool = False
+    """A quota that is a rate of bytes or of connections is kept as a whole number."""
+    quotas_for_ipv6: bool = True
+    """A quota may belong to an IPv6 address."""
+    names_topics_once: bool = True
+    """If a request names a topic twice, the responses to CreateTopics and DeleteTopics have one result for the topic."""
+    counts_before_settings: bool = False
+    """CreateTopics checks the numbers of partitions and replicas before it checks the settings. For brokers with ZooKeeper."""
+    expects_null_settings: bool = True
+    """CreateTopics refuses a setting without a value with INVALID_REQUEST. Older brokers respond with UNKNOWN_SERVER_ERROR. For
+    brokers with ZooKeeper."""
+    default_counts: bool = True
+    """In CreateTopics −1 stands for the default number of partitions and replicas."""
     finite_quotas: bool = True
     """A quota must be a finite number."""
     tells_assignments: bool = True
@@ -331,6 +344,16 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "3.3", "strict_quotas", False, "KIP-833", "AlterClientQuotas refuses a request that names an entity or a quota twice"
     ),
+    Change("3.3", "counts_before_settings", True, "KIP-833", "CreateTopics checks settings before it checks numbers"),
+    Change("3.3", "whole_rates", True, "KIP-833", "quotas of bytes and connections need not be kept as whole numbers"),
+    Change("3.3", "quotas_for_ipv6", False, "KIP-833", "a quota may belong to an IPv6 address"),
+    Change(
+        "3.3",
+        "names_topics_once",
+        False,
+        "KIP-833",
+        "CreateTopics and DeleteTopics have one result for a topic that is named twice, and DeleteTopics refuses it",
+    ),
     Change("3.3", "one_credential", False, "KIP-833", "AlterUserScramCredentials refuses a user that is named twice"),
     Change("3.3", "strict_loggers", False, "KIP-833", "unknown loggers and levels are refused with error 40 instead of 42"),
     Change("3.3", "has_quorum_loggers", False, "KIP-833", "brokers have the loggers of the quorum's controller"),
@@ -365,6 +388,14 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "2.7", "repeats_unknown_kinds", False, "seen", "responses about settings repeat the number of an unknown resource type"
     ),
+    Change(
+        "2.7",
+        "counts_before_settings",
+        False,
+        "seen",
+        "CreateTopics checks the numbers of partitions and replicas before it checks the settings, until KRaft",
+    ),
+    Change("2.6", "expects_null_settings", False, "seen", "CreateTopics refuses a setting without a value with error 42"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response to Produce names each refused record and its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
@@ -384,11 +415,21 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "DescribeGroups returns −2³¹ instead of 0 for authorized operations that were not requested",
     ),
+    Change(
+        "2.4", "default_counts", False, "KIP-464", "CreateTopics takes −1 for the default number of partitions and replicas"
+    ),
     Change("2.4", "empty_messages", False, "seen", "if CreateAcls succeeds, its error message is empty instead of null"),
     Change("2.4", "explains_records", False, "KIP-467", "refused records get error 87 with details, instead of error 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state still exists after its records were deleted"),
     Change(
         "2.3", "finds_topics_first", False, "seen", "for an unknown topic, Fetch before version 10 gets error 3 instead of 76"
+    ),
+    Change(
+        "2.3",
+        "names_topics_once",
+        True,
+        "seen",
+        "CreateTopics and DeleteTopics have a result for each repetition of a topic's name",
     ),
     Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
     Change("2.1", "newest_codec", 3, "KIP-110", "the broker knows the codec zstd"),

@@ -1,0 +1,177 @@
+"""The checks of CreateTopics, in the order of the release.
+
+With KRaft the controller checks a topic (ReplicationControlManager): its name, its settings, then the placement of its
+partitions. With ZooKeeper the active broker does (ZkAdminManager). It checks the name late, and does not check that the brokers
+of an assignment exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_topics import CreatableTopic
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.configs import ConfigError, check_topic_configs
+from wirebroker.core.names import topic_name_error
+from wirebroker.core.placement import all_down, assignment_error, factor_error
+from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases import Release
+
+Check = Callable[[CreatableTopic, Cluster], Refusal | None]
+
+
+class Plan(NamedTuple):
+    """A topic to create; `assignment` is empty if the broker places the replicas."""
+
+    partitions: int
+    factor: int
+    assignment: dict[int, list[int]]
+    overrides: dict[str, str]
+
+
+def planned(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
+    """Returns the plan of a topic, or the refusal by the first check that fails."""
+    for check in _checks(cluster.configs.release):
+        refusal = check(topic, cluster)
+        if refusal is not None:
+            return refusal
+    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+    if topic.assignments:
+        assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
+        return Plan(len(assignment), len(next(iter(assignment.values()))), assignment, overrides)
+    return Plan(*_counts(topic, cluster), {}, overrides)
+
+
+def exists(name: str) -> Refusal:
+    """Returns the refusal of a name that another topic has."""
+    return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def _checks(release: Release) -> Iterator[Check]:
+    if not release.has_zookeeper:
+        yield from (_unused, _distinct, _named, _no_nulls, _settings, _placed)
+        return
+    late = release.behaviour.counts_before_settings
+    yield from (_unused, _no_nulls)
+    yield from () if late else (_settings,)
+    yield from (_counted_or_assigned, _named, _distinct, _assigned_anywhere)
+    yield from (_settings,) if late else ()
+
+
+def _unused(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    return exists(topic.name) if topic.name in cluster.topics or topic.name in cluster.stillborn else None
+
+
+def _distinct(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    """Kafka's metric names have '_' for '.', so two topics that differ only in these characters would share metrics."""
+    if "." in topic.name or "_" in topic.name:
+        for other in cluster.topics_like(topic.name):
+            message = f"Topic '{topic.name}' collides with existing topic: {other}"
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    return None
+
+
+def _named(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    error = topic_name_error(topic.name)
+    return None if error is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
+
+
+def _no_nulls(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if not nulls:
+        return None
+    message = f"Null value not supported for topic configs: {','.join(nulls)}"
+    if not cluster.configs.release.has_zookeeper:
+        return Refusal(ErrorCode.INVALID_CONFIG, message)
+    if not cluster.configs.release.behaviour.expects_null_settings:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def _settings(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+    try:
+        check_topic_configs(overrides, cluster.configs)
+    except ConfigError as error:
+        known = all(map(cluster.configs.definitions.has_topic_setting, overrides))
+        foreseen = cluster.configs.release.behaviour.finds_wrong_settings or not known
+        return Refusal(ErrorCode.INVALID_CONFIG if foreseen else ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return None
+
+
+def _placed(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    return _assigned(topic, cluster) if topic.assignments else _counted(topic, cluster)
+
+
+def _counted_or_assigned(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    if not topic.assignments:
+        return _counted(topic, cluster)
+    if topic.num_partitions != -1 or topic.replication_factor != -1:
+        message = "numPartitions or replicationFactor were set, and so were replicasAssignments."
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    return None
+
+
+def _assigned(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    manual = "A manual partition assignment was specified, but"
+    if topic.replication_factor != -1:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{manual} replication factor was not set to -1.")
+    if topic.num_partitions != -1:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{manual} numPartitions was not set to -1.")
+    indexes: set[int] = set()
+    factor: int | None = None
+    for each in topic.assignments:
+        if each.partition_index in indexes:
+            message = f"Found multiple manual partition assignments for partition {each.partition_index}"
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        error = assignment_error(each.broker_ids, factor, cluster) or all_down(each.broker_ids, each.partition_index, cluster)
+        if error is not None:
+            return error
+        factor = len(each.broker_ids)
+        indexes.add(each.partition_index)
+    return _consecutive(indexes)
+
+
+def _assigned_anywhere(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    """The checks of an assignment before KRaft. If the request assigns a partition twice, the last assignment counts."""
+    assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
+    if len({len(replicas) for replicas in assignment.values()}) > 1:
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions should have the same number of replicas")
+    if any(len(set(replicas)) < len(replicas) for replicas in assignment.values()):
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Duplicate replica assignment found")
+    return _consecutive(set(assignment))
+
+
+def _consecutive(indexes: set[int]) -> Refusal | None:
+    if indexes == set(range(len(indexes))):
+        return None
+    message = "partitions should be a consecutive 0-based integer sequence"
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _counted(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
+    factors = Refusal(
+        ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value."
+    )
+    partitions = Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    wrong = [
+        refusal
+        for refusal, count in ((factors, topic.replication_factor), (partitions, topic.num_partitions))
+        if count == 0 or count < (-1 if cluster.configs.release.behaviour.default_counts else 0)
+    ]
+    if wrong:  # an active broker with ZooKeeper checks the number of partitions first
+        return wrong[-1] if cluster.configs.release.has_zookeeper else wrong[0]
+    _, factor = _counts(topic, cluster)
+    error = factor_error(factor, cluster)
+    return error and Refusal(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}")
+
+
+def _counts(topic: CreatableTopic, cluster: Cluster) -> tuple[int, int]:
+    """Returns the number of partitions and of replicas; −1 stands for the broker's defaults."""
+    configs, partitions, factor = cluster.configs, topic.num_partitions, topic.replication_factor
+    return (
+        configs.integer("num.partitions") if partitions == -1 else partitions,
+        configs.integer("default.replication.factor") if factor == -1 else factor,
+    )
