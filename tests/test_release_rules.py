@@ -162,6 +162,13 @@ def test_results_for_a_topic_that_is_named_twice(profile: str, times: int) -> No
     assert (codes(refused), codes(deleted)) == ([42] * times, [42 if profile == "kafka-3.3" else 0] * times)
 
 
+@pytest.mark.parametrize(("count", "code"), [(1, 37), (2, 3)])
+def test_a_topic_without_brokers_has_partitions_in_zookeeper(count: int, code: int) -> None:
+    more = [{"name": "a", "count": count, "assignments": None}]
+    _, response = asked("kafka-2.8", created(new_topic("a", [7])), (plain("CreatePartitions", topics=more, timeout_ms=1000), 1))
+    assert codes(response) == [code]
+
+
 @pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", [7, 3]), ("kafka-3.3", [7, 7])])
 def test_zookeepers_brokers_delete_topics_whose_time_is_over(profile: str, told: list[int]) -> None:
     deletion = plain("DeleteTopics", topic_names=["orders", "none"], timeout_ms=0)

@@ -92,15 +92,15 @@ def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
 
 def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
     topic = cluster.topics.get(requested.name)
+    count = len(topic.partitions) if topic else cluster.stillborn.get(requested.name, 0)
+    if count and requested.count == count:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+    if count and requested.count < count:
+        message = f"The topic {requested.name} currently has {count} partition(s); {requested.count} would not be an increase."
+        return Refusal(ErrorCode.INVALID_PARTITIONS, message)
     if topic is None:
         message = f"The topic '{requested.name}' does not exist." if cluster.configs.release.has_zookeeper else None
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    count = len(topic.partitions)
-    if requested.count == count:
-        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
-    if requested.count < count:
-        message = f"The topic {requested.name} currently has {count} partition(s); {requested.count} would not be an increase."
-        return Refusal(ErrorCode.INVALID_PARTITIONS, message)
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
         return factor_error(factor, cluster)

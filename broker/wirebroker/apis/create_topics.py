@@ -105,7 +105,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
         configs=_configs(plan, exchange),
     )
     if not validate_only and cluster.configs.release.has_zookeeper and not _leaders(plan, cluster):
-        cluster.stillborn.add(name)
+        cluster.stillborn[name] = plan.partitions
         return _refused(name, TIMED_OUT)
     if not validate_only:
         making = cluster.creating_topic(name, exchange.now, *plan)

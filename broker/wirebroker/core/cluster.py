@@ -183,9 +183,9 @@ class Cluster:
         """The time in ms between a Metadata request for an unknown topic and the automatic creation of the topic."""
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
-        self.stillborn: set[str] = set()
-        """Topics in ZooKeeper that have replicas only on brokers that do not exist. No broker knows such a topic, but its name
-        is taken."""
+        self.stillborn: dict[str, int] = {}
+        """Topics in ZooKeeper that have replicas only on brokers that do not exist, and their numbers of partitions. No broker
+        knows such a topic, but its name is taken."""
         self._due: dict[str, int] = {}
         """The time of the automatic creation of each topic that a Metadata request has asked for."""
         self.version = 0
