@@ -99,8 +99,8 @@ def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None
         message = f"The topic {requested.name} currently has {count} partition(s); {requested.count} would not be an increase."
         return Refusal(ErrorCode.INVALID_PARTITIONS, message)
     if topic is None:
-        message = f"The topic '{requested.name}' does not exist." if cluster.configs.release.has_zookeeper else None
-        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        unknown = f"The topic '{requested.name}' does not exist." if cluster.configs.release.has_zookeeper else None
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
         return factor_error(factor, cluster)
