@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from _environment import ROOT
-from _kafka_security import CA, SERVER, Security
+from _kafka_releases import VERSION
+from _kafka_security import CA, INTERNAL, SERVER, Security
 from _kafka_server import READY_WITHIN, KafkaServer, KafkaUnavailable
 from bench_parts.process import Server
 
@@ -52,28 +53,45 @@ def use_checkout() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
-def real_kafka(stack: ExitStack, settings: Mapping[str, str], port: int = 0) -> str:
+def real_kafka(stack: ExitStack, settings: Mapping[str, str], version: str = VERSION) -> str:
     """Starts a real Kafka with these settings, and returns its address. Raises KafkaUnavailable."""
-    return "{}:{}".format(*stack.enter_context(KafkaServer(settings, port=port, heap="1g")).address)
+    return "{}:{}".format(*stack.enter_context(KafkaServer(settings, version=version, heap="1g")).address)
 
 
 Addresses = list[dict[str, str]]
 """For each broker, the address of each listener by its security protocol."""
 
 
-def kafka_cluster(stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security) -> Addresses:
-    """Starts a real Kafka of several brokers, and returns their listeners. Raises KafkaUnavailable."""
+def kafka_cluster(
+    stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security, version: str = VERSION,
+    port: int = 0, advertised: str = "",
+) -> Addresses:  # fmt: skip
+    """Starts a real Kafka of several brokers, and returns their listeners. `port` and `advertised` belong to the first broker;
+    the other brokers have the next ports. Brokers that advertise an address talk to each other through a listener of their
+    own. Raises KafkaUnavailable.
+    """
     first, servers = int(settings.get("node.id", "1")), list[KafkaServer]()
-    for node in range(first, first + brokers):
-        server = KafkaServer({**settings, "node.id": str(node)}, security=security, joins=servers[0] if servers else None)
+    if advertised:
+        security, settings = Security(listeners=(INTERNAL,)), {**settings, "inter.broker.listener.name": INTERNAL}
+    for number in range(brokers):
+        server = KafkaServer(
+            {**settings, "node.id": str(first + number)}, version=version, security=security, port=port and port + number,
+            joins=servers[0] if servers else None, advertised=moved(advertised, number),
+        )  # fmt: skip
         servers.append(stack.enter_context(server))
     with closing(WireClient(*servers[0].address)) as client:
         until = time.monotonic() + READY_WITHIN
-        while len(client.request(MetadataRequest(topics=[]), 12).brokers) < brokers:
+        while len(client.request(MetadataRequest(topics=[]), 4).brokers) < brokers:
             if time.monotonic() > until:
                 raise KafkaUnavailable(f"the {brokers} brokers of Kafka did not find each other in {READY_WITHIN:.0f} s")
             time.sleep(0.1)
     return [{name: f"{host}:{port}" for name, (host, port) in each.addresses.items()} for each in servers]
+
+
+def moved(address: str, ports: int) -> str:
+    """The address with a port that is higher by this number; "" stays."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + ports}" if address else ""
 
 
 def own_cluster(

@@ -69,6 +69,16 @@ def has_kraft(version: str) -> bool:
     return numbers(version) >= (3, 3)
 
 
+def in_release(settings: dict[str, str], version: str) -> dict[str, str]:
+    """Returns the settings under the names that they have in this version."""
+    if "authorizer.class.name" in settings and not has_kraft(version):
+        package = "kafka.security.authorizer.Acl" if numbers(version) >= (2, 4) else "kafka.security.auth.SimpleAcl"
+        settings = settings | {"authorizer.class.name": f"{package}Authorizer"}
+    if "delegation.token.secret.key" in settings and numbers(version) < (2, 8):
+        settings = settings | {"delegation.token.master.key": settings["delegation.token.secret.key"]}
+    return settings
+
+
 def java_options(version: str) -> list[str]:
     """Returns the options with which a JVM runs this version and logs warnings."""
     if numbers(version) >= (4,):

@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-PROTOCOLS = {"MTLS": "SSL"}
-"""The security protocol of each listener whose name is not a protocol."""
+INTERNAL = "INTERNAL"
+"""A listener without TLS for the other brokers."""
+PROTOCOLS = {"MTLS": "SSL", INTERNAL: "PLAINTEXT"}
+"""The protocols of listeners whose names are not protocols."""
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from _kafka_releases import HOST, VERSION, KafkaUnavailable, fetch_jars, free_port, has_kraft, java_options, numbers
+from _kafka_releases import HOST, VERSION, KafkaUnavailable, fetch_jars, free_port, has_kraft, in_release, java_options, numbers
 from _kafka_security import SCRAM, Security
 from _zookeeper import SESSION_SECONDS, ZooKeeper
 
@@ -43,7 +43,8 @@ class KafkaServer:
     `data` is the folder for its files (else a temporary folder), in the subfolders that `log.dirs` names. With `port`
     0 the broker gets a free port, and keeps it when it restarts. `security` adds listeners; `addresses` has their
     addresses by protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need
-    another `node.id`. Raises KafkaUnavailable if Kafka is not on this machine or does not start.
+    another `node.id`. `advertised` is the address that clients use, if it is not the broker's own. Raises
+    KafkaUnavailable if Kafka is not on this machine or does not start.
     """
 
     SETTINGS: Mapping[str, str] = {
@@ -71,14 +72,16 @@ class KafkaServer:
         security: Security | None = None,
         java_options: Sequence[str] = JAVA_OPTIONS,
         joins: KafkaServer | None = None,
+        advertised: str = "",
     ) -> None:
         self.version = version
         self._joins = joins
         self.controller = f"{HOST}:{free_port()}" if joins is None else joins.controller
         self.security = security or Security(listeners=())
-        self.settings = {**self.SETTINGS, **(settings or {})}
+        self.settings = in_release({**self.SETTINGS, **(settings or {})}, version)
         self.address = (HOST, port or free_port())
         self.addresses = {"PLAINTEXT": self.address} | {each: (HOST, free_port()) for each in self.security.listeners}
+        self._advertised = {"PLAINTEXT": advertised} if advertised else {}
         self._heap, self._java_options = heap, java_options
         self._temporary = data is None
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-")) if data is None else data
@@ -174,7 +177,9 @@ class KafkaServer:
 
     def _properties(self) -> str:
         addresses = ",".join(f"{name}://{host}:{port}" for name, (host, port) in self.addresses.items())
-        lines = {"advertised.listeners": addresses} | (self._in_kraft(addresses) if self.zookeeper is None else {})
+        own = {name: f"{host}:{port}" for name, (host, port) in self.addresses.items()} | self._advertised
+        advertised = ",".join(f"{name}://{address}" for name, address in own.items())
+        lines = {"advertised.listeners": advertised} | (self._in_kraft(addresses) if self.zookeeper is None else {})
         lines |= self.security.settings() if self.security.listeners else {}
         if self.zookeeper is not None:
             lines |= self._in_zookeeper(self.zookeeper, addresses)

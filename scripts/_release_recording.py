@@ -46,17 +46,7 @@ def server_for(scenario: Scenario, version: str) -> KafkaServer:
     settings = scenario.settings | ({"metric.reporters": TELEMETRY_RECEIVER} if scenario.telemetry else {})
     oauth = OAuth() if scenario.ran_on == "secured_tokens" else None
     security = Security(USERS, listeners=("SASL_PLAINTEXT",), oauth=oauth) if scenario.secured else None
-    return KafkaServer(_translated(settings, version), version=version, security=security)
-
-
-def _translated(settings: dict[str, str], version: str) -> dict[str, str]:
-    """Returns the settings under the names that they have in an older release."""
-    if "authorizer.class.name" in settings and not has_kraft(version):
-        package = "kafka.security.authorizer.Acl" if numbers(version) >= (2, 4) else "kafka.security.auth.SimpleAcl"
-        settings = settings | {"authorizer.class.name": f"{package}Authorizer"}
-    if "delegation.token.secret.key" in settings and numbers(version) < (2, 8):
-        settings = settings | {"delegation.token.master.key": settings["delegation.token.secret.key"]}
-    return settings
+    return KafkaServer(settings, version=version, security=security)
 
 
 def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:

@@ -13,7 +13,7 @@ from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
 from wirekit import client
 
-TOPIC, SET = 2, 0
+TOPIC, LOGGERS, SET = 2, 8, 0
 
 
 def ready(wire: WireClient) -> WireClient:
@@ -47,6 +47,28 @@ def test_zookeepers_brokers_check_settings_themselves(
     for profile, code in (("kafka-2.8", zookeeper), ("kafka-3.3", kraft)):
         (response,) = asked(profile, request)
         assert response.responses[0].error_code == code, profile
+
+
+@pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
+@pytest.mark.parametrize("kind", [0, 16, 32, 99])
+def test_zookeepers_brokers_do_not_name_a_kind_of_resource_that_came_later(api: str, kind: int) -> None:
+    """The Java client's message of a group's settings (kind 32) on a real 2.8 has this text."""
+    resource = {
+        "resource_type": kind,
+        "resource_name": "g",
+        "configs": [{"name": "share.auto.offset.reset", "value": "earliest"}],
+    }
+    (response,) = asked("kafka-2.8", (plain(api, resources=[resource], validate_only=False), 1))
+    (found,) = response.responses
+    assert (found.error_code, found.error_message) == (42, "Unexpected resource type UNKNOWN")
+
+
+def test_zookeepers_brokers_alter_loggers_only_incrementally() -> None:
+    resource = {"resource_type": LOGGERS, "resource_name": "1", "configs": [{"name": "kafka", "value": "INFO"}]}
+    (response,) = asked("kafka-2.8", (plain("AlterConfigs", resources=[resource], validate_only=False), 1))
+    (found,) = response.responses
+    message = "AlterConfigs is deprecated and does not support the resource type BROKER_LOGGER"
+    assert (found.error_code, found.error_message) == (42, message)
 
 
 @pytest.mark.parametrize(("profile", "codes"), [("kafka-2.8", (0, [42])), ("kafka-3.3", (95, []))])

@@ -54,6 +54,11 @@ class Outcome:
     results: dict[str, Result] = field(default_factory=dict)
 
     @property
+    def passed(self) -> list[str]:
+        """The ids of the checks that passed."""
+        return [check for check, found in self.results.items() if found.result == PASS]
+
+    @property
     def failed(self) -> list[str]:
         """The ids of the checks that failed."""
         return [check for check, found in self.results.items() if found.result == FAIL]

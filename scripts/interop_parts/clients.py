@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,9 @@ FETCH_WITHIN = 600.0
 """The most seconds for each program that fetches a client's dependencies."""
 PYSPARK = "4.0.4"
 OLD_KAFKA_PYTHON = "2.0.2"
+OLD_CONFLUENT = "1.9.2"
+OLD_LIBRDKAFKA = "4.3.0"
+"""The version of the crate rdkafka-sys that has the source of librdkafka 1.9.2."""
 SPRING = "4.0.0"
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
@@ -116,18 +120,52 @@ def old_java(version: str) -> Callable[[], Command]:
     return partial(java, version, "OldInterop")
 
 
-def old_kafka_python() -> Command:
-    """kafka-python 2.0.2 in its own environment. Its setting `api_version` selects the release whose API versions it uses."""
+def old_kafka_python(pinned: str = "") -> Command:
+    """kafka-python of 2020, in its own environment. `pinned` is "yes" to use the API versions of Kafka 0.8.2 to 0.11."""
     interpreter = environment_of("kafka-python", OLD_KAFKA_PYTHON)
-    return Command([interpreter, PROGRAMS / "python" / "old_kafka_python.py"], {"PYTHONPATH": ""})
+    return Command([interpreter, PROGRAMS / "python" / "old_kafka_python.py"], {"PYTHONPATH": "", "PINNED": pinned})
 
 
-def environment_of(package: str, version: str) -> Path:
-    """Makes an environment with this package, and returns its interpreter. Raises Missing."""
+def old_confluent() -> Command:
+    """confluent-kafka of 2022 on librdkafka of the same version, both compiled: they have no wheel for Python 3.11."""
+    for name in ("make", "gcc"):
+        tool(name)
+    folder = cache() / f"librdkafka-{OLD_CONFLUENT}"
+    if not (folder / "complete").exists():
+        source = crate("rdkafka-sys", OLD_LIBRDKAFKA, folder) / "librdkafka"
+        options = ["--disable-curl", "--disable-optimization", f"--prefix={folder}"]  # compiles in half the time
+        call(["./configure", *options], source, "librdkafka's configure")
+        for goals in ([f"-j{os.cpu_count() or 1}", "lib"], ["install"]):
+            call(["make", "-C", "src", *goals], source, "making librdkafka")
+        shutil.rmtree(folder / "source")
+        (folder / "complete").touch()
+    paths = {"C_INCLUDE_PATH": "include", "LIBRARY_PATH": "lib", "LD_LIBRARY_PATH": "lib"}
+    environment = {name: str(folder / part) for name, part in paths.items()}
+    interpreter = environment_of("confluent-kafka", OLD_CONFLUENT, environment)
+    return Command([interpreter, PROGRAMS / "python" / "client_confluent.py"], environment | {"PYTHONPATH": ""})
+
+
+def crate(name: str, version: str, folder: Path) -> Path:
+    """The source of a crate of crates.io, in a new folder. Raises Missing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "lib.rs").touch()
+    (folder / "Cargo.toml").write_text(f'[package]\nname = "fetch"\n[dependencies]\n{name} = "={version}"\n')
+    told = call([tool("cargo"), "metadata", "--format-version", "1", "--quiet"], folder, "`cargo metadata`")
+    (manifest,) = (each["manifest_path"] for each in json.loads(told)["packages"] if each["name"] == name)
+    return shutil.copytree(Path(manifest).parent, folder / "source")
+
+
+def environment_of(package: str, version: str, compiled_with: Mapping[str, str] | None = None) -> Path:
+    """The interpreter of an environment that has this package. `compiled_with` has the variables to compile it, instead of
+    installing a wheel. Raises Missing.
+    """
     folder = cache() / f"{package}-{version}"
     if not (folder / "complete").exists():
         call([sys.executable, "-m", "venv", "--clear", folder], cache(), "making an environment")
-        install = [folder / "bin" / "python", "-m", "pip", "install", "-q", f"{package}=={version}"]
+        given = [] if compiled_with is None else ["env", *(f"{name}={value}" for name, value in compiled_with.items())]
+        own = [] if compiled_with is None else ["--no-binary", package]
+        install = [*given, folder / "bin" / "python", "-m", "pip", "install", "-q", *own, f"{package}=={version}"]
         call(install, cache(), f"`pip install {package}`")
         (folder / "complete").touch()
     return folder / "bin" / "python"
@@ -236,6 +274,8 @@ OTHERS: dict[str, Callable[[], Command]] = {
     **{f"java-{release}": old_java(RELEASES[release]) for release in ("0.11", "1.1", "2.8", "3.9")},
     "java-4.4": partial(java, RELEASES["4.4"]),
     f"kafka-python-{OLD_KAFKA_PYTHON}": old_kafka_python,
+    f"kafka-python-{OLD_KAFKA_PYTHON}-pinned": partial(old_kafka_python, "yes"),
+    f"confluent-kafka-{OLD_CONFLUENT}": old_confluent,
 }
 """Clients of other releases. They run only if --clients names them."""
 

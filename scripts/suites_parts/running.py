@@ -15,7 +15,7 @@ from typing import IO
 from bench_parts.process import end_group
 from suites_parts.suites import WORDS, Run, Suite
 
-SILENCE = 300.0
+SILENCE = 600.0
 """Seconds without output after which a suite is killed."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -35,9 +35,13 @@ class Outcome:
         return {name for name, found in self.results.items() if found == result}
 
 
-def run(suite: Suite, address: str, only: str, told: Callable[[str, str, int], None], output: Path | None = None) -> Outcome:
-    """Run the suite, or one of its tests alone; calls `told` with each result. Raises Missing if it cannot be fetched."""
-    made = suite.make(address)
+def run(
+    suite: Suite, address: str, version: str, only: str, told: Callable[[str, str, int], None], output: Path | None = None
+) -> Outcome:
+    """Run the suite, or one of its tests alone, against brokers of this version of Kafka; calls `told` with each result.
+    Raises Missing if the suite cannot be fetched.
+    """
+    made = suite.make(address, version)
     outcome, began = Outcome(suite), time.monotonic()
     log = None
     if output is not None:

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from _brokers import WIREBROKER
-from _kafka_releases import COPY
+from _kafka_releases import COPY, numbers
 from _kafka_security import CA, CLIENT
-from interop_parts.clients import Missing, cache, call, tool
+from interop_parts.clients import Missing, cache, call, crate, tool
 
 SERVE = (*WIREBROKER, "serve")
 """The command that starts wirebroker."""
@@ -82,14 +82,20 @@ class Suite:
 
     name: str
     version: str
-    make: Callable[[str], Run]
-    """Fetches the suite's dependencies, and returns the command that runs it on the brokers at this address. Raises Missing."""
+    make: Callable[[str, str], Run]
+    """Fetches the suite's dependencies, and returns the command that runs it on the brokers at this address, which have this
+    version of Kafka. Raises Missing.
+    """
     seconds: int
     brokers: int = 1
     """The number of brokers to start, or 0 if the tests start brokers."""
     settings: Sequence[str] = ()
     flags: Sequence[str] = ()
-    """More flags for `wirebroker serve`, such as a port that the tests cannot change."""
+    """More flags of `wirebroker serve`."""
+    port: int = 0
+    """The port of the first broker if the tests expect it; the other brokers have the next ports."""
+    advertised: str = ""
+    """The address that the first broker advertises if it is not its own; the other brokers advertise the next ports."""
     listeners: Sequence[str] = ()
     """The secured listeners of each broker; the address is then `PLAINTEXT=127.0.0.1:9092 SSL=… CERTIFICATES=FOLDER`."""
     users: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +105,7 @@ class Suite:
     """Matches the names of tests that need a feature which wirebroker does not offer. The README lists these features."""
 
 
-def kafka_python(address: str) -> Run:
+def kafka_python(address: str, version: str) -> Run:
     """The integration tests of the sdist, in an environment of their own that has its codecs."""
     folder = cache() / f"suite-kafka-python-{KAFKA_PYTHON}"
     if not (folder / "complete").exists():
@@ -114,20 +120,21 @@ def kafka_python(address: str) -> Run:
         call([*pip, "install", *needs], folder, "`pip install kafka-python`")
         shutil.copy(HERE / "service.py", folder / "source" / "test")
         (folder / "source" / "test" / "__init__.py").touch()
-        # The fixtures look for this folder, although an external broker does not need it.
-        (folder / "source" / "servers" / "4.2.0" / "kafka-bin").mkdir(parents=True)
         (folder / "complete").touch()
+    known = at_most(version, "4.2.0")
+    # The fixtures look for this folder, although an external broker does not need it.
+    (folder / "source" / "servers" / known / "kafka-bin").mkdir(parents=True, exist_ok=True)
     options = ["--timeout", "60", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "log_level=WARNING"]
     return Run(
         [folder / "venv" / "bin" / "python", "-m", "pytest", *options, "test/integration"],
         folder / "source",
         re.compile(r"^test/integration/(?P<name>\S+?::\S+) (?P<word>PASSED|FAILED|ERROR|SKIPPED)"),
-        {"KAFKA_URI": f"PLAINTEXT://{address}", "KAFKA_VERSION": "4.2.0", "PYTHONPATH": ""},
+        {"KAFKA_URI": f"PLAINTEXT://{address}", "KAFKA_VERSION": known, "PYTHONPATH": ""},
         lambda name: ["-k", re.sub(r"\[.*", "", name).rpartition("::")[2]],
     )
 
 
-def aiokafka(address: str) -> Run:
+def aiokafka(address: str, version: str) -> Run:
     """The tests of aiokafka's repository, run with the package from PyPI. A stand-in for docker forwards the ports of the
     brokers that the tests would start.
     """
@@ -144,7 +151,7 @@ def aiokafka(address: str) -> Run:
     trusted.mkdir(exist_ok=True)
     for name, file in {"ca.crt": CA, "client.crt": CLIENT, "client.key": CLIENT}.items():
         shutil.copy(made / file, trusted / name)
-    options = ["--docker-image", "aiolibs/kafka:2.13_4.3.1", "--no-pull", "--timeout", "120", "-v", "--tb=short"]
+    options = ["--docker-image", f"aiolibs/kafka:2.13_{version}", "--no-pull", "--timeout", "120", "-v", "--tb=short"]
     return Run(
         [folder / "venv" / "bin" / "python", "-m", "pytest", *options, "-p", "no:cacheprovider", "tests"],
         folder / "run",
@@ -155,7 +162,7 @@ def aiokafka(address: str) -> Run:
     )
 
 
-def franz_go(address: str) -> Run:
+def franz_go(address: str, _: str) -> Run:
     """The tests of package kgo of the Go module, compiled."""
     binary = cache() / f"suite-{FRANZ_GO.rpartition('/')[2]}"
     package = go_module(FRANZ_GO) / "pkg" / "kgo"
@@ -172,7 +179,7 @@ def franz_go(address: str) -> Run:
     )
 
 
-def kafka_go(address: str) -> Run:
+def kafka_go(address: str, _: str) -> Run:
     """The tests of the Go module's package kafka, which look for the broker at localhost:9092."""
     binary, source = cache() / f"suite-{KAFKA_GO.rpartition('/')[2]}", go_module(KAFKA_GO)
     at_port(address, 9092)
@@ -188,7 +195,7 @@ def kafka_go(address: str) -> Run:
     return Run(words, source, GO_RESULT, {"KAFKA_SKIP_NETTEST": "1"}, go_only)
 
 
-def sarama(address: str) -> Run:
+def sarama(address: str, version: str) -> Run:
     """The functional tests of sarama, which connect to the five brokers through toxiproxy."""
     at_port(address, SARAMA_PORT)
     binary, proxy = (cache() / f"suite-{name}" for name in (SARAMA.rpartition("/")[2], "toxiproxy@v2.5.0"))
@@ -203,11 +210,11 @@ def sarama(address: str) -> Run:
     tests += ["-test.skip", "^(TestConsumerFetchFollowerFailover|TestFuncTxnProduceWithBrokerFailure)$"]
     return Run(
         [sys.executable, HERE / "toxiproxy.py", proxy, str(SARAMA_PORT), *tests],
-        source, GO_RESULT, {"TOXIPROXY_ADDR": "http://127.0.0.1:8474", "KAFKA_VERSION": "4.3.1"}, go_only,
+        source, GO_RESULT, {"TOXIPROXY_ADDR": "http://127.0.0.1:8474", "KAFKA_VERSION": version}, go_only,
     )  # fmt: skip
 
 
-def librdkafka(address: str) -> Run:
+def librdkafka(address: str, version: str) -> Run:
     """The tests that need a broker, compiled with the library from the source in Confluent's npm package."""
     for name in ("make", "gcc", "g++"):
         tool(name)
@@ -228,12 +235,12 @@ def librdkafka(address: str) -> Run:
         ["./test-runner", "-p2", "-E", "-L"],
         tests,
         re.compile(r"=+ Test (?P<name>\S+) (?P<word>PASSED|FAILED|SKIPPED)"),
-        {"LD_LIBRARY_PATH": "../src:../src-cpp", "TEST_KAFKA_VERSION": "4.0.0"},
+        {"LD_LIBRARY_PATH": "../src:../src-cpp", "TEST_KAFKA_VERSION": at_most(version, "4.0.0")},
         lambda name: {"TESTS": name},
     )
 
 
-def confluent_kafka_python(address: str) -> Run:
+def confluent_kafka_python(address: str, _: str) -> Run:
     """Those integration tests of the repository that need no schema registry, run with the package from PyPI."""
     folder = cache() / f"suite-confluent-kafka-python-{CONFLUENT_KAFKA_PYTHON}"
     if not (folder / "complete").exists():
@@ -258,7 +265,7 @@ def confluent_kafka_python(address: str) -> Run:
     )
 
 
-def kafkajs(address: str) -> Run:
+def kafkajs(address: str, _: str) -> Run:
     """The specs of the repository, which need three brokers at fixed ports. The repository's own script creates the users."""
     folder = cache() / f"suite-kafkajs-{KAFKAJS}"
     source = folder / "source"
@@ -276,7 +283,7 @@ def kafkajs(address: str) -> Run:
     )
 
 
-def confluent_kafka_javascript(address: str, protocol: str) -> Run:
+def confluent_kafka_javascript(address: str, _: str, protocol: str) -> Run:
     """The specs of the repository, run with the library from npm and with this group protocol (classic or consumer)."""
     name = f"@confluentinc/kafka-javascript@{CONFLUENT_KAFKA_JAVASCRIPT}"
     folder = cache() / f"suite-confluent-kafka-javascript-{CONFLUENT_KAFKA_JAVASCRIPT}"
@@ -302,7 +309,7 @@ def confluent_kafka_javascript(address: str, protocol: str) -> Run:
     )
 
 
-def platformatic_kafka(address: str) -> Run:
+def platformatic_kafka(address: str, _: str) -> Run:
     """The repository's tests that need neither Kerberos nor a schema registry, run with the version of Node that they need."""
     folder = cache() / f"suite-platformatic-kafka-{PLATFORMATIC_KAFKA}"
     source = folder / "source"
@@ -330,19 +337,13 @@ def platformatic_kafka(address: str) -> Run:
     )
 
 
-def rskafka(address: str) -> Run:
+def rskafka(address: str, _: str) -> Run:
     """The integration tests in the crate of crates.io; tests that need Java or a SOCKS5 proxy skip themselves."""
     folder, tests = cache() / f"suite-rskafka-{RSKAFKA}", ("client", "consumer", "produce_consume", "producer")
     chosen = ["--features", "full", *(word for name in tests for word in ("--test", name))]
     if not (folder / "complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        (folder / "src").mkdir(parents=True)
-        (folder / "src" / "lib.rs").touch()
-        (folder / "Cargo.toml").write_text(f'[package]\nname = "fetch"\n[dependencies]\nrskafka = "={RSKAFKA}"\n')
-        told = call([tool("cargo"), "metadata", "--format-version", "1", "--quiet"], folder, "`cargo metadata`")
-        (manifest,) = (each["manifest_path"] for each in json.loads(told)["packages"] if each["name"] == "rskafka")
-        shutil.copytree(Path(manifest).parent, folder / "source")
-        # rskafka also works with another Rust than the pinned version, and with a newer rsasl than the locked version.
+        crate("rskafka", RSKAFKA, folder)
+        # rskafka needs neither the pinned Rust nor the locked rsasl.
         (folder / "source" / "rust-toolchain.toml").unlink(missing_ok=True)
         call([tool("cargo"), "update", "--quiet", "-p", "rsasl"], folder / "source", "`cargo update`")
         call([tool("cargo"), "test", "--no-run", "--quiet", *chosen], folder / "source", "`cargo test --no-run`")
@@ -358,7 +359,7 @@ def rskafka(address: str) -> Run:
     )
 
 
-def streams(address: str) -> Run:
+def streams(address: str, _: str) -> Run:
     """Kafka Streams' integration tests in the classes that do not need streams groups (KIP-1071)."""
     return of_kafka(address, "kafka-streams-integration-tests", STREAMS_CLASSES)
 
@@ -458,6 +459,11 @@ def npm_install(folder: Path) -> None:
     call([tool("npm"), "install", *options], folder, f"`npm install` for {folder.parent.name}")
 
 
+def at_most(version: str, known: str) -> str:
+    """The version of the brokers, or the newest version that the tests know."""
+    return min(version, known, key=numbers)
+
+
 GO_RESULT = re.compile(r"^ *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)")
 """A line of `go test -v` about a test or a part of one."""
 
@@ -498,7 +504,7 @@ SUITES = {
         ),
         Suite(
             "kafka-go", KAFKA_GO.rpartition("v")[2], kafka_go, 300,
-            settings=("message.max.bytes=200000000",), flags=("--port", "9092", "--advertise", "localhost:9092"),
+            settings=("message.max.bytes=200000000",), port=9092, advertised="localhost:9092",
         ),
         Suite(
             "sarama", SARAMA.rpartition("v")[2], sarama, 900, brokers=5,
@@ -508,7 +514,7 @@ SUITES = {
                 "group.initial.rebalance.delay.ms=0",
                 "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
             ),
-            flags=("--port", str(SARAMA_PORT), "--advertise", "127.0.0.1:29091"),
+            port=SARAMA_PORT, advertised="127.0.0.1:29091",
         ),
         Suite(
             "confluent-kafka-python", CONFLUENT_KAFKA_PYTHON, confluent_kafka_python, 600,

@@ -74,8 +74,12 @@ def _fails_whole(request: Any, exchange: Exchange, *, replaces: bool) -> Refusal
     cannot be altered."""
     if replaces and any(each.value is None for resource in request.resources for each in resource.configs):
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    kinds = {ResourceType.TOPIC, ResourceType.BROKER}
-    if not replaces and exchange.cluster.configs.release.behaviour.has_settings(ResourceType.BROKER_LOGGER):
-        kinds.add(ResourceType.BROKER_LOGGER)
-    unknown = [each.resource_type for each in request.resources if each.resource_type not in kinds]
-    return Refusal(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {unknown[0]}") if unknown else None
+    loggers = exchange.cluster.configs.release.behaviour.has_settings(ResourceType.BROKER_LOGGER)
+    for kind in (each.resource_type for each in request.resources):
+        if loggers and kind == ResourceType.BROKER_LOGGER:
+            if replaces:
+                message = "AlterConfigs is deprecated and does not support the resource type BROKER_LOGGER"
+                return Refusal(ErrorCode.INVALID_REQUEST, message)
+        elif kind not in (ResourceType.TOPIC, ResourceType.BROKER):
+            return Refusal(ErrorCode.INVALID_REQUEST, "Unexpected resource type UNKNOWN")
+    return None

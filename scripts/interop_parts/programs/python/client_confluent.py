@@ -1,4 +1,4 @@
-"""confluent-kafka, which is librdkafka, and its AdminClient."""
+"""confluent-kafka, which is librdkafka, and its AdminClient. Version 1.9 lacks most of the admin calls."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import time
 from typing import Any
 
 import confluent_kafka
+import confluent_kafka.admin
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-)
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from kit import LIMIT, OVER, REFUSED, SECURED, numbered, run, same, settings, until, waited_since
 
+HAS_ADMIN = hasattr(confluent_kafka.admin, "OffsetSpec")
+"""Whether this version has the admin calls of the checks."""
 FENCED = (confluent_kafka.KafkaError._FENCED, confluent_kafka.KafkaError.PRODUCER_FENCED)
 
 
@@ -205,7 +200,7 @@ def topics(bootstrap: str, name: str) -> None:
 def configs(bootstrap: str, name: str) -> None:
     create(bootstrap, name)
     client = admin(bootstrap)
-    entry = ConfigEntry("retention.ms", "86400000", incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("retention.ms", "86400000", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
     client.incremental_alter_configs([resource])[resource].result(LIMIT)
 
@@ -226,10 +221,10 @@ def filled(bootstrap: str, name: str) -> TopicPartition:
 
 
 def list_offsets(bootstrap: str, name: str) -> None:
-    partition, client = filled(bootstrap, name), admin(bootstrap)
+    partition, client, specs = filled(bootstrap, name), admin(bootstrap), confluent_kafka.admin.OffsetSpec
     for spec, offset in (
-        (OffsetSpec.earliest(), 0), (OffsetSpec.latest(), 3), (OffsetSpec.for_timestamp(1500), 1),
-        (OffsetSpec.max_timestamp(), 2),
+        (specs.earliest(), 0), (specs.latest(), 3), (specs.for_timestamp(1500), 1),
+        (specs.max_timestamp(), 2),
     ):  # fmt: skip
         same(client.list_offsets({partition: spec})[partition].result(LIMIT).offset, offset, f"offset for {spec}")
 
@@ -238,7 +233,7 @@ def delete_records(bootstrap: str, name: str) -> None:
     partition, client = filled(bootstrap, name), admin(bootstrap)
     partition.offset = 2
     same(client.delete_records([partition])[partition].result(LIMIT).low_watermark, 2, "low watermark")
-    earliest = client.list_offsets({partition: OffsetSpec.earliest()})[partition].result(LIMIT)
+    earliest = client.list_offsets({partition: confluent_kafka.admin.OffsetSpec.earliest()})[partition].result(LIMIT)
     same(earliest.offset, 2, "earliest offset")
     same(len(read(bootstrap, name)), 1, "records left")
 
@@ -306,10 +301,14 @@ def quota(bootstrap: str, name: str) -> str:
     return f"{waited_since(began)}, throttle_cb was called with {throttled[0]}"
 
 
+OF_ADMIN = {
+    "rebalance-848": rebalance_848, "topics": topics, "configs": configs, "list-offsets": list_offsets,
+    "delete-records": delete_records, "groups": groups,
+}  # fmt: skip
+
 if __name__ == "__main__":
-    run("confluent-kafka", f"{confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})", {
+    run("confluent-kafka", f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0].partition("-")[0]})", {
         "produce": produce, "commit": commit, "abort": abort, "fence": fence,
-        "offsets-in-transaction": offsets_in_transaction, "rebalance": rebalance, "rebalance-848": rebalance_848,
-        "topics": topics, "configs": configs, "list-offsets": list_offsets, "delete-records": delete_records,
-        "groups": groups, **dict.fromkeys(SECURED, secured), "acl": acl, "quota": quota,
+        "offsets-in-transaction": offsets_in_transaction, "rebalance": rebalance, **(OF_ADMIN if HAS_ADMIN else {}),
+        **dict.fromkeys(SECURED, secured), "acl": acl, "quota": quota,
     })  # fmt: skip

@@ -120,6 +120,7 @@ def offsets_in_transaction(bootstrap: str, name: str) -> None:
                 source.topic, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest",
                 enable_auto_commit=False, isolation_level="read_committed", max_poll_records=3,
             ) as consumer:  # fmt: skip
+                consumer.partitions_for_topic(source.topic)  # a member that learns of the topic later may hang, also on Kafka
                 records: list[Any] = []
 
                 def polled(consumer: KafkaConsumer = consumer, records: list[Any] = records) -> bool:
@@ -211,6 +212,7 @@ def delete_records(bootstrap: str, name: str) -> None:
 def groups(bootstrap: str, name: str) -> None:
     partition = filled(bootstrap, name)
     with KafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest") as consumer:
+        consumer.partitions_for_topic(name)  # a member that learns of the topic later may hang, also on Kafka
         until(lambda: bool(consumer.poll(200)), "records")
         consumer.commit()
     with admin(bootstrap) as client:
