@@ -95,7 +95,7 @@ def compare(console: Console, chosen: argparse.Namespace, row: str, play: Play) 
                     f"{own.name} on {release} fails: {', '.join(lost)}", markup=False, highlight=False, soft_wrap=True
                 )
     table = _markdown([row, "version", *chosen.releases], rows, (BESIDE if chosen.beside_kafka else ALONE).format(row=row))
-    console.print(table, markup=False, highlight=False)
+    console.print(table, markup=False, highlight=False, soft_wrap=True)
     if chosen.markdown:
         chosen.markdown.write_text(table)
     return 0 if agree else 1

@@ -307,7 +307,8 @@ OF_ADMIN = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    run("confluent-kafka", f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0].partition("-")[0]})", {
+    librdkafka = confluent_kafka.libversion()[0].partition("-")[0]  # without the options of the compiler
+    run("confluent-kafka", f"{confluent_kafka.__version__} (librdkafka {librdkafka})", {
         "produce": produce, "commit": commit, "abort": abort, "fence": fence,
         "offsets-in-transaction": offsets_in_transaction, "rebalance": rebalance, **(OF_ADMIN if HAS_ADMIN else {}),
         **dict.fromkeys(SECURED, secured), "acl": acl, "quota": quota,
