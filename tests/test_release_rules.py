@@ -265,3 +265,14 @@ def test_an_unreadable_filter_fails_before_its_parts_are_checked(parts: tuple[An
     for profile, code in (("kafka-2.8", -1), ("kafka-3.3", 42)):
         (response,) = asked(profile, quotas_of(*parts))
         assert response.error_code == code, profile
+
+
+@pytest.mark.parametrize(
+    ("profile", "first", "second"),
+    [("kafka-2.8", [0, 5, 7, 8, 10], [1, 3, 4, 6, 13]), ("kafka-3.9", [1, 4, 6, 11, 13], [0, 2, 7, 9, 12])],
+)
+def test_new_logs_are_placed_in_the_order_of_the_releases_hash_table(profile: str, first: list[int], second: list[int]) -> None:
+    with MockKafka(profile=profile, configs={"log.dirs": "/a,/b,/c"}, topics={"many": 14}) as kafka:  # type: ignore[arg-type]
+        response = client(kafka).request(plain("DescribeLogDirs", topics=None), 1)
+    held = {each.log_dir: sorted(part.partition_index for part in each.topics[0].partitions) for each in response.results}
+    assert [held["/a"], held["/b"]] == [first, second]

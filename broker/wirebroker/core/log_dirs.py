@@ -96,8 +96,8 @@ class LogDirs:
         """Returns the directories of new partitions, by index and by broker. The first replica of each partition will be its
         leader.
 
-        As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. The broker
-        puts each log into its directory with the fewest logs.
+        As in Kafka, a broker first makes the logs of the partitions that it leads, in the order of Java's HashMap. (In releases
+        with ZooKeeper it is the order of Scala's HashMap.) The broker puts each log into its directory with the fewest logs.
         """
         if all(len(self.paths(node_id)) == 1 for nodes in replicas.values() for node_id in nodes):
             return {index: {node_id: self.paths(node_id)[0] for node_id in nodes} for index, nodes in replicas.items()}
@@ -107,9 +107,10 @@ class LogDirs:
             for node_id in nodes:
                 (led if node_id == nodes[0] else followed).setdefault(node_id, []).append(index)
         planned: dict[int, dict[int, str]] = {index: {} for index in replicas}
+        in_order = _in_scala_order if self._configs.release.has_zookeeper else _in_order
         for node_id in dict.fromkeys((*led, *followed)):
             held = {path: self._held[node_id, path] for path in self.paths(node_id)}
-            for index in (*_in_order(topic, led.get(node_id, ())), *_in_order(topic, followed.get(node_id, ()))):
+            for index in (*in_order(topic, led.get(node_id, ())), *in_order(topic, followed.get(node_id, ()))):
                 path = planned[index][node_id] = self._next(topic, index, node_id, held)
                 held[path] += 1
         return {index: {node_id: planned[index][node_id] for node_id in nodes} for index, nodes in replicas.items()}
@@ -186,6 +187,22 @@ def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
 
     grown = max(_BUCKETS, _power_of_two(len(indexes) / _FULL))
     return hash_order(hash_order(indexes, hashed, grown), hashed, _power_of_two(len(indexes) / _FULL + 1))
+
+
+def _in_scala_order(topic: str, indexes: Iterable[int]) -> list[int]:
+    """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower, which puts them into a mutable HashMap of
+    Scala 2.13."""
+    name, indexes = java_hash(topic), sorted(indexes)
+    buckets = _BUCKETS
+    while len(indexes) > buckets * _FULL:
+        buckets *= 2
+
+    def place(index: int) -> tuple[int, int]:
+        code = (31 + name + 17 * index) & 0xFFFFFFFF
+        mixed = code ^ code >> 16
+        return mixed & (buckets - 1), mixed if mixed < 1 << 31 else mixed - (1 << 32)
+
+    return sorted(indexes, key=place)
 
 
 def _power_of_two(least: float) -> int:
