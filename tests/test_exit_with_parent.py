@@ -30,7 +30,7 @@ IN_A_SHELL = ["sh", "-c", '"$@"; true', "sh", *COMMAND]
     ("stdin", "command"),
     [("pipe", [*IN_A_SHELL, *SERVE]), ("null", [*COMMAND, *SERVE]), ("inherited", [*COMMAND, *SERVE]),
      ("pipe", [*COMMAND, *PROXY])],
-    ids=["a pipe, through a shell", "no pipe", "a pipe that has ended before", "proxy"],
+    ids=["a pipe, through a shell", "no pipe", "an inherited pipe that has already ended", "proxy"],
 )  # fmt: skip
 def test_it_ends_when_its_parent_is_killed(stdin: str, command: list[str]) -> None:
     read_end, write_end = os.pipe()

@@ -1,6 +1,6 @@
 """Measures the gain from compiled modules in the simulator, the fuzzers, the conformance replay and the audit.
 
-Each load runs in a separate process, with and without this checkout's compiled modules in turns. The CPU time is that
+Each load runs in a separate process, alternately with and without this checkout's compiled modules. The CPU time is that
 of the process after its imports. Each ratio compares two runs of one round. The audit's log has batches of 200 bytes.
 
     gains.py LOAD FOLDER     one load, with the caller's Python and sources; prints its parts and seconds of CPU

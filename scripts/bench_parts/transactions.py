@@ -1,4 +1,4 @@
-"""Measures transactions a second: produce one batch, commit, repeat; on wirebroker and on a real Apache Kafka in turns.
+"""Measures transactions a second: produce one batch, commit, repeat; alternately on wirebroker and on a real Apache Kafka.
 
 One producer uses transaction version 2 over a raw connection: Produce v12, which adds its partition to the
 transaction, and EndTxn v5. As a client would, it sends a request again immediately if Kafka returns

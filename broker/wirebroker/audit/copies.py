@@ -2,7 +2,7 @@
 
 The places of a batch are its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
 cell belongs to the first batch in the log that contains it. If a cell of a batch belongs to another batch, the places of this
-cell were stored before. No two batches are compared, so n batches cost n log n, however many overlap.
+cell were stored before. Batches are not compared in pairs: n batches cost n log n, to sort their ends, however many overlap.
 
 The results are positions in the list of batches.
 """

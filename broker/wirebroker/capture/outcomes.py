@@ -62,7 +62,8 @@ class Outcomes:
         return {lane: [line.shown(moved.get(lane.subject, 0)) for line in lines] for lane, lines in self._lanes.items()}
 
     def row(self, row: Row) -> None:
-        """Take a row of the trace. Only rows with verdicts matter; all other outcomes come from the responses."""
+        """Take a row of the trace. A row with a verdict is the outcome of a produced batch. The outcomes of
+        all other requests come from their responses."""
         if isinstance(row, ShadowRow):
             lane = Lane(row.client_id or "", "Produce", f"{row.topic}-{row.partition}")
             if row.verdict == "accepted" and row.base_offset >= 0:

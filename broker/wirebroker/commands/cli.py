@@ -328,7 +328,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
         "--baseline",
         type=_named,
         metavar="FILE",
-        help="the explore.json of an earlier exploration, whose findings do not lead to exit code 1 again",
+        help="the explore.json of an earlier exploration: findings that it already has do not lead to exit code 1",
     )
     add("--fail-on", metavar="OUTCOME,…", help="the outcomes that lead to exit code 1: lost, doubled, reordered, "
         "open_transaction, hung, storm, check_failed, failed (all but the last)")  # fmt: skip
@@ -441,7 +441,12 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--topic", action="append", default=[], help="only this topic (repeatable)")
     _secured(add, "with --bootstrap: ")
     add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most this many bytes a second (like 20m)")
-    add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
+    add(
+        "--trace",
+        type=_named,
+        metavar="FILE",
+        help="the broker's trace: report also how other windows and profiles would judge its batches",
+    )
     add("--intended", type=_named, metavar="FILE",
         help="the application's journal (JSON lines or Parquet) of the intended records, or TOML about its table")  # fmt: skip
     add("--pipeline", type=_named, action="append", default=[], metavar="in:TOPIC=out:TOPIC",

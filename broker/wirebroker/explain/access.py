@@ -407,7 +407,7 @@ def _rate(found: _Waits) -> str:
         return ""
     did = " and ".join(word for api, word in (("Produce", "sent"), ("Fetch", "read")) if api in found.apis)
     unknown = "" if getattr(found.evidence.rows[0].row, "quota", "") else "; the quota's value is not in the trace"
-    late = f". Its requests queue up: a response came up to {ms(found.late)} after its request" * (found.late >= LATE)
+    late = f". Its requests queue up: the slowest response came {ms(found.late)} after its request" * (found.late >= LATE)
     return f" In the {ms(length)} after it was first throttled, it {did} {found.moved * SECOND // length:,} B/s{unknown}{late}."
 
 

@@ -381,7 +381,7 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """For each write that had to fail, report whether it was tried. A duplicate is not written, so its write cannot
+        """For each write that a rule was to make fail, report whether it was attempted. A duplicate is not written, so its write cannot
         fail."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []

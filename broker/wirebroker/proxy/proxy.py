@@ -171,14 +171,14 @@ class Proxy:
             self._reads |= {FETCH}
 
     def measure(self) -> Metrics:
-        """Returns the metrics of forwarded exchanges. Exchanges are measured until `MEASURED_MS` after the last call of this
+        """Returns the metrics of forwarded exchanges. The proxy measures exchanges for `MEASURED_MS` after each call of this
         method."""
         self._measuring.renew(self.now)
         return self._measured
 
     def watch(self) -> Passing:
-        """Returns the transactions and groups that the proxy has seen in requests. Until `WATCHED_MS` after the last call of
-        this method, each Fetch is decoded, too, because the lag of groups is learned from it.
+        """Returns the transactions and groups that the proxy has seen in requests. For `WATCHED_MS` after each call of
+        this method, the proxy also decodes every Fetch, from which it learns the lag of groups.
         """
         self._watching.renew(self.now)
         return self.passing

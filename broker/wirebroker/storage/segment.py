@@ -56,7 +56,7 @@ _LARGEST_SPAN = 1 << 30
 
 
 class Recent:
-    """Remembers the `most` segments that were used last. When a further segment is used, calls `release` with the least
+    """Remembers the segments that were used last, up to `most` of them. When a further segment is used, calls `release` with the least
     recently used one.
     """
 

@@ -27,8 +27,8 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
     """Returns transactions without an end, and ends without a beginning.
 
-    A batch with a damaged header may end a transaction, or explain an end without a beginning. Such a batch never begins a
-    transaction.
+    A damaged batch counts where it prevents a finding: as a marker it ends an open transaction, and as data it is the beginning
+    that an end lacks. It never begins a transaction that is then reported as open.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
     unsound = damaged.select(*ABOUT, "kind").withColumns({"sound": sf.lit(False), "reach": sf.col("base_offset")})
