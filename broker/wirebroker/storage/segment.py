@@ -56,8 +56,8 @@ _LARGEST_SPAN = 1 << 30
 
 
 class Recent:
-    """Remembers the segments that were used last, up to `most` of them. When a further segment is used, calls `release` with the least
-    recently used one.
+    """Remembers the segments that were used last, up to `most` of them. When a further segment is used, calls `release` with
+    the least recently used one.
     """
 
     def __init__(self, most: int, release: Callable[[Segment], None]) -> None:

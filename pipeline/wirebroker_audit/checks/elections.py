@@ -64,7 +64,7 @@ def _doubt(election: UncleanElection, replicas: Sequence[PartitionFolder], begun
     if holder is not None and holder.tail.end > start:
         first, last = max(start, holder.begins_at), holder.tail.end - 1
         words = (
-            f"{holder.owner} still has {_offsets(first, last)} from before the election; the elected leader does not have them. "
+            f"{holder.owner} still has {_offsets(first, last)} from before the election; the elected leader lacks them. "
             f"Copy {holder.path} before that broker starts: a replica deletes what its leader lacks"
         )
         return _Doubt("certain", first, last, words, holder)

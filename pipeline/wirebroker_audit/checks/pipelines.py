@@ -187,8 +187,8 @@ class _Comparison:
 
     def _missing(self, last: Bounds, first: Bounds) -> DataFrame:
         """Returns the inputs that have too few outputs. Their `state` is "before" if the pipeline begins at `latest`
-        and the input precedes the first processed input; "waiting" if the group has not committed the input, or its output is in
-        an open transaction; and otherwise "due".
+        and the input precedes the first processed input; "waiting" if the group has not committed the input, or its output is
+        in an open transaction; and otherwise "due".
 
         If some inputs of one identity have too few outputs, the method first chooses those without an output for their `part`,
         then those that the group has not committed, then those with the highest offsets. `committed` is the offset that the
