@@ -98,6 +98,15 @@ def test_a_session_ends_with_its_token_and_an_expired_token_is_removed() -> None
         assert log_in_by(kafka, token)[1].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
+def test_a_token_that_is_renewed_for_no_time_has_expired_with_zookeeper() -> None:
+    with broker(profile="kafka-2.8") as kafka:
+        admin = log_in(address_of(kafka.bootstrap_servers), "admin")
+        token = admin.request(plain("CreateDelegationToken", renewers=[], max_lifetime_ms=-1), 2)
+        renewals = [plain("RenewDelegationToken", hmac=bytes(token.hmac), renew_period_ms=ms) for ms in (0, 60_000)]
+        codes = [admin.request(each, 2).error_code for each in renewals]
+    assert codes == [ErrorCode.NONE, ErrorCode.DELEGATION_TOKEN_EXPIRED]
+
+
 def test_tokens_are_kept_without_their_secrets(tmp_path: Path) -> None:
     with broker(data=tmp_path) as kafka:
         token, gone = create(kafka), create(kafka)
