@@ -43,8 +43,9 @@ class KafkaServer:
     `data` is the folder for its files (else a temporary folder), in the subfolders that `log.dirs` names. With `port`
     0 the broker gets a free port, and keeps it when it restarts. `security` adds listeners; `addresses` has their
     addresses by protocol. With `joins` the broker joins the cluster of the server `joins`, and its settings need
-    another `node.id`. `advertised` is the address that clients use, if it is not the broker's own. Raises
-    KafkaUnavailable if Kafka is not on this machine or does not start.
+    another `node.id`. `advertised` is the address that clients use, if it is not the broker's own. With `quorum`, the
+    addresses of all controllers by node id, the broker is one of several that are controllers, too: start them with
+    `start_together`. Raises KafkaUnavailable if Kafka is not on this machine or does not start.
     """
 
     SETTINGS: Mapping[str, str] = {
@@ -73,12 +74,15 @@ class KafkaServer:
         java_options: Sequence[str] = JAVA_OPTIONS,
         joins: KafkaServer | None = None,
         advertised: str = "",
+        quorum: Mapping[str, str] | None = None,
     ) -> None:
         self.version = version
         self._joins = joins
-        self.controller = f"{HOST}:{free_port()}" if joins is None else joins.controller
         self.security = security or Security(listeners=())
         self.settings = in_release({**self.SETTINGS, **(settings or {})}, version)
+        node = self.settings.get("node.id", "1")
+        self._quorum = quorum or {node: f"{HOST}:{free_port()}"}
+        self.controller = self._quorum[node] if joins is None else joins.controller
         self.address = (HOST, port or free_port())
         self.addresses = {"PLAINTEXT": self.address} | {each: (HOST, free_port()) for each in self.security.listeners}
         self._advertised = {"PLAINTEXT": advertised} if advertised else {}
@@ -112,6 +116,11 @@ class KafkaServer:
 
     def start(self) -> None:
         """Start the broker, and wait until it responds. The first start formats its storage."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start the broker without waiting for it."""
         properties = self._folder / "server.properties"
         if not properties.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -126,6 +135,9 @@ class KafkaServer:
             self._process = subprocess.Popen(
                 self._java("kafka.Kafka", str(properties)), stdout=log, stderr=log, start_new_session=True
             )
+
+    def wait(self) -> None:
+        """Wait until the broker responds."""
         self._wait_until_listening()
         if self.zookeeper is not None:
             self._wait_until_known()
@@ -192,7 +204,7 @@ class KafkaServer:
         lines = {
             "process.roles": "broker,controller" if first is self else "broker",
             "node.id": self.settings.get("node.id", "1"),
-            "controller.quorum.voters": f"{first.settings.get('node.id', '1')}@{self.controller}",
+            "controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in first._quorum.items()),
             "listeners": f"{addresses},CONTROLLER://{self.controller}" if first is self else addresses,
             "controller.listener.names": "CONTROLLER",
         }
@@ -262,3 +274,11 @@ class KafkaServer:
                 time.sleep(0.1)
         tail = self.log.read_text(errors="replace")[-1500:]
         raise KafkaUnavailable(f"Kafka {self.version} did not start: {tail}")
+
+
+def start_together(servers: Sequence[KafkaServer]) -> None:
+    """Start the brokers of a quorum, and wait until all respond: one alone elects no controller. Raises KafkaUnavailable."""
+    for server in servers:
+        server.launch()
+    for server in servers:
+        server.wait()

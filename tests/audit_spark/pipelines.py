@@ -297,6 +297,18 @@ def by_the_old_protocol(shop: Shop) -> list[Expected]:
 
 
 @planted
+def outputs_without_offsets_by_the_old_protocol(shop: Shop) -> list[Expected]:
+    """The second transaction has no offsets: its marker tells its outputs from those of the first one."""
+    shop.policy["match"] = "transaction"
+    shop.transform(*range(4), upto=4, version=11)
+    time.sleep(0.01)
+    shop.transform(4, 5, version=11)
+    time.sleep(0.01)
+    shop.transform(*range(4, 12), upto=12, version=11)
+    return [Expected("output_without_input", "out", 5, 6, "likely")]
+
+
+@planted
 def two_consumers(shop: Shop) -> list[Expected]:
     """A zombie continues to process a partition that is assigned to another consumer."""
     shop.out(*range(4))

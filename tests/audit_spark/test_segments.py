@@ -301,6 +301,14 @@ def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -
     assert [each.topic for each in find_partitions(tmp_path)] == ["orders"]
 
 
+def test_a_brokers_folder_is_not_a_partition_if_its_log_directory_lies_below(tmp_path: Path) -> None:
+    logs = tmp_path / "node-1" / "logs"
+    log(tmp_path).save(logs)
+    (logs / "meta.properties").write_text("version=1\n")
+    with pytest.raises(NotALogDirectory, match=f"holds no partition: .*; {re.escape(str(logs))} does"):
+        find_partitions(tmp_path)
+
+
 def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
     """A replica copies only batches that the leader still has. So offsets can be missing before the replica's own cleaner has
     written a checkpoint.

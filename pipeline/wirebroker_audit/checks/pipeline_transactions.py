@@ -142,7 +142,10 @@ class _Transactions:
 
     def _judged(self) -> DataFrame:
         """Returns the transactions with their outputs, and what is wrong with them. Outputs of a transaction that commits no
-        offsets have no number."""
+        offsets have no number.
+
+        A transaction has one marker in a partition: outputs with a second marker belong to another transaction.
+        """
         transactions, pieces = self._transactions(), self._pieces()
         alike = Window.partitionBy(*PRODUCED)
         events = united([
@@ -153,6 +156,8 @@ class _Transactions:
             Window.unboundedPreceding, Window.currentRow))  # fmt: skip
         only = sf.when(sf.count("number").over(alike) == 1, sf.max("number").over(alike))
         placed = events.withColumns({"by": sf.coalesce(only, before), "is_only": sf.count("number").over(alike) <= 1})
+        second = sf.row_number().over(Window.partitionBy(*PRODUCED, "turn", *PARTITION, "by").orderBy("offset")) > 1
+        placed = placed.withColumn("by", sf.when((ROW.turn == 1) & second, None).otherwise(ROW.by))
         part = sf.struct(*PARTITION, "first_offset", "last_offset")
         made = placed.where("turn = 1").groupBy(ROW.by.alias("number"), *PRODUCED, "is_only").agg(
             sf.sum("records").alias("outs"), sf.sort_array(sf.collect_list(part)).alias("outputs"),

@@ -164,11 +164,13 @@ def _folders_in(log_dir: Path) -> list[Path]:
 
 
 def _is_log_dir(folder: Path) -> bool:
-    """Tells whether the folder is a broker's log directory, although its name could be a partition's name. A copied directory
-    may lack the broker's own files."""
+    """Tells whether the folder is a broker's log directory or holds one, although its name could be a partition's name. A
+    copied directory may lack the broker's own files."""
     with suppress(OSError):
         return (folder / META_PROPERTIES).exists() or any(
-            _is_partition(each.name) and each.is_dir() for each in folder.iterdir()
+            each.is_dir() and (_is_partition(each.name) or (each / META_PROPERTIES).exists())
+            for each in folder.iterdir()
+            if not each.suffix or _is_partition(each.name)
         )
     return False
 
