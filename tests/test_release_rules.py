@@ -184,6 +184,35 @@ def test_results_for_a_topic_that_is_named_twice(profile: str, times: int) -> No
     assert (codes(refused), codes(deleted)) == ([42] * times, [42 if profile == "kafka-3.3" else 0] * times)
 
 
+@pytest.mark.parametrize(
+    ("profile", "operation", "value"),
+    [("kafka-2.8", 2, "compact,compact"), ("kafka-3.3", 2, "compact"), ("kafka-4.1", SET, "compact,compact"),
+     ("kafka-4.2", SET, "compact")],
+)  # fmt: skip
+def test_a_list_with_an_item_twice(profile: str, operation: int, value: str) -> None:
+    def change(operation: int, value: str) -> tuple[Any, int]:
+        changed = {"name": "cleanup.policy", "config_operation": operation, "value": value}
+        resource = {"resource_type": TOPIC, "resource_name": "orders", "configs": [changed]}
+        return plain("IncrementalAlterConfigs", resources=[resource]), 0
+
+    wanted = {"resource_type": TOPIC, "resource_name": "orders", "configuration_keys": ["cleanup.policy"]}
+    *_, described = asked(
+        profile,
+        change(SET, "compact"),
+        change(operation, "compact" if operation else "compact,compact"),
+        (plain("DescribeConfigs", resources=[wanted]), 1),
+    )
+    assert described.results[0].configs[0].value == value
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-4.0", 0), ("kafka-4.1", 0), ("kafka-4.2", 40)])
+def test_empty_items_of_a_list(profile: str, code: int) -> None:
+    changed = {"name": "metrics", "config_operation": SET, "value": ","}
+    resource = {"resource_type": 16, "resource_name": "s", "configs": [changed]}
+    (response,) = asked(profile, (plain("IncrementalAlterConfigs", resources=[resource]), 1))
+    assert codes(response) == [code]
+
+
 @pytest.mark.parametrize(("count", "code"), [(1, 37), (2, 3)])
 def test_a_topic_without_brokers_has_partitions_in_zookeeper(count: int, code: int) -> None:
     more = [{"name": "a", "count": count, "assignments": None}]

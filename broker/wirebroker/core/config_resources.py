@@ -23,7 +23,7 @@ from wirebroker.core.names import ends_zookeeper_path, topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import Behaviour
-from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, ConfigType, Value
+from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, ConfigType, Value, loosened
 
 LONGEST_VALUE = 32767
 
@@ -190,9 +190,10 @@ class Alteration:
                 if setting is None
                 else Refusal(ErrorCode.INVALID_REQUEST, message)
             )
-        values = [each for each in wanted.get(change.name, setting.default or "").split(",") if each]
+        once = self.cluster.configs.release.behaviour.appends_once
+        values = [each for each in wanted.get(change.name, setting.default or "").split(",") if each or not once]
         for each in value.split(","):
-            if verb is Operation.APPEND and each not in values:
+            if verb is Operation.APPEND and not (once and each in values):
                 values.append(each)
             elif verb is Operation.SUBTRACT and each in values:
                 values.remove(each)
@@ -309,7 +310,7 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str], behaviour: Behav
             return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
     for key, raw in wanted.items():
         if behaviour.types_client_metrics:
-            value = CLIENT_METRICS_SETTINGS[key].parse(raw)
+            value = loosened(CLIENT_METRICS_SETTINGS, behaviour.strict_lists)[key].parse(raw)
         elif (value := _untyped(key, raw)) is None:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         if isinstance(value, int) and not 100 <= value <= 3_600_000:

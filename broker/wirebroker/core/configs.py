@@ -128,7 +128,7 @@ class BrokerConfigs(Configs):
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
         self.release = of or release(DEFAULT)
-        self.definitions = definitions_of(self.release.settings)
+        self.definitions = definitions_of(self.release.settings, strict_lists=self.release.behaviour.strict_lists)
         self.static = {} if kafkas_defaults else _own_defaults(brokers)
         self.apart: dict[int, Mapping[str, str]] = {}
         """For each broker: the static settings that differ from broker to broker.
@@ -208,7 +208,7 @@ class BrokerConfigs(Configs):
         As in Kafka, a value for a setting that the release does not have is kept, but has no effect.
         """
         self.release = to
-        self.definitions = definitions_of(to.settings)
+        self.definitions = definitions_of(to.settings, strict_lists=to.behaviour.strict_lists)
         self.features.update((name, 0) for name in to.features if name not in self.features)
         self.restore(self.dynamic)
 

@@ -111,7 +111,7 @@ class Setting:
             return float(text.rstrip("fFdD"))
         if self.type is ConfigType.LIST:
             values = [part.strip(JAVA_SPACE) for part in text.split(",")] if text else []
-            return values if self.valid == "replicas" else list(dict.fromkeys(values))
+            return values if self.valid == "replicas" or LOOSE in self.marks else list(dict.fromkeys(values))
         return text
 
     def _check(self, value: Value) -> None:
@@ -157,7 +157,7 @@ class Setting:
                     "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
                 )
             return
-        if "" in values:
+        if "" in values and LOOSE not in self.marks:
             raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
         if self.valid != "-":
             for value in values:
@@ -275,12 +275,13 @@ DEFINITIONS = Definitions(BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS, TOPIC
 """The settings of Kafka 4.3.1."""
 
 
-def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -> Definitions:
-    """Returns the definitions for a release. `settings` has the differences from the settings of Kafka 4.3.1."""
-    if not settings:
+def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]], *, strict_lists: bool = True) -> Definitions:
+    """Returns the definitions for a release. `settings` has the differences from the settings of Kafka 4.3.1. For
+    `strict_lists` see `loosened`."""
+    if not settings and strict_lists:
         return DEFINITIONS
     broker, topic, group = (
-        _changed(own, settings.get(kind, {}))
+        loosened(_changed(own, settings.get(kind, {})), strict_lists)
         for kind, own in (("broker", BROKER_SETTINGS), ("topic", TOPIC_SETTINGS), ("group", GROUP_SETTINGS))
     )
     named = {name: [each for each in (f"log.{name}", name) if each in broker] for name in topic if name not in TOPIC_SETTINGS}
@@ -288,6 +289,17 @@ def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -
     return Definitions(broker, topic, group, TOPIC_SYNONYMS | added)
 
 
+def loosened(settings: Mapping[str, Setting], strict_lists: bool) -> Mapping[str, Setting]:
+    """Returns the settings of a release. Unless the release has `strict_lists`, its lists may have an item twice, and empty
+    items (KIP-1161)."""
+    if strict_lists:
+        return settings
+    lists = {name: each for name, each in settings.items() if each.type is ConfigType.LIST}
+    return {**settings, **{name: dataclasses.replace(each, marks=each.marks | {LOOSE}) for name, each in lists.items()}}
+
+
+LOOSE = "loose"
+"""The mark of a list that may have an item twice, and empty items."""
 VALID = "valid="
 """The prefix of a mark that names the valid values of a release's setting."""
 

@@ -185,6 +185,10 @@ class Behaviour:
     """A quota that is a rate of bytes or of connections is kept as a whole number."""
     quotas_for_ipv6: bool = True
     """A quota may belong to an IPv6 address."""
+    strict_lists: bool = True
+    """A setting that is a list has no empty items, and an item that is given twice counts once."""
+    appends_once: bool = True
+    """IncrementalAlterConfigs appends an item to a list only if the list does not have the item."""
     names_topics_once: bool = True
     """If a request names a topic twice, the responses to CreateTopics and DeleteTopics have one result for the topic."""
     counts_before_settings: bool = False
@@ -260,6 +264,9 @@ CHANGES: tuple[Change, ...] = (
     Change("4.3", "limits_metrics", False, "seen", "decompressed metrics of clients are limited by telemetry.max.bytes"),
     Change(
         "4.3", "refuses_null_names", False, "seen", "ShareFetch without a group id or a member id gets error 42 instead of −1"
+    ),
+    Change(
+        "4.2", "strict_lists", False, "KIP-1161", "a list in a setting has no empty items, and an item given twice counts once"
     ),
     Change(
         "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
@@ -345,6 +352,7 @@ CHANGES: tuple[Change, ...] = (
         "3.3", "strict_quotas", False, "KIP-833", "AlterClientQuotas refuses a request that names an entity or a quota twice"
     ),
     Change("3.3", "counts_before_settings", True, "KIP-833", "CreateTopics checks settings before it checks numbers"),
+    Change("3.3", "appends_once", False, "KIP-833", "IncrementalAlterConfigs appends no item that a list already has"),
     Change("3.3", "whole_rates", True, "KIP-833", "quotas of bytes and connections need not be kept as whole numbers"),
     Change("3.3", "quotas_for_ipv6", False, "KIP-833", "a quota may belong to an IPv6 address"),
     Change(
