@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from kafkawire.declare import Message
@@ -29,6 +30,8 @@ AT_ONCE = 1000
 """The most partitions or topics in a request."""
 ATTEMPTS, PAUSE = 8, 0.5
 """The attempts for a request that the broker refuses with a retriable error, and the seconds between them."""
+FAILOVER_S = 20.0
+"""The seconds to wait for another leader while the leader cannot be reached; Kafka elects one after 9 s by default."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
@@ -57,6 +60,10 @@ NEEDS_CONFIG = "; a listener with TLS or SASL needs --command-config"
 class BrokerError(Exception):
     """Raised if the broker is unreachable or responds with an error. The text names the broker, the request and the
     reason."""
+
+
+class Unreachable(BrokerError):
+    """Raised if one broker cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +274,14 @@ class Client:
     def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
         """Returns the response of the partition's leader, after finding the leader again if needed."""
         where = f"{topic}-{partition}"
-        why = "it has no leader"
-        for attempt in range(ATTEMPTS):
+        why, until, leader = "it has no leader", 0.0, ""
+        for attempt in count():
+            if attempt >= ATTEMPTS and time.monotonic() >= until:
+                break
             if attempt:
                 time.sleep(PAUSE)
             try:
+                leader = ""
                 if attempt or (topic, partition) not in self._leaders:
                     self.refresh((topic,))
                 leader = self._leaders.get((topic, partition), "")
@@ -282,6 +292,10 @@ class Client:
                 code, response = ask(leader)
             except BrokerError as broken:
                 why = str(broken)
+                if isinstance(broken, Unreachable):
+                    until = until or time.monotonic() + FAILOVER_S
+                elif not leader:  # no broker can be reached
+                    until = 0.0
                 continue
             if code == ErrorCode.NONE:
                 return response
@@ -312,7 +326,7 @@ class Client:
             return self._brokers.request(request, version, address)
         except (OSError, WireError, LoginFailed, ValueError) as broken:
             self._brokers.drop(address)
-            raise BrokerError(f"{address}: {broken or type(broken).__name__}") from broken
+            raise Unreachable(f"{address}: {broken or type(broken).__name__}") from broken
 
 
 def ask(bootstrap: str, topics: tuple[str, ...] = (), access: Access = PLAINTEXT) -> None:

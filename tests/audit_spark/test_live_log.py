@@ -228,3 +228,22 @@ def test_where_compaction_is_not_told_of_the_report_says_so(
     assert cluster.bounds == [("orders", 0, 0, EVERYTHING)]
     (notice,) = cluster.notices
     assert notice.startswith("orders: the broker does not say whether the topic is compacted")
+
+
+def test_a_leader_that_is_away_is_waited_for_until_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "PAUSE", 0.0)
+    with MockKafka(topics={"orders": 1}) as kafka:
+        kafka.produce("orders", value="1")
+        client, refresh, asked = Client(kafka.bootstrap_servers), Client.refresh, list[int]()
+
+        def stale(topics: tuple[str, ...]) -> None:
+            refresh(client, topics)
+            asked.append(1)
+            if len(asked) < 3 * wire.ATTEMPTS:
+                client._leaders["orders", 0] = "127.0.0.1:1"
+
+        monkeypatch.setattr(client, "refresh", stale)
+        records, _ = client.fetch("orders", 0, 0)
+        client.close()
+    assert bytes(records)
+    assert len(asked) == 3 * wire.ATTEMPTS
