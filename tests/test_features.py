@@ -89,8 +89,8 @@ def test_a_directory_from_before_the_levels_were_kept_has_those_of_a_new_cluster
     [
         ({"transactions.version": 1}, "there is no feature named 'transactions.version'"),
         ({"transaction.version": 3}, "transaction.version has the levels 0 to 2 here, not 3"),
-        ({"metadata.version": 29}, f"metadata.version has the levels {NEWEST} to {NEWEST} here, and not 29"),
-        ({"group.version": True}, "group.version has the levels 0 to 1 here, and not True"),
+        ({"metadata.version": 29}, f"metadata.version has the levels {NEWEST} to {NEWEST} here, not 29"),
+        ({"group.version": True}, "group.version has the levels 0 to 1 here, not True"),
     ],
 )
 def test_a_level_that_does_not_exist(features: dict[str, int], problem: str) -> None:

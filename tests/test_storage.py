@@ -614,7 +614,7 @@ def test_a_folder_of_another_topic_of_that_name_is_set_aside_and_reported(data: 
     with MockKafka(data=data) as kafka:
         assert f"{data / 'payments-0'}: the metadata knows of no such partition, and nothing of it is" in caplog.text
         kafka.create_topic("payments")
-        assert f"{data / 'payments-0'} belongs to another topic of that name, and is set aside" in caplog.text
+        assert f"{data / 'payments-0'} belongs to another topic of that name; it is renamed to payments-0." in caplog.text
         assert kafka.records("payments") == []
     (stray,) = data.glob("payments-0.*-stray")
     assert (stray / f"{0:020d}.log").stat().st_size
