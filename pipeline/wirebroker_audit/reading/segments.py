@@ -32,8 +32,8 @@ from wirebroker_audit.reading.walking import Walk, walk
 
 CHUNK = 8 * 1024 * 1024
 """The number of bytes that are read at a time."""
-STEP = 2 * 1024 * 1024
-"""The batches that begin in so many bytes become one `Chunk`: the processor's cache holds them until their rows are made."""
+BATCHES = 8192
+"""The largest number of batches in one `Chunk`: so many headers stay in the cache of the processor until the rows are made."""
 _LENGTH = struct.Struct(">i")
 _OLD = struct.Struct(">qiIb")
 """The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all bytes after the CRC, magic."""
@@ -98,7 +98,7 @@ class _FileReader:
                 yield self.damage("deleted", f"{self.piece.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
                 return
-            found = walk(view, 0, min(STEP, self.stop - self.position))
+            found = walk(view, 0, self.stop - self.position, BATCHES)
             if len(found.positions) and (end := self._trusted_end(file, view, found)):
                 rows = batch_rows(view, found.until(end), self.piece, self.linker, self.position)
                 yield Chunk(view, rows, self.position)

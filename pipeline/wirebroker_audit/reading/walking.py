@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from sys import maxsize
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -46,9 +47,9 @@ class Walk(NamedTuple):
         return Walk(self.positions[chosen], self.crcs[chosen], self.contents[chosen], end)
 
 
-def walk(view: memoryview, pos: int, stop: int) -> Walk:
-    """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
-    limits = _limits(view, pos, min(stop - 1, len(view) - HEADER_SIZE))
+def walk(view: memoryview, pos: int, stop: int, most: int = maxsize) -> Walk:
+    """Walk over at most `most` batches, while each begins before `stop`, is whole, and looks like a batch."""
+    limits = _limits(view, pos, min(stop - 1, len(view) - HEADER_SIZE), most)
     magic = np.frombuffer(view, np.uint8)[np.array(limits[:-1], np.int64) + MAGIC_AT]
     unlike = np.flatnonzero(magic != MAGIC)
     if len(unlike):  # the length of such a batch means nothing, nor do the positions after it
@@ -59,12 +60,14 @@ def walk(view: memoryview, pos: int, stop: int) -> Walk:
     return Walk(positions, crcs.view(np.int64), contents.view(np.int64), limits[-1])
 
 
-def _limits(view: memoryview, pos: int, last_header: int) -> list[int]:
+def _limits(view: memoryview, pos: int, last_header: int, most: int) -> list[int]:
     """Returns where batches begin and, as the last entry, where the last whole batch ends, by the lengths in the headers."""
     unpack = _LENGTH.unpack_from
     limits = [pos]
     at = pos
-    while at <= last_header:
+    for _ in range(most):
+        if at > last_header:
+            break
         (length,) = unpack(view, at + LENGTH_START)
         if length < LEAST_LENGTH:
             break
