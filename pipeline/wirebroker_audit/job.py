@@ -476,6 +476,9 @@ class _Audit:
         if not work and not self.pipelines:
             return findings, {}
         known = {(each["topic"], each["partition"]): (each["first"], each["end"]) for each in ranges}
+        for row in collected(batches.where("problem = 'unreadable'").select(*PARTITION).distinct()):
+            if (where := (row["topic"], row["partition"])) in known:
+                known[where] = (known[where][0], FOREVER)  # the part that was not read may be its end
         passed = pipelines.passed_by(seen.jumps, followed)
         told = list(groups.findings_of(seen, known, int(self.began.timestamp() * 1000), passed))
         if told:

@@ -86,14 +86,15 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
     rows = contents.deleted(log.batches, log.bounds).groupBy("topic").agg(sf.sum("deleted").alias("deleted"))
     removed = {row["topic"]: row["deleted"] for row in collected(rows)}
     wrong = log.batches.where("problem IS NOT NULL AND problem <> 'offset_regression'")
-    damaged = {row["topic"] for row in collected(wrong.select("topic").distinct())}
+    damaged, unread = _troubled(wrong)
     for pipeline in pipelines:
+        topics = {*pipeline.inputs, *pipeline.outputs}
         group, notices = group_of(pipeline, log)
         followed.notices += notices
         facts = Facts(
             group, {where[1:]: offset for where, offset in log.seen.reached.items() if where[0] == group},
             sum(removed.get(topic, 0) for topic in pipeline.inputs), sum(removed.get(topic, 0) for topic in pipeline.outputs),
-            not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)), log.until_ms,
+            not damaged.isdisjoint(topics), log.until_ms, unread & topics,
         )  # fmt: skip
         row: dict[str, Any] = {
             "name": pipeline.name, "in": list(pipeline.inputs),
@@ -106,6 +107,9 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
             matched.append(row)
         elif group is None:
             followed.problems.append(f"pipeline {pipeline.name}: no group is known, so no transaction was compared")
+        elif facts.unread:
+            not_read = " and ".join(sorted(facts.unread))
+            followed.problems.append(f"pipeline {pipeline.name}: {not_read} was not read whole, so no transaction was compared")
         else:
             counted_in.append((pipeline, facts, row))
     if matched:
@@ -113,6 +117,12 @@ def follow(pipelines: Sequence[Pipeline], log: Log) -> Followed:
     if counted_in:
         _by_transactions(followed, log, counted_in)
     return followed
+
+
+def _troubled(rows: DataFrame) -> tuple[set[str], frozenset[str]]:
+    """Returns the topics of rows with a problem, and those of which a part could not be read at all."""
+    found = collected(rows.groupBy("topic").agg(sf.max(sf.col("problem") == "unreadable").alias("unread")))
+    return {row["topic"] for row in found}, frozenset(row["topic"] for row in found if row["unread"])
 
 
 def group_of(pipeline: Pipeline, log: Log) -> tuple[str | None, list[str]]:
@@ -178,7 +188,7 @@ def _by_records(followed: Followed, log: Log, matched: Sequence[dict[str, Any]])
     rows = tasks.identities(log.spark, pieces, log.work / "identities", wanted, log.expiration_ms)
     problems = settled(rows.where("problem IS NOT NULL"))
     log.unreadable(problems)
-    damaged = {row["topic"] for row in collected(problems.select("topic").distinct())}
+    damaged, unread = _troubled(problems)
     starts = log.bounds.select(*PARTITION, "log_start")
     rows = rows.where("problem IS NULL").join(sf.broadcast(starts), [*PARTITION]).where("offset >= log_start").drop("log_start")
     data = contents.data_batches(log.batches).where(sf.col("topic").isin(*wanted))
@@ -188,10 +198,11 @@ def _by_records(followed: Followed, log: Log, matched: Sequence[dict[str, Any]])
         keys = {number: read_keys(log.spark, table) for number, table in tables.items()}
         none = local_rows(log.spark, [], schema.IDENTITIES).withColumn("transaction", sf.lit("none"))
         rows = united([rows, log.aside(of_tables(keys, pipelines, none), "tables")])
-    known = [
-        facts._replace(is_damaged=facts.is_damaged or not damaged.isdisjoint((*pipeline.inputs, *pipeline.outputs)))
-        for pipeline, facts in followed.by_records
-    ]
+    known = []
+    for pipeline, facts in followed.by_records:
+        topics = {*pipeline.inputs, *pipeline.outputs}
+        is_damaged = facts.is_damaged or not damaged.isdisjoint(topics)
+        known.append(facts._replace(is_damaged=is_damaged, unread=facts.unread | (unread & topics)))
     result = judged(pipelines, known, rows)
     followed.findings += result.findings
     followed.notices += result.notices

@@ -63,6 +63,30 @@ def test_what_is_allowed_is_no_finding(spark: SparkSession, tmp_path: Path) -> N
     assert len(result.summary["followed"]) == len(CLEAN)
 
 
+def test_what_cannot_be_read_is_not_missing(spark: SparkSession, tmp_path: Path) -> None:
+    """Each topic has one partition, and the segment of one topic of each pipeline is a link that leads nowhere."""
+    with MockKafka(data=tmp_path / "logs") as kafka:
+        kafka.warm()
+        shops = [Shop(kafka, name) for name in ("inputs", "outputs", "transactions")]
+        shops[2].policy["match"] = "transaction"
+        for shop in shops:
+            shop.transform(*range(12), upto=12)
+    for topic in ("inputs.in", "outputs.out", "transactions.in"):
+        (segment,) = (tmp_path / "logs" / f"{topic}-0").glob("*.log")
+        segment.unlink()
+        segment.symlink_to("nowhere")
+    result = follow(spark, tmp_path, shops)
+    assert not result.summary["complete"]
+    assert [each["kind"] for each in result.findings] == []
+    assert [sentence(each) for each in result.summary["followed"]] == [
+        "pipeline inputs: 0 inputs, 12 outputs; outputs whose inputs may be unread 12",
+        "pipeline outputs: 12 inputs, 0 outputs; inputs whose outputs may be unread 12",
+        "pipeline transactions: nothing was compared",
+    ]
+    said = "pipeline transactions: transactions.in was not read whole, so no transaction was compared"
+    assert said in result.summary["problems"]
+
+
 @pytest.mark.parametrize("format", ["parquet", "orc", "json", "csv", "jdbc"])
 def test_a_table_is_an_output(spark: SparkSession, tmp_path: Path, format: str) -> None:
     with MockKafka(data=tmp_path / "logs") as kafka:

@@ -77,13 +77,16 @@ class Facts(NamedTuple):
     """whether batches of the pipeline's topics could not be read"""
     until_ms: int = FOREVER
     """if a transaction ended after this time, the commit of its offsets may not have been read"""
+    unread: frozenset[str] = frozenset()
+    """the topics of the pipeline of which a segment or a partition could not be read"""
 
 
 _WORDS = {
     "unprocessed": "without output", "processed_twice": "processed twice", "without_input": "outputs without input",
     "out_of_order": "out of order", "in_flight": "may still be processed", "dropped": "dropped",
     "before_begin": "before the first one that was processed", "inputs_removed": "outputs whose inputs may be removed",
-    "outputs_removed": "inputs whose outputs may be removed", "inputs_without_id": "inputs without identity",
+    "outputs_removed": "inputs whose outputs may be removed", "inputs_unread": "outputs whose inputs may be unread",
+    "outputs_unread": "inputs whose outputs may be unread", "inputs_without_id": "inputs without identity",
     "outputs_without_id": "outputs without identity",
 }  # fmt: skip
 

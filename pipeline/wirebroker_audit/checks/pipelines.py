@@ -25,9 +25,11 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 ID = ("pipeline", "high", "low")
 PLACE = ("topic", "partition", "offset")
 COUNTS = ("inputs", "outputs", "dropped", "in_flight", "before_begin", "unprocessed", "processed_twice", "without_input",
-          "out_of_order", "inputs_removed", "outputs_removed", "inputs_without_id", "outputs_without_id")  # fmt: skip
+          "out_of_order", "inputs_removed", "outputs_removed", "inputs_unread", "outputs_unread", "inputs_without_id",
+          "outputs_without_id")  # fmt: skip
 """The numbers of records in the summary. in_flight: inputs without output that the group has not committed. before_begin:
 inputs before the first one that was processed. …_removed: records that retention or compaction may have removed on that side.
+…_unread: records that may be in a part of that side's topics that could not be read.
 """
 _BOUND = StructType(
     [
@@ -317,16 +319,21 @@ def _with(counts: Sequence[Mapping[str, int]], name: str) -> list[int]:
 
 def _explained(pipeline: Pipeline, known: Facts, counts: Mapping[str, int], most_ins: int) -> dict[str, int]:
     """Returns the counts that change because removed records explain what is missing: at least as many offsets were removed.
+    A topic that was not read whole explains any number.
 
     An output that its inputs do not account for may belong to a removed input, unless each identity has a single input.
     """
     explained: dict[str, int] = {}
-    if 0 < counts["unprocessed"] <= known.removed_outputs:
+    if counts["unprocessed"] and not known.unread.isdisjoint(pipeline.outputs):
+        explained |= {"unprocessed": 0, "outputs_unread": counts["unprocessed"]}
+    elif 0 < counts["unprocessed"] <= known.removed_outputs:
         explained |= {"unprocessed": 0, "outputs_removed": counts["unprocessed"]}
     unique = most_ins <= 1 and pipeline.match != Part("key")
     repeats = [] if unique else ["processed_twice"]
     without = sum(counts[name] for name in (*repeats, "without_input"))
-    if 0 < without <= known.removed_inputs * (pipeline.fan_out[1] or _FAR):
+    if without and not known.unread.isdisjoint(pipeline.inputs):
+        explained |= {**dict.fromkeys((*repeats, "without_input"), 0), "inputs_unread": without}
+    elif 0 < without <= known.removed_inputs * (pipeline.fan_out[1] or _FAR):
         explained |= {**dict.fromkeys((*repeats, "without_input"), 0), "inputs_removed": without}
     return explained
 
