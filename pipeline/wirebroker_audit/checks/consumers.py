@@ -63,7 +63,9 @@ def outputs(spark: SparkSession, batches: DataFrame, seen: Seen) -> Mapping[int,
 def ended(batches: DataFrame) -> DataFrame:
     """Returns the batches of data. The `end` of a batch is its producer's next marker (offset and time), null if there is
     none."""
-    after = Window.partitionBy(*PARTITION, "producer_id").orderBy(*LOG_ORDER).rowsBetween(1, Window.unboundedFollowing)
+    # In log order, the frame would end at the last row, and Spark would read all later rows again for each row.
+    backwards = Window.partitionBy(*PARTITION, "producer_id").orderBy(*(sf.col(name).desc() for name in LOG_ORDER))
+    after = backwards.rowsBetween(Window.unboundedPreceding, -1)
     marker = sf.struct("marker", sf.col("base_offset").alias("offset"), sf.col("max_timestamp").alias("at_ms"))
-    end = sf.first(sf.when(sf.col("marker") >= 0, marker), ignorenulls=True).over(after)
+    end = sf.last(sf.when(sf.col("marker") >= 0, marker), ignorenulls=True).over(after)
     return intact(batches).withColumn("end", end).where("marker < 0")
