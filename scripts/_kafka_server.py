@@ -16,7 +16,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -282,3 +282,16 @@ def start_together(servers: Sequence[KafkaServer]) -> None:
         server.launch()
     for server in servers:
         server.wait()
+
+
+def until(condition: Callable[[], bool], what: str, within: float = 120.0) -> None:
+    """Wait until the condition is true; a broker that cannot be reached is asked again. Exits after `within` seconds."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            if condition():
+                return
+        except (OSError, WireError):
+            pass
+        time.sleep(0.2)
+    raise SystemExit(f"{what}: not within {within:.0f} s")

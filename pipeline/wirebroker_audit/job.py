@@ -476,7 +476,8 @@ class _Audit:
         if not work and not self.pipelines:
             return findings, {}
         known = {(each["topic"], each["partition"]): (each["first"], each["end"]) for each in ranges}
-        for row in collected(batches.where("problem = 'unreadable'").select(*PARTITION).distinct()):
+        unread = batches.where("problem = 'unreadable'").select(*PARTITION).distinct()
+        for row in collected(unread) if self.problems else ():  # the problems name each part that was not read
             if (where := (row["topic"], row["partition"])) in known:
                 known[where] = (known[where][0], FOREVER)  # the part that was not read may be its end
         passed = pipelines.passed_by(seen.jumps, followed)

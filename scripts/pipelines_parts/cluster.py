@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "1000", "log.segment.bytes": str(16 << 20),
     "num.network.threads": "2", "num.io.threads": "3",
 }  # fmt: skip
-WITHIN = 120.0
 
 
 class Cluster:
@@ -65,12 +62,3 @@ class Cluster:
         except KafkaException:
             return False
         return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
-
-
-def until(condition: Callable[[], bool], what: str, within: float = WITHIN) -> None:
-    """Wait until this is so. Exits if it takes too long."""
-    end = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > end:
-            raise SystemExit(f"{what}: not within {within:.0f} s")
-        time.sleep(0.5)

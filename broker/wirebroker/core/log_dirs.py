@@ -193,9 +193,7 @@ def _in_scala_order(topic: str, indexes: Iterable[int]) -> list[int]:
     """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower, which puts them into a mutable HashMap of
     Scala 2.13."""
     name, indexes = java_hash(topic), sorted(indexes)
-    buckets = _BUCKETS
-    while len(indexes) > buckets * _FULL:
-        buckets *= 2
+    buckets = max(_BUCKETS, _power_of_two(len(indexes) / _FULL))
 
     def place(index: int) -> tuple[int, int]:
         code = (31 + name + 17 * index) & 0xFFFFFFFF

@@ -6,15 +6,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from sys import maxsize
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from crc32c import crc32c
 from xxhash import xxh3_64_intdigest
 
 from kafkawire.batches import CRC_START, HEADER_SIZE, LENGTH_START, LOG_OVERHEAD
+from wirebroker_audit.reading.linker import Array
 
-Array = np.ndarray[Any, Any]
 LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 MAGIC_AT: Final = 16
 MAGIC: Final = 2
@@ -50,11 +50,12 @@ class Walk(NamedTuple):
 def walk(view: memoryview, pos: int, stop: int, most: int = maxsize) -> Walk:
     """Walk over at most `most` batches, while each begins before `stop`, is whole, and looks like a batch."""
     limits = _limits(view, pos, min(stop - 1, len(view) - HEADER_SIZE), most)
-    magic = np.frombuffer(view, np.uint8)[np.array(limits[:-1], np.int64) + MAGIC_AT]
-    unlike = np.flatnonzero(magic != MAGIC)
+    positions = np.array(limits[:-1], np.int64)
+    unlike = np.flatnonzero(np.frombuffer(view, np.uint8)[positions + MAGIC_AT] != MAGIC)
     if len(unlike):  # the length of such a batch means nothing, nor do the positions after it
-        del limits[int(unlike[0]) + 1 :]
-    positions, ends = np.array(limits[:-1], np.int64), limits[1:]
+        whole = int(unlike[0])
+        positions, limits = positions[:whole], limits[: whole + 1]
+    ends = limits[1:]
     crcs = _of_each(crc32c, view, positions + CRC_START, ends)
     contents = _of_each(xxh3_64_intdigest, view, positions + HEADER_SIZE, ends)
     return Walk(positions, crcs.view(np.int64), contents.view(np.int64), limits[-1])
