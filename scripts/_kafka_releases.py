@@ -137,6 +137,19 @@ def fetch_jars(version: str = VERSION) -> Path:
     return target
 
 
+def fetch_jar_of(artifact: str, classifier: str, version: str = VERSION) -> Path:
+    """Returns a jar that `fetch_jars` leaves out, such as that of Kafka's own tests. Raises KafkaUnavailable."""
+    jar = jar_folder(version).with_name(f"{artifact}-{version}-{classifier}.jar")
+    if not jar.is_file():
+        coordinates = f"org.apache.kafka:{artifact}:{version}:jar:{classifier}"
+        command = ["mvn", "-q", "-B", COPY.replace("copy-dependencies", "copy"), f"-Dartifact={coordinates}",
+                   f"-DoutputDirectory={jar.parent}"]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or not jar.is_file():
+            raise KafkaUnavailable(f"mvn could not fetch {coordinates}: {(done.stdout + done.stderr).strip()[-800:]}")
+    return jar
+
+
 def _artifacts(version: str) -> list[str]:
     release = numbers(version)
     scala = "2.13" if release >= (2, 4) else "2.12"

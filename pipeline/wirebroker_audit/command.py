@@ -48,7 +48,7 @@ REFRESH, EVERY = 0.25, 60.0
 """Seconds between two looks at Spark's tasks, and between two lines where there is no terminal."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path. Spark itself reads the paths of `INPUTS`."""
-ONCE_ONLY = ("policy", "since", "findings-table", "pipeline")
+ONCE_ONLY = ("policy", "since", "findings-table", "pipeline", "remote-store")
 """Flags that cannot be used with --follow, in addition to those of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 """Matches the name of a Java exception's class before its message."""
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _resolve(options: argparse.Namespace) -> None:
     """Turn `file:` addresses into paths. Raises BadPlace for an address that this process cannot open."""
-    for names, resolve in ((("path",), log_path), (PLACES, local_path), (INPUTS, input_path)):
+    for names, resolve in ((("path", "remote_store"), log_path), (PLACES, local_path), (INPUTS, input_path)):
         for name in names:
             if (text := getattr(options, name)) is not None:
                 setattr(options, name, str(resolve(text, f"--{name.replace('_', '-')}")))
@@ -158,6 +158,7 @@ def _request(options: argparse.Namespace) -> Request:
         topics=tuple(options.topic), trace=options.trace, intended=options.intended, policy=options.policy,
         fail_on=options.fail_on, since=Path(options.since) if options.since else None, access=access_of(options),
         pipeline=tuple(options.pipeline), match=options.match,
+        remote_store=place(options.remote_store) if options.remote_store else None,
     )  # fmt: skip
     if options.producer_expiration is not None:
         request = request.with_expiration(options.producer_expiration)
@@ -181,6 +182,8 @@ def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], s
 
 def access_of(options: argparse.Namespace) -> Access:
     """Returns how to reach clusters, from the flags. Raises BadConfig, and Refused for flags without a cluster."""
+    if options.remote_store is not None and options.path is None:
+        raise Refused("--remote-store has the older segments of a log directory: it needs --path")
     if options.max_rate is not None and options.bootstrap is None:
         raise Refused("--max-rate limits what is fetched from a cluster: it needs --bootstrap")
     if options.command_config is not None and options.bootstrap is None and options.findings_to is None:

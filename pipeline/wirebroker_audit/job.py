@@ -97,6 +97,8 @@ class Request:
 
     out: Path
     path: Path | None = None
+    remote_store: Path | None = None
+    """where the brokers of `path` keep the segments of tiered topics"""
     bootstrap: str | None = None
     topics: tuple[str, ...] = ()
     trace: str | None = None
@@ -150,11 +152,16 @@ class Request:
         """Returns how far the earlier report has read, or None without an earlier report. Raises BadReport."""
         if self.since is None:
             return None
-        return read_state(self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms)
+        return read_state(
+            self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms,
+            with_remote=self.remote_store is not None,
+        )  # fmt: skip
 
     def looks_small(self) -> bool:
         """Tells whether the sizes of the files show that the log and the other inputs are small. Raises NotALogDirectory."""
-        return self.inputs_are_small() and self.path is not None and is_small(find_partitions(self.path, self.topics))
+        if self.path is None or self.remote_store is not None:
+            return False
+        return self.inputs_are_small() and is_small(find_partitions(self.path, self.topics))
 
     def inputs_are_small(self) -> bool:
         """Tells whether the driver can read the trace and the journal too."""
@@ -266,7 +273,7 @@ def _without_skipped(spark: SparkSession, request: Request) -> tuple[Request, Or
 def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
     """Returns the directory or cluster that the request names."""
     if request.path is not None:
-        return Directory(spark, request.path, request.topics)
+        return Directory(spark, request.path, request.topics, store=request.remote_store)
     assert request.bootstrap is not None
     return Cluster(spark, request.bootstrap, request.topics, request.access, turns_of(request.pipelines))
 
@@ -550,6 +557,7 @@ class _Audit:
         return [
             {"topic": topic, "partition": partition, "first": first, "end": ends.get((topic, partition), first)}
             | self.origin.replica(topic, partition)
+            | ({"remote": remote} if (remote := self.origin.remote(topic, partition)) else {})
             for topic, partition, first, _ in self.origin.bounds
         ]
 
@@ -683,6 +691,7 @@ class _Audit:
             "audited_at": f"{self.began:%Y-%m-%d %H:%M:%S} UTC",
             "host": gethostname(),
             "version": __version__,
+            "remote_store": str(self.request.remote_store) if self.request.remote_store is not None else None,
             "since": str(self.request.since) if self.request.since is not None else None,
             "trace": self.request.trace,
             "intended": self.request.intended,

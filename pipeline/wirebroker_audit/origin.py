@@ -28,6 +28,7 @@ from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, r
 from wirebroker_audit.logs.durability import Durability
 from wirebroker_audit.logs.elections import read_elections
 from wirebroker_audit.logs.planning import cluster_pieces, directory_pieces, find_pieces, is_small, numbered
+from wirebroker_audit.logs.tiered import left_unread, with_remote
 from wirebroker_audit.reading.folders import EVERYTHING
 from wirebroker_audit.reading.live_log import crc_before
 from wirebroker_audit.reading.pieces import SPLIT_BYTES, Key, Mark, Piece
@@ -110,6 +111,10 @@ class Origin(ABC):
         """
         return {}
 
+    def remote(self, topic: str, partition: int) -> dict[str, Any]:
+        """Returns for the report how much of the partition is in a remote store, as in `Tiering.facts`."""
+        return {}
+
     @abstractmethod
     def coordinators(self, opened: Sequence[Open]) -> Coordinators:
         """Returns the transaction coordinators' states for these open transactions, as far as the origin has them."""
@@ -131,15 +136,18 @@ class Origin(ABC):
 
 
 class Directory(Origin):
-    """A Kafka log directory. Raises NotALogDirectory."""
+    """A Kafka log directory, and the remote store of its tiered topics. Raises NotALogDirectory."""
 
     is_cluster = False
     stream = SegmentSource
 
-    def __init__(self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int = SPLIT_BYTES) -> None:
+    def __init__(
+        self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int = SPLIT_BYTES,
+        store: Path | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(spark)
         self.name = str(path)
-        self._path, self._topics = path, topics
+        self._path, self._topics, self._store = path, topics, store
         self._physical: dict[str, int] = {}
         self.look()
         self._split_bytes = split_bytes
@@ -163,7 +171,11 @@ class Directory(Origin):
         return self._topic_ids.get((topic, partition), "")
 
     def look(self) -> None:
-        self._folders, self.problems, self.notices = read_directory(self._path, self._topics)
+        folders, self.problems, self.notices = read_directory(self._path, self._topics)
+        tiering = left_unread(folders) if self._store is None else with_remote(folders, self._path, self._store)
+        self._folders, self._tiers = tiering.folders, tiering.facts
+        self.problems += tiering.problems
+        self.notices += tiering.notices
         self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in self._folders]
         self.unsure = frozenset(each.topic for each in self._folders if not each.policy_known)
         self._topic_ids = {(each.topic, each.partition): format_uuid(each.topic_id) for each in self._folders if each.topic_id}
@@ -173,6 +185,9 @@ class Directory(Origin):
         if (folder := self._several.get((topic, partition))) is None:
             return {}
         return {"read": str(folder.path), "why": folder.why, "others": [str(each.path) for each in folder.others]}
+
+    def remote(self, topic: str, partition: int) -> dict[str, Any]:
+        return self._tiers.get((topic, partition), {})
 
     def pieces_of(self, topic: str) -> list[list[Piece]]:
         try:

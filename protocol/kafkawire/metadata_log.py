@@ -1,7 +1,9 @@
-"""Records of __cluster_metadata in Kafka's own format: frame version, kind and version (unsigned varints), then a message."""
+"""Records of __cluster_metadata and __remote_log_metadata in Kafka's own format: frame version, kind and version (unsigned
+varints), then a message (AbstractApiMessageSerde)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
@@ -9,7 +11,8 @@ from kafkawire.codec import decode, encode
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_records import METADATA_RECORDS
-from kafkawire.primitives import read_uvarint
+from kafkawire.primitives import Buffer, read_uvarint
+from kafkawire.remote_records import REMOTE_RECORDS
 
 FRAME_VERSION = 1
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
@@ -46,8 +49,18 @@ def metadata_bytes(record: Message, version: int) -> bytes:
     return bytes([FRAME_VERSION, kind, version]) + encode(record, version)
 
 
-def read_metadata(value: bytes) -> tuple[int, Message | None]:
+def read_metadata(value: Buffer) -> tuple[int, Message | None]:
     """Returns the kind of a record, and the record itself if the kind is in `METADATA_RECORDS`. Raises ProtocolError."""
+    return _read(value, "metadata_records", METADATA_RECORDS)
+
+
+def read_remote(value: Buffer) -> tuple[int, Message | None]:
+    """Returns the kind of a record of __remote_log_metadata, and the record itself if the kind is in `REMOTE_RECORDS`. Raises
+    ProtocolError."""
+    return _read(value, "remote_records", REMOTE_RECORDS)
+
+
+def _read(value: Buffer, package: str, kinds: Mapping[int, tuple[str, str]]) -> tuple[int, Message | None]:
     try:
         frame, at = read_uvarint(value, 0)
         kind, at = read_uvarint(value, at)
@@ -56,14 +69,13 @@ def read_metadata(value: bytes) -> tuple[int, Message | None]:
         raise ProtocolError(f"a metadata record of {len(value)} bytes") from short
     if frame != FRAME_VERSION:
         raise ProtocolError(f"the metadata record has the frame version {frame}, expected {FRAME_VERSION}")
-    if kind not in METADATA_RECORDS:
+    if kind not in kinds:
         return kind, None
-    record, _ = decode(_record_class(kind), value, version, at)
+    record, _ = decode(_record_class(package, *kinds[kind]), value, version, at)
     return kind, record
 
 
 @cache
-def _record_class(kind: int) -> type[Message]:
-    module, name = METADATA_RECORDS[kind]
-    found: type[Message] = getattr(import_module(f"kafkawire.metadata_records.{module}"), name)
+def _record_class(package: str, module: str, name: str) -> type[Message]:
+    found: type[Message] = getattr(import_module(f"kafkawire.{package}.{module}"), name)
     return found

@@ -200,7 +200,8 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
         },
         "coverage": {"digest": "0", "elections_from_ms": 2**62, "topics": {
             each: {"partitions": 1, "replicas": 1, "offsets": 9, "from_ms": 0, "to_ms": 2**62, "sequences": True,
-                   "contents": "batch by batch", "journal": each} for each in NAMES
+                   "contents": "batch by batch", "journal": each, "remote_segments": 3, "remote_missing": 2**62}
+            for each in NAMES
         }},
         "ranges": [{"topic": each, "partition": 0, "read": each, "why": "", "others": [each]} for each in NAMES],
     }  # fmt: skip

@@ -181,7 +181,7 @@ class HostileCase:
                     each.partition_id, each.replicas, each.isr, each.leader, each.leader_epoch = index, [1], [1], 1, 0
                 records.append(each)
         for _ in range(self.random.randint(0 if records else 1, 3)):
-            cls = _record_class(self.random.choice(tuple(METADATA_RECORDS)))
+            cls = _record_class("metadata_records", *METADATA_RECORDS[self.random.choice(tuple(METADATA_RECORDS))])
             records.append(self.maker.message(cls, versions_of(cls)[-1]))
         self.did.append(f"records {records}"[:3000])
         _plain(self.data / "__cluster_metadata-0" / f"{0:020d}.log")

@@ -42,7 +42,7 @@ def test_a_changed_module_is_noticed(tmp_path: Path) -> None:
     joining = Path("generate_parts", "joining.py")
     for path, original in [(copy, SCRIPT), (copy.parent / joining, SCRIPT.parent / joining)] + [
         (kafkawire / folder / module.name, module)
-        for folder in ("messages", "coordinator_records", "metadata_records")
+        for folder in ("messages", "coordinator_records", "metadata_records", "remote_records")
         for module in (ROOT / "protocol" / "kafkawire" / folder).glob("*.py")
     ]:
         path.parent.mkdir(parents=True, exist_ok=True)

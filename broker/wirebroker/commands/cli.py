@@ -438,6 +438,8 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="a log directory of wirebroker or of a real Kafka broker; also s3a:, hdfs: and abfs: addresses")  # fmt: skip
     where.add_argument("--bootstrap", type=_named, metavar="H:P", help="a live cluster, read batch by batch over the wire")
     add = audit.add_argument
+    add("--remote-store", type=_named, metavar="DIR",
+        help="with --path: where brokers keep the segments of tiered topics; a folder or an address")  # fmt: skip
     add("--topic", action="append", default=[], help="only this topic (repeatable)")
     _secured(add, "with --bootstrap: ")
     add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most this many bytes a second (like 20m)")

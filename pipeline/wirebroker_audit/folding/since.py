@@ -56,7 +56,7 @@ class ReportState:
         (report / COVERED).write_text(json.dumps(told), encoding="utf-8")
 
 
-def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> ReportState:
+def read_state(report: Path, *, is_cluster: bool, expiration_ms: int, with_remote: bool = False) -> ReportState:
     """Returns the state of a report, if an audit with these settings can continue it. Raises BadReport."""
     where = f"--since {report}"
     try:
@@ -76,6 +76,11 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> ReportS
     if told["is_cluster"] != is_cluster:
         raise BadReport(
             f"{where}: that audit read {summary['origin']}; --path goes on from --path, --bootstrap from --bootstrap"
+        )
+    if (summary.get("remote_store") is not None) != with_remote:
+        raise BadReport(
+            f"{where}: that audit ran {'without' if with_remote else 'with'} --remote-store, so its log begins elsewhere; "
+            "audit the whole log once"
         )
     if told["expiration_ms"] != expiration_ms:
         raise BadReport(f"{where}: that audit had --producer-expiration {told['expiration_ms']}, this one {expiration_ms}")

@@ -21,6 +21,7 @@ from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.metadata import METADATA_TOPIC, WrittenImage, written_image
 from kafkawire.disk.names import LOG, is_deleted_folder, offsets_in, partition_of
 from kafkawire.disk.properties import META_PROPERTIES, PARTITION_METADATA, read_partition_metadata, read_properties
+from kafkawire.disk.remote_segments import remote_offset_of
 from wirebroker_audit.logs.replicas import Cluster, choose
 from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder
 from wirebroker_audit.reading.remote import RemotePath, is_remote
@@ -32,8 +33,6 @@ NOT_PARTITIONS = {
 }
 """Why a folder like `orders-0.0123…cdef-stray` is not read (LogManager)."""
 _ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})")
-_TIERED = re.compile(r"[0-9]{20}-[A-Za-z0-9_-]{22}\.log")
-"""A segment of tiered storage: its base offset and the id of the remote segment."""
 LOST_AND_FOUND = "lost+found"
 """A folder at the root of many file systems, which only the user root may read."""
 
@@ -92,8 +91,8 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
         raise NotALogDirectory(f"{refused.filename or root}: {refused.strerror or refused}") from refused
     if not found and (tiered := _tiered_segment(resolved)) is not None:
         raise NotALogDirectory(
-            f"{root} holds segments of tiered storage, such as {tiered}, which the audit does not read; a broker reads them: "
-            "--bootstrap"
+            f"{root} holds segments of tiered storage, such as {tiered}, and no log directory. Name a broker's log directory "
+            "with --path and this place with --remote-store, or let a broker read the segments: --bootstrap"
         )
     if not found and problems:
         raise NotALogDirectory(f"{root} holds no partition that can be read: {problems[0]}")
@@ -126,7 +125,7 @@ def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
     """Returns the first segment of tiered storage in the folder and its subfolders."""
     with suppress(OSError):
         for each in sorted(folder.iterdir()):
-            if _TIERED.fullmatch(each.name):
+            if remote_offset_of(each.name) is not None:
                 return each
             if depth and each.is_dir() and (found := _tiered_segment(each, depth - 1)) is not None:
                 return found
@@ -232,6 +231,7 @@ def _read_log_dir(log_dir: Path) -> _LogDir:
 def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path, _LogDir]) -> list[PartitionFolder]:
     images = [each.written for each in log_dirs.values() if each.written is not None]
     compacted = frozenset[str]().union(*(each.compacted_topics() for each in images))
+    tiered = frozenset[str]().union(*(each.tiered_topics() for each in images))
     result = []
     for log_dir, folders in by_log_dir.items():
         starts, cleaned, high_watermarks, node, was_stopped, *_ = log_dirs[log_dir]
@@ -244,7 +244,7 @@ def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path
             made = PartitionFolder(
                 folder, *key, starts.get(key, 0), cleaned_until, node=node, topic_id=_topic_id(folder),
                 high_watermark=high_watermarks.get(key, -1), was_stopped=was_stopped,
-                policy_known=bool(images) or log_dirs[log_dir].cleaner_known,
+                policy_known=bool(images) or log_dirs[log_dir].cleaner_known, is_tiered=key[0] in tiered,
             )  # fmt: skip
             result.append(_with_segments(made, key[0] in compacted))
     return result

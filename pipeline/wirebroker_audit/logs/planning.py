@@ -37,6 +37,7 @@ def is_small(folders: Iterable[PartitionFolder]) -> bool:
     for folder in folders:
         with suppress(OSError):  # the reader of the pieces reports it
             total += sum(each.stat().st_size for each in folder.path.iterdir() if each.name.endswith(LOG))
+        total += sum(each.size for each in folder.remote)
         if total > SMALL_BYTES:
             return False
     return True
@@ -85,6 +86,7 @@ def numbered(pieces: Iterable[Piece], first: int = 0) -> list[Piece]:
 
 
 def _pieces_of(folder: PartitionFolder, split_bytes: int) -> Iterator[Piece]:
+    yield from _remote_pieces(folder)
     try:
         names = sorted(each.name for each in folder.path.iterdir() if each.name.endswith(LOG))
     except OSError as refused:
@@ -97,6 +99,19 @@ def _pieces_of(folder: PartitionFolder, split_bytes: int) -> Iterator[Piece]:
             yield _unreadable(folder, f"{folder.path / name}: a segment's name has 20 digits before .log")
         elif not any(first < later <= folder.log_start for later in starts):
             yield from _pieces_in(folder, folder.path / name, first, split_bytes, first == max(starts))
+
+
+def _remote_pieces(folder: PartitionFolder) -> Iterator[Piece]:
+    """Yields a piece for each remote segment. A remote segment is not divided: to find a batch in its middle, the driver would
+    have to read from the store."""
+    for each in folder.remote:
+        mark = Mark(start=folder.log_start).at_segment(each.first)
+        if each.size:
+            yield Piece(
+                folder.topic, folder.partition, mark, mark._replace(position=each.size), str(each.folder), each.name,
+                cleaned_until=folder.cleaned_until, size=each.size, file_size=each.size, until=each.until,
+                manifest=each.manifest,
+            )  # fmt: skip
 
 
 def _pieces_in(folder: PartitionFolder, path: Path, first: int, split_bytes: int, is_active: bool) -> Iterator[Piece]:

@@ -25,6 +25,26 @@ class Tail(NamedTuple):
 UNKNOWN = Tail()
 
 
+class RemoteFile(NamedTuple):
+    """A segment in a remote store (KIP-405) that is read before the local segments."""
+
+    folder: Path
+    name: str
+    first: int
+    """the base offset"""
+    until: int
+    """offsets from here on are read from another segment"""
+    size: int
+    """bytes"""
+    manifest: str = ""
+    """the name of the file that tells how the segment is stored; "" if it is stored as it was"""
+
+    @property
+    def path(self) -> Path:
+        """The file or object."""
+        return self.folder / self.name
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionFolder:
     """One partition's folder, and what the files beside it record."""
@@ -37,7 +57,7 @@ class PartitionFolder:
     cleaned_until: int
     """compaction may have removed offsets below this one; −1 if the cleaner never ran"""
     first_segment: int = 0
-    """the first segment's base offset. Kafka writes no checkpoint when retention deletes whole segments"""
+    """the first segment's base offset, local or remote. Kafka writes no checkpoint when retention deletes whole segments"""
     node: int | None = None
     """the broker's node.id; None without meta.properties"""
     topic_id: bytes | None = None
@@ -49,6 +69,10 @@ class PartitionFolder:
     policy_known: bool = True
     """whether a file says how far compaction got, or which topics are compacted; a folder that was copied alone has no such
     file"""
+    is_tiered: bool = False
+    """whether the broker moves the segments of this topic to a remote store"""
+    remote: tuple[RemoteFile, ...] = ()
+    """the remote segments to read, in order"""
     tail: Tail = UNKNOWN
     """the end of the log; known only if there are several replicas"""
     others: tuple[PartitionFolder, ...] = ()

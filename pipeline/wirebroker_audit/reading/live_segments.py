@@ -134,7 +134,7 @@ class Ahead:
     """
 
     def __init__(self, folder: PartitionFolder, mark: Mark) -> None:
-        self.segments = segments_now(folder.path)
+        self.segments = [*((each.first, each.path) for each in folder.remote), *segments_now(folder.path)]
         self.mark = self._begin(folder, mark)
         self.segments = [each for each in self.segments if each[0] >= self.mark.segment]
         self.left = max(sum(path.stat().st_size for _, path in self.segments) - self.mark.position, 0)

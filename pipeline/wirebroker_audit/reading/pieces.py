@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from kafkawire.disk.names import LOG
 from wirebroker.client.settings import Access
+from wirebroker_audit.reading.folders import EVERYTHING
 from wirebroker_audit.reading.remote import place
 from wirebroker_audit.wire import PLAINTEXT
 
@@ -106,6 +107,10 @@ class Piece:
     file_size: int = 0
     """size and inode of the file when the piece was planned: if both have changed, the file was replaced; 0: unknown"""
     inode: int = 0
+    until: int = EVERYTHING
+    """batches from this offset on are in another piece, although they are in this file, too"""
+    manifest: str = ""
+    """as in `RemoteFile`"""
 
     @property
     def path(self) -> Path:

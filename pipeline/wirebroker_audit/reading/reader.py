@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.reading.live_log import read_cluster
 from wirebroker_audit.reading.live_segments import read_folder
+from wirebroker_audit.reading.manifests import why_unreadable
 from wirebroker_audit.reading.pieces import RESTARTED, Piece
 from wirebroker_audit.reading.scan import Chunk, damage_row
 from wirebroker_audit.reading.segments import read_file
@@ -17,6 +19,8 @@ def read_piece(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chu
     if piece.problem:
         position = RESTARTED if piece.problem == "deleted" else 0
         return iter([damage_row(piece, piece.problem, piece.detail, position=position, size=0, expected_offset=0)])
+    if piece.manifest and (why := why_unreadable(piece)):
+        return read_piece(replace(piece, problem="unreadable", detail=why))
     if piece.bootstrap:
         return read_cluster(piece, expiration_ms)
     return read_file(piece, expiration_ms) if piece.file else read_folder(piece, expiration_ms)

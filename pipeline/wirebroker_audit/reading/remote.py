@@ -130,6 +130,14 @@ class RemotePath(PurePosixPath):
             return system.get_file_info(path)
 
 
+def files_in(folder: Path) -> dict[str, int]:
+    """Returns the names and sizes of the plain files in a folder, from one listing. Raises FileNotFoundError, OSError."""
+    if isinstance(folder, RemotePath):
+        return {name: info.size or 0 for name, info in folder._entries().items() if info.type == fs.FileType.File}
+    with os.scandir(folder) as entries:
+        return {each.name: each.stat().st_size for each in entries if each.is_file(follow_symlinks=False)}
+
+
 @contextmanager
 def _asking(path: RemotePath) -> Iterator[None]:
     """Turns errors of Arrow into OSErrors that name the path. For example, Azure raises such an error if credentials are

@@ -146,7 +146,7 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
         pa.array(missing), pa.array(after_damage), _words(problem, sound), _words(detail, sound),
     ]  # fmt: skip
     made = pa.RecordBatch.from_arrays(columns, schema=BATCHES)
-    gone = np.maximum(base, last) < piece.begin.start
+    gone = (np.maximum(base, last) < piece.begin.start) | (base >= piece.until)
     return made.filter(pa.array(~gone)) if gone.any() else made
 
 

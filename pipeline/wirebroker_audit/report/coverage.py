@@ -20,6 +20,8 @@ from wirebroker_audit.spark.tables import collected
 Compared = Literal["record by record", "batch by batch", "only counted"]
 SUMS = "SHA256SUMS"
 """The file with the digest of each other file of a report, as `sha256sum -c` reads it."""
+REMOTE = {"segments": "remote_segments", "missing": "remote_missing"}
+"""The sums over the partitions' facts about a remote store (`Tiering.facts`), by the names of the facts."""
 _READ_BYTES = 1 << 20
 
 
@@ -50,6 +52,8 @@ def coverage(
         topic["partitions"] += 1
         topic["offsets"] += each["end"] - each["first"]
         topic["replicas"] += 1 + len(each.get("others", ()))
+        for fact, column in REMOTE.items():
+            topic[column] += each.get("remote", {}).get(fact, 0)
         row = by_partition.get((name, number))
         if row is not None:
             topic["from_ms"] = row["from_ms"] if topic["from_ms"] < 0 else min(topic["from_ms"], row["from_ms"])
@@ -63,7 +67,7 @@ def _nothing(topic: str, compared: Compared, against: str | None) -> dict[str, A
     """Returns the coverage of a topic of which nothing has been read yet."""
     internal = topic in INTERNAL_TOPICS
     return {
-        "partitions": 0, "offsets": 0, "replicas": 0, "from_ms": -1, "to_ms": -1,
+        "partitions": 0, "offsets": 0, "replicas": 0, "from_ms": -1, "to_ms": -1, **dict.fromkeys(REMOTE.values(), 0),
         "sequences": not internal, "contents": "only counted" if internal else compared,
         "journal": None if internal else against,
     }  # fmt: skip

@@ -16,6 +16,7 @@ from wirebroker.pictures.marks import STYLE as PICTURE_STYLE
 from wirebroker_audit.checks.against_table import sentence
 from wirebroker_audit.report import groups, plots
 from wirebroker_audit.report.changes import STATES, new_ones
+from wirebroker_audit.report.coverage import REMOTE
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, ribbons, timelines
 from wirebroker_audit.report.lateness import rows_over_time
 
@@ -26,6 +27,7 @@ CHOICES = 50
 """The largest number of partitions for which the page shows the replica that was read."""
 DRAWN = 5
 """The number of topics of the application's table that are drawn: those with the most missing rows."""
+REMOTE_HEADS = ("remote segments", "remote offsets not read")
 EARLIER = 10
 """The number of audits in the table of earlier audits."""
 
@@ -125,13 +127,15 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterable[str]:
     """Yields what was proven for each topic, and the digest of all read batches."""
     yield "<h2>What was proven</h2>"
     rows = []
+    tiered = any(each[name] for each in coverage["topics"].values() for name in REMOTE.values())
     for topic, each in coverage["topics"].items():
         times = " to ".join(_minute(each[name]) for name in ("from_ms", "to_ms")) if each["to_ms"] >= 0 else "-"
         checked = "with epochs and transactions" if each["sequences"] else "not meaningful here"
         against = text(each["journal"]) if each["journal"] else "nothing"
-        numbers = [f"{each[name]:,}" for name in ("partitions", "replicas", "offsets")]
+        numbers = [f"{each[name]:,}" for name in ("partitions", "replicas", "offsets", *(REMOTE.values() if tiered else ()))]
         rows.append([text(topic), *numbers, times, checked, each["contents"], against])
-    yield table(["topic", "partitions", "replicas", "offsets", "times (UTC)", "sequences", "contents", "compared with"], rows)
+    names = ["topic", "partitions", "replicas", "offsets", *(REMOTE_HEADS if tiered else ())]
+    yield table([*names, "times (UTC)", "sequences", "contents", "compared with"], rows)
     since = coverage["elections_from_ms"]
     known = f"known since {_minute(since)} UTC" if since >= 0 else "not known: no metadata of the cluster was read"
     yield f"<p class='about'>Unclean elections are {known}.</p>"

@@ -400,6 +400,11 @@ class WrittenImage(NamedTuple):
         names = (topic.name for topic in self.image.topics.values())
         return frozenset(name for name in names if "compact" in settings.get((TOPIC, name), {}).get("cleanup.policy", default))
 
+    def tiered_topics(self) -> frozenset[str]:
+        """Returns the topics whose segments the brokers move to a remote store (KIP-405)."""
+        told = self.image.settings.items()
+        return frozenset(name for (kind, name), own in told if kind == TOPIC and own.get("remote.storage.enable") == "true")
+
 
 def written_image(log_dir: Path) -> WrittenImage | None:
     """Returns the image in this log directory, as far as it can be read, or None without metadata."""

@@ -1,0 +1,34 @@
+"""The manifests of Aiven's plugin for tiered storage, which tell how a segment is stored. No Spark here."""
+
+from __future__ import annotations
+
+import json
+
+from kafkawire.batches import HEADER_SIZE
+from kafkawire.disk.damage import reason
+from kafkawire.disk.opening import open_to_read, read_whole
+from wirebroker_audit.reading.pieces import Piece
+from wirebroker_audit.reading.scan import looks_like_batch
+
+
+def why_unreadable(piece: Piece) -> str:
+    """Returns why the segment's bytes are not those that a broker wrote: they are compressed or encrypted; "" if they are.
+
+    The plugin writes the manifest last. Without a manifest the beginning of the segment decides.
+    """
+    try:
+        told = json.loads(read_whole(piece.path.with_name(piece.manifest)))
+        ways = [name for name, key in (("compressed", "compression"), ("encrypted", "encryption")) if told.get(key)]
+        return f"{piece.path} is {' and '.join(ways)}, which the audit cannot read" if ways else ""
+    except FileNotFoundError:
+        why = "has no manifest"
+    except OSError as refused:
+        why = f"has a manifest that cannot be read: {reason(refused)}"
+    except (ValueError, AttributeError, RecursionError):
+        why = "has a damaged manifest"
+    try:
+        with open_to_read(piece.path) as file:
+            is_plain = looks_like_batch(memoryview(file.read(HEADER_SIZE)), 0)
+    except OSError:
+        return ""  # the reader of the segment reports it
+    return "" if is_plain else f"{piece.path} {why}, and does not begin with a batch: it may be compressed or encrypted"
