@@ -23,12 +23,15 @@ from wirebroker.conformance.versions import VersionMode
 
 TIMES = 2
 """The number of times that a scenario is played in each mode."""
-NEEDS_NEW_BROKER = ("cold", "controller", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
+NEEDS_NEW_BROKER = (
+    "cold", "controller", "cold_shares", "cold_shares_alter", "features", "log_dirs", "log_dirs_new",
+    "loggers", "secured_acls",
+)  # fmt: skip
 """The groups of scenarios that leave state which would disturb the next turn. So each turn of them needs a new broker."""
-APART = ("features",)
-"""The groups whose scenarios leave state that would disturb each other, such as levels of features. So each scenario of them
-needs its own broker."""
-SECURED_AT_ONCE = ("secured_sessions", "secured_tokens", "secured_owners")
+APART = ("features", "log_dirs", "loggers")
+"""The groups whose scenarios leave state that would disturb each other, such as levels of features and of loggers, and logs in
+directories. So each scenario of them needs its own broker."""
+SECURED_AT_ONCE = ("secured_sessions", "secured_tokens")
 AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
 """The groups of scenarios that wait for long and are independent of each other. Their scenarios are played at the same time."""
 PAUSE = 0.3
@@ -70,9 +73,9 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
     return None
 
 
-def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterator[str]:
+def record(recording: ReleaseRecording, scenarios: Iterable[Scenario], *, again: bool = False) -> Iterator[str]:
     """Play the scenarios that the release supports, and record the broker's responses. Yields the name of each finished
-    group."""
+    group. With `again`, a response also has to repeat its earlier recording."""
     groups: dict[tuple[str, str], list[Scenario]] = defaultdict(list)
     for scenario in scenarios:
         groups[scenario.ran_on, scenario.name if scenario.ran_on in APART else ""].append(scenario)
@@ -92,7 +95,7 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterat
             continue
         for scenario in group:
             for mode in MODES:
-                recording.add(scenario, mode, [seen[scenario.name, (mode, count)] for count in range(TIMES)])
+                recording.add(scenario, mode, [seen[scenario.name, (mode, count)] for count in range(TIMES)], again=again)
         print(f"{name}: {len(group)} scenarios in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         yield name
 

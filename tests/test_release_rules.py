@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing, nullcontext
 from typing import Any
 
 import pytest
 
+from kafkawire.frames import SIZE
 from requesting import plain
 from responses import only
-from wirebroker.client.wire import WireClient
+from wirebroker.client.wire import Connection, ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
+from wirebroker.requests.authentication import Ignoring
 from wirekit import client
 
 TOPIC, LOGGERS, SET = 2, 8, 0
@@ -298,10 +301,67 @@ def test_an_unreadable_filter_fails_before_its_parts_are_checked(parts: tuple[An
 
 @pytest.mark.parametrize(
     ("profile", "first", "second"),
-    [("kafka-2.8", [0, 5, 7, 8, 10], [1, 3, 4, 6, 13]), ("kafka-3.9", [1, 4, 6, 11, 13], [0, 2, 7, 9, 12])],
+    [
+        ("kafka-2.3", [2, 3, 4, 11, 13], [0, 1, 6, 8, 10]),
+        ("kafka-2.8", [0, 5, 7, 8, 10], [1, 3, 4, 6, 13]),
+        ("kafka-3.9", [1, 4, 6, 11, 13], [0, 2, 7, 9, 12]),
+    ],
 )
 def test_new_logs_are_placed_in_the_order_of_the_releases_hash_table(profile: str, first: list[int], second: list[int]) -> None:
     with MockKafka(profile=profile, configs={"log.dirs": "/a,/b,/c"}, topics={"many": 14}) as kafka:  # type: ignore[arg-type]
         response = client(kafka).request(plain("DescribeLogDirs", topics=None), 1)
     held = {each.log_dir: sorted(part.partition_index for part in each.topics[0].partitions) for each in response.results}
     assert [held["/a"], held["/b"]] == [first, second]
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-2.8", 36), ("kafka-3.3", 0)])
+def test_the_name_of_a_deleted_topic_is_still_taken_with_zookeeper(profile: str, code: int) -> None:
+    deletion = plain("DeleteTopics", topic_names=["orders"], timeout_ms=1000)
+    with MockKafka(profile=profile, topics={"orders": 1}, cold_start=True) as kafka:  # type: ignore[arg-type]
+        kafka._call(lambda engine: setattr(engine.cluster, "deletion_ms", 60_000))
+        wire = client(kafka)
+        assert codes(wire.request(deletion, 1)) == [0]
+        again, version = created(new_topic("orders", **ONE))
+        assert codes(wire.request(again, version)) == [code]
+        kafka.clock.advance(minutes=1)
+        assert codes(wire.request(again, version)) == [36 - code]
+
+
+@pytest.mark.parametrize(("profile", "closes"), [("kafka-2.3", False), ("kafka-2.4", True)])
+def test_a_request_after_the_end_of_a_session(profile: str, closes: bool) -> None:
+    with short_sessions(profile) as kafka, closing(log_in(kafka, bare=False)) as connection:
+        kafka.clock.advance(minutes=2)
+        connection.send(plain("Metadata", topics=[]), 1)
+        kafka.wait_until(lambda: [row.outcome for row in kafka.trace.events("authentication")] == ["succeeded", "expired"])
+        if closes:
+            with pytest.raises(ConnectionClosed):
+                connection.response()
+        else:
+            [left] = kafka._call(lambda engine: list(engine.connections))
+            assert isinstance(left.interceptor, Ignoring)
+
+
+@pytest.mark.parametrize(("profile", "ends"), [("kafka-2.4", False), ("kafka-2.5", True)])
+def test_the_end_of_a_session_whose_tokens_had_no_headers(profile: str, ends: bool) -> None:
+    with short_sessions(profile) as kafka, closing(log_in(kafka, bare=True)) as connection:
+        kafka.clock.advance(minutes=2)
+        with pytest.raises(ConnectionClosed) if ends else nullcontext():
+            assert connection.request(plain("Metadata", topics=[]), 1)
+
+
+def short_sessions(profile: str) -> MockKafka:
+    configs = {"connections.max.reauth.ms": 60_000}
+    users = {"alice": "secret"}
+    return MockKafka(profile=profile, security="sasl_plaintext", users=users, configs=configs, clock="frozen")  # type: ignore[arg-type]
+
+
+def log_in(kafka: MockKafka, *, bare: bool) -> Connection:
+    """Logs in with PLAIN; with `bare` the token has no request header."""
+    connection, token = Connection(address_of(kafka.bootstrap_servers), 5), b"\0alice\0secret"
+    assert connection.request(plain("SaslHandshake", mechanism="PLAIN"), 0 if bare else 1).error_code == 0
+    if bare:
+        connection.send_bytes(SIZE.pack(len(token)) + token)
+        assert connection.frame() == b""
+    else:
+        assert connection.request(plain("SaslAuthenticate", auth_bytes=token), 1).error_code == 0
+    return connection

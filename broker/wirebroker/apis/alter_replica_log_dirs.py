@@ -56,6 +56,8 @@ def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
     if path in log_dirs.cordoned(node_id):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = exchange.cluster.partition(topic, index)
+    if index < exchange.cluster.deleting.get(topic, 0):
+        return ErrorCode.NONE
     if partition is None or node_id not in partition.replicas:
         log_dirs.prefer(node_id, topic, index, path)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.REPLICA_NOT_AVAILABLE

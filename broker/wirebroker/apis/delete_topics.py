@@ -170,6 +170,7 @@ def _delete(topic: Topic, exchange: Exchange, quota: Mutations) -> DeletableTopi
         code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code)
     exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, topic.topic_id))
+    exchange.cluster.keep_name(topic, exchange.now)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 

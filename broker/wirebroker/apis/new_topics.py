@@ -61,7 +61,7 @@ def _checks(release: Release) -> Iterator[Check]:
 
 
 def _unused(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:
-    return exists(topic.name) if topic.name in cluster.topics or topic.name in cluster.stillborn else None
+    return exists(topic.name) if topic.name in cluster.topics or cluster.takes_name(topic.name) else None
 
 
 def _distinct(topic: CreatableTopic, cluster: Cluster) -> Refusal | None:

@@ -123,7 +123,7 @@ def check_responses(remote: RemoteBroker) -> None:
 def _unable(scenario: Scenario, remote: RemoteBroker | None) -> str | None:
     if remote is None:
         return None
-    if scenario.ran_on == "restart":
+    if scenario.ran_on in ("restart", "loggers"):
         return NEEDS_RESTART
     if scenario.ran_on == "groups":
         return NEEDS_GROUPS

@@ -38,6 +38,8 @@ class OwnBroker:
         # Topics are created immediately, because a replay retries immediately: between the retries of the recorded client there
         # was enough time for Kafka to create a topic.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
+        # The name of a deleted topic stays taken for as long as coordinators load, because a replay may be slow.
+        self.kafka._call(lambda engine: setattr(engine.cluster, "deletion_ms", LOADING_MS))
         # Coordinators load for 900 ms. In this time, a request that met a loading coordinator in the recording also meets one
         # in the replay, even if it comes later. After a step that pauses for 1 s, the coordinator must be loaded.
         self.kafka._call(lambda engine: setattr(engine.cluster, "loading_ms", LOADING_MS))

@@ -48,6 +48,7 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "controller": {},
     "features": {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"},
     "restart": {},
+    "loggers": {},
     "cold": {},
     "cold_shares": {},
     "cold_shares_alter": {},

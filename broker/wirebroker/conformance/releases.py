@@ -42,10 +42,16 @@ class ReleaseRecording:
         """The steps that differ from the recording of 4.3.1, by scenario."""
         return self.named if versions == "named" else self.clamped
 
-    def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]]) -> None:
-        """Add a scenario's observations: one list for each time that the scenario was played."""
+    def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]], *, again: bool = False) -> None:
+        """Add a scenario's observations: one list for each time that the scenario was played.
+
+        With `again`, the steps that differ from the present recording of the scenario are left out, too.
+        """
         base = normalised(row["observed"] for row in scenario.steps)
         first, *others = [normalised(observed) for observed in rounds]
+        if again and scenario.name not in self.skipped:
+            before = self.differing(versions).get(scenario.name, {})
+            others.append(_expected(scenario, before, self.left_out[versions].get(scenario.name, [])))
         left_out = [
             index for index, seen in enumerate(first) if seen == UNREADABLE or any(other[index] != seen for other in others)
         ]

@@ -181,6 +181,11 @@ class Cluster:
         """
         self.auto_creation_ms = 0
         """The time in ms between a Metadata request for an unknown topic and the automatic creation of the topic."""
+        self.deletion_ms = 0
+        """With ZooKeeper: the time in ms for which the name of a deleted topic is still taken."""
+        self.deleting: dict[str, int] = {}
+        """The names of deleted topics that are still taken, because the controller has not yet removed the topics from
+        ZooKeeper, and their numbers of partitions, whose logs are still there."""
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
         self.stillborn: dict[str, int] = {}
@@ -387,7 +392,7 @@ class Cluster:
         self._due.pop(name, None)
         if self.cannot_replicate(self.configs.integer("default.replication.factor")):
             return
-        if name not in self.topics and name not in self.growing and name not in self.stillborn:
+        if name not in self.topics and name not in self.growing and not self.takes_name(name):
             with suppress(OSError):
                 self.create_topic(name, now, overrides=overrides)
             self.decisions.write_down(now)
@@ -530,6 +535,20 @@ class Cluster:
             then()
 
         self.decisions.made(undo, done)
+
+    def takes_name(self, name: str) -> bool:
+        """Tells whether a topic that no broker knows has this name in ZooKeeper."""
+        return name in self.stillborn or name in self.deleting
+
+    def keep_name(self, topic: Topic, now: int) -> None:
+        """With ZooKeeper, the name of a topic that was just deleted is taken for another `deletion_ms`."""
+        if self.deletion_ms and not self.configs.release.behaviour.frees_names:
+
+            def free(_: int) -> None:
+                self.deleting.pop(topic.name, None)
+
+            self.deleting[topic.name] = len(topic.partitions)
+            self.timers.at(now + self.deletion_ms, free)
 
     def new_producer_id(self, node_id: int, now: int) -> int | None:
         """Returns the next id of the broker's block of producer ids. Returns None if the broker needs a new block, and the

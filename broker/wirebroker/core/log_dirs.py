@@ -22,6 +22,9 @@ ALL = "*"
 _BUCKETS, _FULL = 16, 0.75
 """The initial number of buckets of Java's HashMap, and the ratio of entries to buckets at which it grows."""
 
+_GOLDEN, _SEED = 0x9E3775CD, 4
+"""The factor and the rotation in the hash function of Scala 2.12 (scala.util.hashing.byteswap32, HashTable.improve)."""
+
 Where = tuple[str, int]
 Move = Callable[["Partition", int, str], None]
 
@@ -107,13 +110,20 @@ class LogDirs:
             for node_id in nodes:
                 (led if node_id == nodes[0] else followed).setdefault(node_id, []).append(index)
         planned: dict[int, dict[int, str]] = {index: {} for index in replicas}
-        in_order = _in_scala_order if self._configs.release.has_zookeeper else _in_order
+        in_order = self._order()
         for node_id in dict.fromkeys((*led, *followed)):
             held = {path: self._held[node_id, path] for path in self.paths(node_id)}
             for index in (*in_order(topic, led.get(node_id, ())), *in_order(topic, followed.get(node_id, ()))):
                 path = planned[index][node_id] = self._next(topic, index, node_id, held)
                 held[path] += 1
         return {index: {node_id: planned[index][node_id] for node_id in nodes} for index, nodes in replicas.items()}
+
+    def _order(self) -> Callable[[str, Iterable[int]], list[int]]:
+        """Returns the function that puts a topic's partitions in the order in which a broker makes their logs."""
+        release = self._configs.release
+        if not release.has_zookeeper:
+            return _in_order
+        return _in_order_of_scala_12 if release.behaviour.scala == 12 else _in_order_of_scala_13
 
     def _next(self, topic: str, index: int, node_id: int, held: Mapping[str, int]) -> str:
         """LogManager.getOrCreateLog and nextLogDirs."""
@@ -189,7 +199,7 @@ def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
     return hash_order(hash_order(indexes, hashed, grown), hashed, _power_of_two(len(indexes) / _FULL + 1))
 
 
-def _in_scala_order(topic: str, indexes: Iterable[int]) -> list[int]:
+def _in_order_of_scala_13(topic: str, indexes: Iterable[int]) -> list[int]:
     """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower, which puts them into a mutable HashMap of
     Scala 2.13."""
     name, indexes = java_hash(topic), sorted(indexes)
@@ -201,6 +211,39 @@ def _in_scala_order(topic: str, indexes: Iterable[int]) -> list[int]:
         return mixed & (buckets - 1), mixed if mixed < 1 << 31 else mixed - (1 << 32)
 
     return sorted(indexes, key=place)
+
+
+def _in_order_of_scala_12(topic: str, indexes: Iterable[int]) -> list[int]:
+    """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower with Scala 2.12.
+
+    The mutable HashMap of Scala 2.12 doubles its buckets, puts a new entry before the others of its bucket, and iterates from
+    the last bucket to the first. `filter` then makes a second HashMap of the first.
+    """
+    name = java_hash(topic)
+
+    def hashed(index: int) -> int:
+        return (31 + name + 17 * index) & 0xFFFFFFFF
+
+    return _scala_12(_scala_12(_in_order(topic, indexes), hashed), hashed)
+
+
+def _scala_12(keys: Iterable[int], hashed: Callable[[int], int]) -> list[int]:
+    """Returns the keys in the order of a mutable HashMap of Scala 2.12 into which they were put one by one."""
+    table: list[list[int]] = [[] for _ in range(_BUCKETS)]
+
+    def put(key: int) -> None:
+        mixed = int.from_bytes((hashed(key) * _GOLDEN & 0xFFFFFFFF).to_bytes(4, "little"), "big") * _GOLDEN & 0xFFFFFFFF
+        rotated = (mixed >> _SEED | mixed << 32 - _SEED) & 0xFFFFFFFF
+        table[rotated * len(table) >> 32].insert(0, key)
+
+    for count, key in enumerate(keys, 1):
+        put(key)
+        if count > len(table) * _FULL:
+            before = [each for bucket in reversed(table) for each in bucket]
+            table = [[] for _ in range(2 * len(table))]
+            for each in before:
+                put(each)
+    return [each for bucket in reversed(table) for each in bucket]
 
 
 def _power_of_two(least: float) -> int:

@@ -56,6 +56,7 @@ from wirebroker.requests.connection import (
     Decision,
     Delay,
     Disconnect,
+    Ignore,
     Interceptor,
     Muted,
     Refuse,
@@ -380,7 +381,7 @@ class Engine:
             exchange = self._exchange(connection, RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0), now)
             self.unauthenticated(exchange, None, decision.cause)
         else:
-            return False
+            return isinstance(decision, Ignore)
         return True
 
     def _refuses(self, request: Message, exchange: Exchange, decision: Decision) -> bool:
@@ -546,6 +547,7 @@ class Engine:
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
+        self.cluster.deleting.clear()
         self.throttle.restarted()
         self.telemetry.clear()
         self.turns.drop()

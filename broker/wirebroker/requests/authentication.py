@@ -18,7 +18,16 @@ from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, 
 from wirebroker.client.jaas import users_of
 from wirebroker.core.delegation_tokens import password_of
 from wirebroker.core.groups.java_order import set_of_names
-from wirebroker.requests.connection import Connection, Decision, Disconnect, Interceptor, Refuse, Send, Unauthenticated
+from wirebroker.requests.connection import (
+    Connection,
+    Decision,
+    Disconnect,
+    Ignore,
+    Interceptor,
+    Refuse,
+    Send,
+    Unauthenticated,
+)
 from wirebroker.security.identities import user_of
 from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, OAUTHBEARER, PLAIN, Challenge, Failure, Mechanism, Success
 from wirebroker.security.oauthbearer import OAuthBearer
@@ -183,7 +192,10 @@ class Authenticator:
         elif session.expires_at is not None and now > session.expires_at:
             cause = f"the session of {session.principal} ended, and the client did not authenticate again"
             self._note(connection, "expired", cause)
-            return Disconnect(cause)
+            if self._cluster.configs.release.behaviour.closes_ended_sessions:
+                return Disconnect(cause)
+            connection.interceptor = Ignoring()
+            return Ignore()
         return None
 
     def by_certificate(self, connection: Connection, subject: str) -> None:
@@ -257,6 +269,8 @@ class Authenticator:
         most = int(str(self._cluster.configs.at(session.listener, "connections.max.reauth.ms", session.mechanism)))
         if most <= 0 and not self._cluster.configs.release.behaviour.ends_sessions:
             outcome = outcome._replace(expires_at=None)
+        if session.bare and not self._cluster.configs.release.behaviour.ends_bare_sessions:
+            outcome, most = outcome._replace(expires_at=None), 0
         ends = [*([now + most] if most > 0 else []), *([] if outcome.expires_at is None else [outcome.expires_at])]
         session.expires_at = max(min(ends), now) if ends else None
         connection.frame_limit = self._cluster.configs.integer("socket.request.max.bytes")
@@ -275,6 +289,14 @@ class Authenticator:
             cause = f"{cause[:LONGEST_CAUSE]}…"
         self._note(connection, "failed", cause)
         return Failure(f"authentication failed: {cause}", message)
+
+
+class Ignoring:
+    """An interceptor that ignores all requests."""
+
+    def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
+        """Ignore the request."""
+        return Ignore()
 
 
 class Closing:

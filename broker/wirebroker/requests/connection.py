@@ -163,6 +163,10 @@ class Disconnect(NamedTuple):
     reason: str
 
 
+class Ignore(NamedTuple):
+    """Do not respond, and leave the connection open."""
+
+
 class Send(NamedTuple):
     """Respond to a token without a request header: send a token of the broker, preceded by its size and without a header."""
 
@@ -175,7 +179,7 @@ class Unauthenticated(NamedTuple):
     cause: str
 
 
-Decision = Refuse | Delay | Disconnect | Send | Unauthenticated
+Decision = Refuse | Delay | Disconnect | Ignore | Send | Unauthenticated
 
 
 class Interceptor(Protocol):

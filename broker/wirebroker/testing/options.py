@@ -46,6 +46,10 @@ AUTO_CREATION_MS = 35
 """The ms until clients can use an automatically created topic. A Kafka 4.3.1 takes 33 to 39 ms after the first Metadata
 request.
 """
+DELETION_MS = 40
+"""The ms for which the name of a deleted topic is still taken with ZooKeeper. A Kafka 2.8.2 needs 30 to 60 ms to delete a topic
+with one partition.
+"""
 LOADING_MS = 200
 """The ms until a new coordinator serves requests. A Kafka 4.3.1 takes 145 to 310 ms after the first FindCoordinator request."""
 
@@ -274,6 +278,7 @@ class BrokerOptions:
         )  # fmt: skip
         if self.cold_start and self.clock == "system":  # with a frozen clock the delays would never end
             engine.cluster.auto_creation_ms, engine.cluster.loading_ms = AUTO_CREATION_MS, LOADING_MS
+            engine.cluster.deletion_ms = DELETION_MS
         engine.trace_at(self.trace)
         new = store is None or not store.has_features
         if like is not None:

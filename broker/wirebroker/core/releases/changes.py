@@ -176,6 +176,11 @@ class Behaviour:
     """An unknown logger or level gets INVALID_CONFIG, and a change of loggers must name the broker."""
     ends_sessions: bool = True
     """A client's session ends when its credential expires, even if connections.max.reauth.ms is 0."""
+    closes_ended_sessions: bool = True
+    """If a client's session has ended, its next request closes the connection. Older brokers leave the connection open, and
+    never respond."""
+    ends_bare_sessions: bool = True
+    """connections.max.reauth.ms also ends the sessions of clients that send their tokens without request headers."""
     checks_nonces: bool = True
     """The client's final message in a SCRAM handshake must repeat the nonces."""
     responds_to_deleted_topics: bool = True
@@ -191,6 +196,9 @@ class Behaviour:
     """IncrementalAlterConfigs appends an item to a list only if the list does not have the item."""
     names_topics_once: bool = True
     """If a request names a topic twice, the responses to CreateTopics and DeleteTopics have one result for the topic."""
+    frees_names: bool = True
+    """After DeleteTopics the topic's name is free. With ZooKeeper the controller removes the topic a little later. Until then
+    CreateTopics refuses the name with TOPIC_ALREADY_EXISTS."""
     counts_before_settings: bool = False
     """CreateTopics checks the numbers of partitions and replicas before it checks the settings. For brokers with ZooKeeper."""
     expects_null_settings: bool = True
@@ -212,6 +220,9 @@ class Behaviour:
     transaction.version has the level 0."""
     upgrades_quorum: bool = True
     """UpdateFeatures changes kraft.version."""
+    scala: int = 13
+    """The minor version of Scala 2 with which a release with ZooKeeper is built. Brokers make new logs in the order of Scala's
+    hash tables."""
     forgets_start: bool = True
     """After InitProducerId, a transaction has no start time."""
 
@@ -351,6 +362,7 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "3.3", "strict_quotas", False, "KIP-833", "AlterClientQuotas refuses a request that names an entity or a quota twice"
     ),
+    Change("3.3", "frees_names", False, "KIP-833", "a topic can be created again right after its deletion"),
     Change("3.3", "counts_before_settings", True, "KIP-833", "CreateTopics checks settings before it checks numbers"),
     Change("3.3", "appends_once", False, "KIP-833", "IncrementalAlterConfigs appends no item that a list already has"),
     Change("3.3", "whole_rates", True, "KIP-833", "quotas of bytes and connections need not be kept as whole numbers"),
@@ -407,6 +419,13 @@ CHANGES: tuple[Change, ...] = (
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response to Produce names each refused record and its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
+    Change(
+        "2.5",
+        "ends_bare_sessions",
+        False,
+        "seen",
+        "connections.max.reauth.ms also ends sessions of clients whose tokens have no request headers",
+    ),
     Change("2.4", "takes_many_batches", True, "seen", "Produce before version 3 is refused if it has two compressed messages"),
     Change(
         "2.4",
@@ -416,6 +435,14 @@ CHANGES: tuple[Change, ...] = (
         "the response to an ApiVersions request of an unknown version has the known versions",
     ),
     Change("2.4", "newest_resource", 4, "KIP-412", "a broker's loggers have levels"),
+    Change(
+        "2.4",
+        "closes_ended_sessions",
+        False,
+        "seen",
+        "a request after the end of the client's session closes the connection, and does not remain without a response",
+    ),
+    Change("2.4", "scala", 12, "seen", "new logs go to several directories in the order of Scala 2.13's hash tables"),
     Change(
         "2.4",
         "no_operations",
