@@ -1,15 +1,15 @@
 """Compares the replicas of a partition batch by batch, like `kafka-replica-verification`. The logs must be at rest.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
-checksums. A task compares one segment of another replica with the same offsets of the audited replica. Memory does not grow
-with the logs, and a segment has at most one finding of each kind.
+checksums. So has the copy of a segment in a remote store. A task compares one segment of another replica or of the store with
+the same offsets of the audited replica. Memory does not grow with the logs, and a segment has at most one finding of each kind.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from kafkawire.disk.names import LOG, file_name, offsets_in
 from kafkawire.disk.opening import open_to_read
 from wirebroker.audit.findings import Finding, Severity, plural
 from wirebroker_audit.logs.tails import tail_of
-from wirebroker_audit.reading.folders import PartitionFolder
+from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder, RemoteFile
 from wirebroker_audit.reading.linker import Array
+from wirebroker_audit.reading.manifests import why_unreadable
 from wirebroker_audit.reading.scan import headers_at
 from wirebroker_audit.reading.segments import whole_batches
 
@@ -62,7 +63,7 @@ def _truncated(folder: PartitionFolder) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One segment of another replica, and the audited replica."""
+    """One segment of another replica, or a copy in a remote store, and the audited replica."""
 
     read: PartitionFolder
     other: PartitionFolder
@@ -70,6 +71,13 @@ class Pair:
     """the segment's base offset"""
     stop: int
     """the base offset of the next segment, or the end of the log"""
+    copy: RemoteFile | None = None
+    """the copy in a remote store; `other` is then the folder of the copies"""
+
+    @property
+    def file(self) -> str:
+        """The path of the segment."""
+        return str(self.copy.path if self.copy is not None else self.other.path / file_name(self.first, LOG))
 
 
 def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
@@ -82,14 +90,32 @@ def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
                 continue
             stops = [*starts[1:], max(other.tail.end, *starts[-1:])] if starts else []
             yield from (Pair(read, other, first, stop) for first, stop in zip(starts, stops, strict=True))
+        if read.copied:
+            yield from _copies(read)
+
+
+def _copies(folder: PartitionFolder) -> Iterator[Pair]:
+    """Yields the remote copies of local segments. Only batches that the local log still has are compared."""
+    read = folder if folder.others else folder.with_tail(tail_of(folder.path))
+    try:
+        local = min(offsets_in(folder.path, LOG), default=EVERYTHING)
+    except OSError:
+        return
+    for each in folder.copied:
+        tail = read.tail._replace(end=each.until)
+        other = replace(folder, path=each.folder, node=None, others=(), remote=(), first_segment=local, tail=tail)
+        yield Pair(read, other, each.first, each.until, each)
 
 
 def compare(pair: Pair) -> list[Finding]:
     """Returns findings about this segment of the other replica: damaged batches, and batches that differ."""
     damage, differing = _Stretch(), _Stretch()
     try:
-        ours, at = _Cursor(_batches(pair.read.path, pair.first, pair.stop)), pair.first
-        for theirs, lost in _batches(pair.other.path, pair.first, pair.stop):
+        if pair.copy is not None and pair.copy.manifest and why_unreadable(pair.copy.path, pair.copy.manifest):
+            return []
+        ours, at = _Cursor(_batches(_files(pair.read), pair.first, pair.stop)), pair.first
+        others = _files(pair.other) if pair.copy is None else [(pair.copy.first, pair.copy.path)]
+        for theirs, lost in _batches(others, pair.first, pair.stop):
             end = int(theirs[-1, LAST]) + 1
             bad = theirs[:, CRC] != theirs[:, COMPUTED]
             damage.add(theirs[bad])
@@ -148,14 +174,19 @@ def _limit(pair: Pair) -> int:
     return min(pair.other.high_watermark, other.end)
 
 
-def _batches(folder: Path, first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
+def _files(folder: PartitionFolder) -> list[tuple[int, Path]]:
+    """Returns the base offsets and the paths of the segments that are read of a replica."""
+    local = [(first, folder.path / file_name(first, LOG)) for first in offsets_in(folder.path, LOG)]
+    return [*((each.first, each.path) for each in folder.remote), *local]
+
+
+def _batches(files: Sequence[tuple[int, Path]], first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
     """Yields groups of batches from the segments that may hold these offsets. If bytes that are not a batch precede a group,
     the position of these bytes comes with the group."""
-    starts = offsets_in(folder, LOG)
-    for start, following in zip(starts, [*starts[1:], stop], strict=True):
+    for (start, path), (following, _) in zip(files, [*files[1:], (stop, Path())], strict=True):
         if following <= first or start >= stop:
             continue
-        path, expected = folder / file_name(start, LOG), 0
+        expected = 0
         with open_to_read(path, 0) as file:
             for begin, view, walked in whole_batches(file, 0, path.stat().st_size):
                 positions = np.array(walked.positions, np.int64)
@@ -187,10 +218,11 @@ class _Cursor:
 
 def _damaged(pair: Pair, found: _Stretch) -> Iterator[Finding]:
     if found.count:
-        read, other, file = pair.read, pair.other, f"{pair.other.path}/{file_name(pair.first, LOG)}"
+        read, other, file = pair.read, pair.other, pair.file
+        where = f"the replica of {other.owner}" if pair.copy is None else "the copy in the remote store"
         words = (
-            f"{other.name}: the replica of {other.owner} is damaged, in {found.count:,} of its batches: the first at offset "
-            f"{found.first}, position {found.position} of {file}. The replica of {read.owner} was read"
+            f"{other.name}: {where} is damaged, in {found.count:,} of its batches: the first at offset {found.first}, position "
+            f"{found.position} of {file}. The replica of {read.owner} was read"
         )
         evidence = {"file": file, "position": found.position, "batches": found.count}
         yield _finding("replica_damage", "certain", other, (found.first, found.last), words, **evidence)
@@ -200,10 +232,12 @@ def _diverging(pair: Pair, found: _Stretch) -> Iterator[Finding]:
     if found.count:
         read, other = pair.read, pair.other
         where = f"at offset {found.first}" if found.first == found.last else f"between offsets {found.first} and {found.last}"
-        words = (
-            f"{other.name}: the replicas of {read.owner}, which was read, and of {other.owner} differ {where}, below the high "
-            "watermark"
-        )
+        if pair.copy is None:
+            both = f"the replicas of {read.owner}, which was read, and of {other.owner} differ {where}, below the high "
+            both += "watermark"
+        else:
+            both = f"the replica of {read.owner}, which was read, and its copy {pair.file} differ {where}"
+        words = f"{other.name}: {both}"
         if 0 <= read.tail.end <= found.first < read.high_watermark:
             words += (
                 f". {read.owner} has lost these records, and {other.owner} still has them. Copy {other.path} before the "

@@ -29,7 +29,6 @@ from kafkawire.disk.remote_segments import (
     remote_offset_of,
 )
 from kafkawire.primitives import format_uuid
-from wirebroker.audit.findings import plural
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder, RemoteFile
 from wirebroker_audit.reading.pieces import Key
@@ -70,6 +69,8 @@ class _Found(NamedTuple):
     first: int = EVERYTHING
     """the first offset that the store has or should have"""
     notices: Sequence[str] = ()
+    copied: Sequence[RemoteFile] = ()
+    """the segments whose offsets are local, too"""
 
 
 def left_unread(folders: Sequence[PartitionFolder]) -> Tiering:
@@ -111,7 +112,9 @@ def with_remote(folders: Sequence[PartitionFolder], root: Path, store: Path) -> 
         if found.files or found.missing:
             made.facts[each.topic, each.partition] = _facts(found.files, found.missing)
         first = min(found.first, each.first_segment)
-        made.folders.append(replace(each, remote=tuple(found.files), first_segment=first))
+        made.folders.append(
+            replace(each, remote=tuple(found.files), copied=tuple(found.copied), first_segment=first)
+        )  # fmt: skip
     if is_expected and not places.known:
         raise NotARemoteStore(
             f"--remote-store {store} holds no segments of these topics: it has no folder like `orders-0-<topic id>` (Kafka's "
@@ -203,27 +206,34 @@ def _of(
 def _by_metadata(
     folder: PartitionFolder, known: Iterable[RemoteSegment], place: Path | None, sizes: Mapping[str, int], *, manifests: bool
 ) -> _Found:  # fmt: skip
-    lineage, notices = _lineage(folder), []
-    older = [each for each in known if each.end >= folder.log_start and each.start < folder.first_segment]
-    finished = [each for each in older if each.state == COPY_FINISHED]
+    local, lineage, notices = folder.first_segment, _lineage(folder), []
+    finished = [each for each in known if each.end >= folder.log_start and each.state == COPY_FINISHED]
     wanted = [each for each in finished if each.is_in(lineage)]
     if foreign := len(finished) - len(wanted):
-        notices.append(f"{folder.name}: {plural(foreign, 'remote segment')} of an earlier leader's log, which consumers cannot "
-                       "read, were not read")  # fmt: skip
-    chosen = list(_cover(each for each in wanted if each.name in sizes))
-    spans = [(each.start, each.end) for each in chosen] + [(folder.first_segment, EVERYTHING)]
+        notices.append(
+            f"{folder.name}: {foreign:,} remote segments are of an earlier leader's log, which consumers cannot read; the "
+            "audit did not read them"
+        )
+    present = [each for each in wanted if each.name in sizes]
+    chosen = list(_cover(each for each in present if each.start < local))
+    spans = [*((each.start, each.end) for each in chosen), (local, EVERYTHING)]
     missing = [gap for span in _joined(wanted) for gap in _gaps(spans, (max(span[0], folder.log_start), span[1]))]
     if missing:
         notices.append(f"{folder.name}: the remote store lacks {_offsets(missing)}, which {REMOTE_METADATA} says it has")
-    copying = [each for each in older if each.state == COPY_STARTED]
-    if unfinished := [gap for span in _joined(copying) for gap in _gaps(spans, span)]:
+    if alone := _joined(each for each in wanted if each.name not in sizes and each.end >= local):
+        notices.append(f"{folder.name}: the remote store lacks the copy of {_offsets(alone)}, so the local log alone has the "
+                       "records there. They will be lost when local retention deletes them")  # fmt: skip
+    copying = [each for each in known if each.state == COPY_STARTED]
+    if unfinished := [gap for span in _joined(copying) for gap in _gaps(spans, (max(span[0], folder.log_start), span[1]))]:
         notices.append(f"{folder.name}: the copy of {_offsets(unfinished)} to the remote store was never finished")
     files = [
         _file(place or Path(), each.name, each.start, following if following <= each.end else EVERYTHING, sizes,
               manifests=manifests)
         for each, (following, _) in zip(chosen, spans[1:], strict=True)
     ]  # fmt: skip
-    return _Found(files, missing, min((each.start for each in wanted), default=EVERYTHING), notices)
+    copied = [_file(place or Path(), each.name, each.start, each.end + 1, sizes, manifests=manifests)
+              for each in present if each.end >= local]  # fmt: skip
+    return _Found(files, missing, min((each.start for each in wanted), default=EVERYTHING), notices, copied)
 
 
 def _file(place: Path, name: str, first: int, until: int, sizes: Mapping[str, int], *, manifests: bool) -> RemoteFile:

@@ -73,6 +73,8 @@ class PartitionFolder:
     """whether the broker moves the segments of this topic to a remote store"""
     remote: tuple[RemoteFile, ...] = ()
     """the remote segments to read, in order"""
+    copied: tuple[RemoteFile, ...] = ()
+    """the remote segments that are not read, because the same offsets are local, too"""
     tail: Tail = UNKNOWN
     """the end of the log; known only if there are several replicas"""
     others: tuple[PartitionFolder, ...] = ()

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from kafkawire.batches import HEADER_SIZE
 from kafkawire.disk.damage import reason
 from kafkawire.disk.opening import open_to_read, read_whole
-from wirebroker_audit.reading.pieces import Piece
 from wirebroker_audit.reading.scan import looks_like_batch
 
 
-def why_unreadable(piece: Piece) -> str:
-    """Returns why the segment's bytes are not those that a broker wrote: they are compressed or encrypted; "" if they are.
+def why_unreadable(path: Path, manifest: str) -> str:
+    """Returns why a segment's bytes are not those that a broker wrote: they are compressed or encrypted; "" if they are.
 
     The plugin writes the manifest last. Without a manifest the beginning of the segment decides.
     """
     try:
-        told = json.loads(read_whole(piece.path.with_name(piece.manifest)))
+        told = json.loads(read_whole(path.with_name(manifest)))
         ways = [name for name, key in (("compressed", "compression"), ("encrypted", "encryption")) if told.get(key)]
-        return f"{piece.path} is {' and '.join(ways)}, which the audit cannot read" if ways else ""
+        return f"{path} is {' and '.join(ways)}, which the audit cannot read" if ways else ""
     except FileNotFoundError:
         why = "has no manifest"
     except OSError as refused:
@@ -27,8 +27,8 @@ def why_unreadable(piece: Piece) -> str:
     except (ValueError, AttributeError, RecursionError):
         why = "has a damaged manifest"
     try:
-        with open_to_read(piece.path) as file:
+        with open_to_read(path) as file:
             is_plain = looks_like_batch(memoryview(file.read(HEADER_SIZE)), 0)
     except OSError:
         return ""  # the reader of the segment reports it
-    return "" if is_plain else f"{piece.path} {why}, and does not begin with a batch: it may be compressed or encrypted"
+    return "" if is_plain else f"{path} {why}, and does not begin with a batch: it may be compressed or encrypted"

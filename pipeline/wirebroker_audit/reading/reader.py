@@ -19,7 +19,7 @@ def read_piece(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chu
     if piece.problem:
         position = RESTARTED if piece.problem == "deleted" else 0
         return iter([damage_row(piece, piece.problem, piece.detail, position=position, size=0, expected_offset=0)])
-    if piece.manifest and (why := why_unreadable(piece)):
+    if piece.manifest and (why := why_unreadable(piece.path, piece.manifest)):
         return read_piece(replace(piece, problem="unreadable", detail=why))
     if piece.bootstrap:
         return read_cluster(piece, expiration_ms)

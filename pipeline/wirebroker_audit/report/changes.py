@@ -49,6 +49,7 @@ def since(findings: DataFrame, report: Path) -> dict[str, Any] | None:
 
 def new_ones(shown: Sequence[dict[str, Any]], report: Path) -> frozenset[str]:
     """Returns the `id` of each finding that the earlier report lacks. All findings of the earlier report must have an `id`."""
-    ids = [each["id"] for each in shown]
+    if not (ids := [each["id"] for each in shown]):
+        return frozenset()  # Arrow knows no type for an empty list
     known = ds.dataset(report / FINDINGS, format="parquet").to_table(columns=["id"], filter=ds.field("id").isin(ids))
     return frozenset(ids) - frozenset(known.column("id").to_pylist())
