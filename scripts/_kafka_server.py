@@ -27,6 +27,7 @@ from _zookeeper import SESSION_SECONDS, ZooKeeper
 from kafkawire.errors import WireError
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.client.wire import WireClient
+from wirebroker.conformance.run import RETRIES
 
 READY_WITHIN = 60.0
 """The seconds that a broker may take to start or to stop."""
@@ -85,6 +86,7 @@ class KafkaServer:
         self.controller = self._quorum[node] if joins is None else joins.controller
         self.address = (HOST, port or free_port())
         self.addresses = {"PLAINTEXT": self.address} | {each: (HOST, free_port()) for each in self.security.listeners}
+        self.retries = RETRIES
         self._advertised = {"PLAINTEXT": advertised} if advertised else {}
         self._heap, self._java_options = heap, java_options
         self._temporary = data is None

@@ -32,6 +32,7 @@ class OwnBroker:
         users = USERS if secured else {}
         self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data, users=users, telemetry=telemetry)
         self.addresses: dict[str, tuple[str, int]] = {}
+        self.retries = 75  # 1.5 s: coordinators load for LOADING_MS, and nothing else in this process takes so long
 
     def __enter__(self) -> OwnBroker:
         self.kafka.start()

@@ -11,7 +11,7 @@ from wirebroker.conformance.log_dir_steps import LOG_DIR_OPERATIONS
 from wirebroker.conformance.quota_steps import QUOTA_OPERATIONS
 from wirebroker.conformance.readiness import prepare
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
-from wirebroker.conformance.run import ReplayTarget, Run
+from wirebroker.conformance.run import RETRIES, ReplayTarget, Run
 from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
 from wirebroker.conformance.versions import VersionMode
@@ -71,6 +71,7 @@ class RemoteBroker:
     def __init__(self, host: str, port: int) -> None:
         self.address = (host, port)
         self.addresses = {"PLAINTEXT": self.address}
+        self.retries = RETRIES
 
     def now(self) -> int:
         """ms since the epoch, by this machine's clock."""

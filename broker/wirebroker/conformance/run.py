@@ -26,12 +26,18 @@ CLOCKS_APART_MS = 2000
 """A time from a broker counts as its present time if it differs from this machine's clock by at most this many ms."""
 
 
+RETRIES = 250
+"""How often the recorded client repeated a request, with a pause of 20 ms."""
+
+
 class ReplayTarget(Protocol):
     """A broker on which scenarios are replayed."""
 
     address: tuple[str, int]
     addresses: dict[str, tuple[str, int]]
     """The address of each listener by name. A remote broker has only one entry."""
+    retries: int
+    """How often a step repeats a request that gets an error which passes, such as CONCURRENT_TRANSACTIONS."""
 
     def now(self) -> int:
         """Returns the time of the broker's clock in ms since the epoch."""

@@ -27,7 +27,7 @@ from wirebroker.security.web_tokens import unsecured_token
 
 NO_RESPONSE_AFTER = 1.5
 """The time in seconds for which a replay waits for a response that Kafka never sent."""
-RETRY_PAUSE, RETRIES = 0.02, 250
+RETRY_PAUSE = 0.02
 NO_LEADER_YET, CONCURRENT = (3, 5, 6), 51
 
 Operation = Callable[[Run, Json], Json]
@@ -45,7 +45,7 @@ def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation
 
     def decorate(function: Operation) -> Operation:
         def operation(run: Run, step: Json) -> Json:
-            return _repeat(lambda: function(run, step), again(step))
+            return _repeat(run, lambda: function(run, step), again(step))
 
         OPERATIONS[function.__name__.removeprefix("op_")] = operation
         return operation
@@ -58,8 +58,8 @@ def shown(code: int) -> str:
     return f"{code} {error_name(code)}"
 
 
-def _repeat(ask: Callable[[], Json], again: Codes) -> Json:
-    for _ in range(RETRIES):
+def _repeat(run: Run, ask: Callable[[], Json], again: Codes) -> Json:
+    for _ in range(run.broker.retries):
         observed = ask()
         errors = [observed["error"]] if "error" in observed else observed["errors"]
         if not any(error in map(shown, again) for error in errors[:1]):
@@ -94,7 +94,7 @@ def op_create_topic(run: Run, step: Json) -> Json:
     if response.error_code:
         return observed | {"message": response.error_message}
     for index in range(partitions):
-        _repeat(lambda i=index: {"error": shown(_list_offsets(run, {}, name, i, -1).error_code)}, NO_LEADER_YET)  # type: ignore[misc]
+        _repeat(run, lambda i=index: {"error": shown(_list_offsets(run, {}, name, i, -1).error_code)}, NO_LEADER_YET)  # type: ignore[misc]
     return observed
 
 

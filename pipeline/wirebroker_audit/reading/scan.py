@@ -127,9 +127,8 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
     control = (rows["attributes"] & CONTROL) != 0
     bad_crc = crc_stored != found.crcs
     wrong = bad_crc | _contradictory(rows) | _too_few(view, positions, rows, bad_crc, piece.cleaned_until)
+    intact = ~wrong
     problem, detail = _problems(rows, wrong, bad_crc, base, last, linker)
-    sound = problem == ""
-    intact = sound | (problem == "offset_regression")
     runs = linker.runs(rows, last, last_sequence, intact)
     missing, after_damage = linker.missing_before(base, last, intact)
     count = len(positions)
@@ -143,33 +142,30 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
         pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(piece.segment, count),
         pa.array(base if piece.bootstrap else positions + base_position), pa.array(_markers(view, positions, control & intact)),
         pa.array(found.contents), pa.array(runs),
-        pa.array(missing), pa.array(after_damage), _words(problem, sound), _words(detail, sound),
+        pa.array(missing), pa.array(after_damage), problem, detail,
     ]  # fmt: skip
     made = pa.RecordBatch.from_arrays(columns, schema=BATCHES)
     gone = (np.maximum(base, last) < piece.begin.start) | (base >= piece.until)
     return made.filter(pa.array(~gone)) if gone.any() else made
 
 
-def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Array, linker: Linker) -> tuple[Array, Array]:
-    """Returns the problem of each batch and its detail, "" for a batch without a problem."""
-    problem = np.full(len(rows), "", object)
-    detail = np.full(len(rows), "", object)
-    for index in np.flatnonzero(wrong).tolist():
-        row = rows[index]
-        if bad_crc[index]:
-            problem[index] = "crc"
-        else:
-            problem[index] = "bad_batch"
-            detail[index] = (
-                f"its header has {row['records']} records, the last offset delta {row['last_offset_delta']}, producer "
-                f"{row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}"
-            )
+def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Array, linker: Linker) -> tuple[pa.Array, pa.Array]:
+    """Returns the problem of each batch and its detail; both are null for a batch without a problem."""
     chosen = np.flatnonzero(~wrong)
     before = linker.last_offsets_before(last[chosen])
-    regressed = RULES.is_offset_regression(base[chosen], before)
-    problem[chosen[regressed]] = "offset_regression"
-    detail[chosen[regressed]] = before[regressed].astype(str)
-    return problem, detail
+    regressed = np.flatnonzero(RULES.is_offset_regression(base[chosen], before))
+    found = {int(chosen[at]): ("offset_regression", str(before[at])) for at in regressed.tolist()}
+    for index in np.flatnonzero(wrong).tolist():
+        row = rows[index]
+        found[index] = ("crc", "") if bad_crc[index] else (
+            "bad_batch",
+            f"its header has {row['records']} records, the last offset delta {row['last_offset_delta']}, producer "
+            f"{row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}",
+        )  # fmt: skip
+    if not found:
+        return (pa.nulls(len(rows), pa.string()),) * 2
+    each = [found.get(index, (None, None)) for index in range(len(rows))]
+    return pa.array([problem for problem, _ in each], pa.string()), pa.array([detail for _, detail in each], pa.string())
 
 
 def _contradictory(rows: Array) -> Array:
@@ -200,10 +196,6 @@ def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cl
 def _constant(text: str, count: int) -> pa.Array:
     """Returns the text `count` times."""
     return pa.repeat(pa.scalar(text, pa.string()), count)
-
-
-def _words(texts: Array, absent: Array) -> pa.Array:
-    return pa.nulls(len(texts), pa.string()) if absent.all() else pa.array(texts.tolist(), pa.string(), mask=absent)
 
 
 def _markers(view: memoryview, positions: Array, control: Array) -> Array:
