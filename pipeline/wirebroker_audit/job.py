@@ -38,6 +38,7 @@ from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.logs.durability import notices_of
 from wirebroker_audit.logs.places import is_elsewhere
 from wirebroker_audit.logs.planning import SMALL_BYTES, is_small
+from wirebroker_audit.logs.tiered import check_store
 from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
 from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder
 from wirebroker_audit.reading.pieces import Piece
@@ -180,6 +181,8 @@ class Request:
             if self.table is None and self.intended is not None and not is_elsewhere(self.intended):
                 check_journal(self.intended)
             partitions = find_partitions(self.path, self.topics) if self.path is not None else []
+            if self.remote_store is not None:
+                check_store(self.remote_store)
             if self.bootstrap is not None:
                 ask(self.bootstrap, self.topics, self.access)
         except REFUSALS as refused:

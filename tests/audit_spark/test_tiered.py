@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 RECORDED = Path(__file__).parents[1] / "data" / "tiered-kafka-4.3.1.tar.xz"
+INPUTS = Path(__file__).parents[2] / "docs" / "how-to" / "audit-spark" / "inputs.md"
 TOPICS = ("orders", "payments", "trimmed")
 
 
@@ -84,8 +85,7 @@ def test_without_the_store_the_audit_says_what_it_did_not_read(spark: SparkSessi
     result = audited(spark, kafka, None)
     assert (short(result), result.exit_code) == ([], 0)
     (notice,) = result.summary["notices"]
-    assert "orders-0 (offsets 0 to 540)" in notice
-    assert "--remote-store" in notice
+    assert f"note: {notice}" in INPUTS.read_text(), "as the page shows it"
     (orders, _, trimmed) = result.summary["ranges"]
     assert orders["remote"] == {"segments": 0, "missing": 541, "missing_offsets": [[0, 540]]}
     assert trimmed["remote"]["missing_offsets"] == [[481, 540]]
@@ -103,7 +103,12 @@ def test_a_lost_remote_segment_is_found(spark: SparkSession, kafka: Path, index:
     result = audited(spark, kafka, kafka / "remote", ("orders",))
     assert LOST[index] in [(kind, *offsets) for kind, severity, *offsets in short(result) if severity == "certain"]
     assert result.exit_code == 1
-    assert f"lacks offsets {first} to {last}" in result.summary["notices"][0]
+    (notice,) = result.summary["notices"]
+    assert f"lacks offsets {first} to {last}, " in notice
+    if index == 7:
+        assert f"note: {notice}" in INPUTS.read_text()
+        (gap,) = (each for each in result.findings if each["kind"] == "gap")
+        assert gap["explanation"] in INPUTS.read_text()
     assert result.summary["ranges"][0]["remote"]["missing_offsets"] == [[first, last]]
 
 
@@ -214,8 +219,11 @@ def test_each_batch_is_read_once_whatever_the_store_has_twice(tmp_path: Path) ->
     tier.move(4, kept=1)  # segments of 20 offsets; the local log begins at offset 60
     tier.copy(10, 34)  # another leader has copied other segments
     tier.copy(35, 64)
-    tier.copy(20, 29, state=COPY_STARTED, raw=b"not yet")
-    tier.copy(0, 19, state=DELETE_FINISHED, raw=b"deleted")
+    tier.copy(40, 44)
+    tier.copy(45, 49)
+    next(tier.remote.glob(f"{40:020d}-{'A' * 21}?.log")).unlink()
+    tier.copy(0, 59, state=COPY_STARTED, raw=b"not yet")
+    tier.copy(0, 59, state=DELETE_FINISHED, raw=b"deleted")
     tier.copy(0, 79, epoch=7, raw=b"of a leader that the log does not know")
     (tier.remote / remote_name(40, bytes(16))).write_bytes(b"not in the metadata")
     (tier.local / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")

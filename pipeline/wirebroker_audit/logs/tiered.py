@@ -123,9 +123,14 @@ def with_remote(folders: Sequence[PartitionFolder], root: Path, store: Path) -> 
     return made
 
 
+def check_store(store: Path) -> None:
+    """Raises NotARemoteStore if the place cannot be listed."""
+    _Places(store)
+
+
 def _read_metadata(folders: Sequence[PartitionFolder], root: Path, made: Tiering) -> RemoteSegments:
     """Returns what the directory's `__remote_log_metadata` records."""
-    known = RemoteSegments()
+    known = RemoteSegments((each.topic_id, each.partition) for each in folders if each.topic_id is not None)
     alone = [each.path for each in folders] == [root.resolve()]
     try:
         for each in find_partitions(root.resolve().parent if alone else root, (REMOTE_METADATA,)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,10 +79,11 @@ def _epoch_at(lineage: Sequence[tuple[int, int]], offset: int) -> int:
 
 class RemoteSegments:
     """The remote segments of each partition, by topic id and partition, and then by segment id. Deleted segments are left
-    out."""
+    out, and so are partitions that are not `wanted`."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Iterable[tuple[bytes, int]]) -> None:
         self.partitions: dict[tuple[bytes, int], dict[bytes, RemoteSegment]] = {}
+        self._wanted = frozenset(wanted)
 
     def apply(self, record: Message) -> None:
         """Apply the record. Updates of an unknown segment have no effect, as in Kafka. Raises ValueError for impossible
@@ -91,7 +92,10 @@ class RemoteSegments:
             self.partitions.pop((record.topic_id_partition.id, record.topic_id_partition.partition), None)
         elif isinstance(record, RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord):
             where = record.remote_log_segment_id
-            mine = self.partitions.setdefault((where.topic_id_partition.id, where.topic_id_partition.partition), {})
+            key = (where.topic_id_partition.id, where.topic_id_partition.partition)
+            if key not in self._wanted:
+                return
+            mine = self.partitions.setdefault(key, {})
             if isinstance(record, RemoteLogSegmentMetadataRecord):
                 mine[where.id] = _segment(record)
             elif (known := mine.get(where.id)) is not None:
