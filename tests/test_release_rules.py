@@ -349,6 +349,26 @@ def test_the_end_of_a_session_whose_tokens_had_no_headers(profile: str, ends: bo
             assert connection.request(plain("Metadata", topics=[]), 1)
 
 
+@pytest.mark.parametrize(("profile", "altered_code", "described_code"), [("kafka-2.7", 42, 35), ("kafka-2.8", 0, 0)])
+def test_quotas_of_addresses(profile: str, altered_code: int, described_code: int) -> None:
+    entity = [{"entity_type": "ip", "entity_name": "10.0.0.1"}]
+    ops = [{"key": "connection_creation_rate", "value": 5.0, "remove": False}]
+    alteration = plain("AlterClientQuotas", entries=[{"entity": entity, "ops": ops}], validate_only=False)
+    question = plain("DescribeClientQuotas", components=[{"entity_type": "ip", "match_type": 2, "match": None}], strict=False)
+    altered, described = asked(profile, (alteration, 0), (question, 0))
+    assert (altered.entries[0].error_code, described.error_code) == (altered_code, described_code)
+
+
+@pytest.mark.parametrize(("profile", "level"), [("kafka-2.7", "INFO"), ("kafka-2.8", "DEBUG")])
+def test_a_logger_tells_the_level_of_its_parent_from_2_8_on(profile: str, level: str) -> None:
+    change = {"name": "kafka", "config_operation": SET, "value": "DEBUG"}
+    resource = {"resource_type": LOGGERS, "resource_name": "1"}
+    alteration = plain("IncrementalAlterConfigs", resources=[resource | {"configs": [change]}], validate_only=False)
+    question = plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["kafka.server.KafkaApis"]}])
+    _, described = asked(profile, (alteration, 0), (question, 1))
+    assert described.results[0].configs[0].value == level
+
+
 def short_sessions(profile: str) -> MockKafka:
     configs = {"connections.max.reauth.ms": 60_000}
     users = {"alice": "secret"}

@@ -20,7 +20,7 @@ from kafkawire.messages.describe_client_quotas import (
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.groups.java_order import SMALLEST, hash_order
 from wirebroker.core.names import java_hash
-from wirebroker.core.quotas import CLIENT_ID, IN_ZOOKEEPER, IP, USER
+from wirebroker.core.quotas import IN_ZOOKEEPER, IP, entity_kinds
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import Behaviour
 
@@ -51,7 +51,7 @@ def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | R
             return _invalid("Invalid empty entity type.")
         if kind in wanted:
             return _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in (IP, USER, CLIENT_ID):
+        if kind not in entity_kinds(behaviour):
             return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if not behaviour.strict_quotas:
             wanted[kind] = each.match_type, each.match if each.match_type == EXACT else None

@@ -17,6 +17,7 @@ from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
 from wirebroker.conformance.versions import VersionMode
 
 SETTINGS_APIS = ("AlterConfigs", "IncrementalAlterConfigs")
+APPLIED_LATER = ("alter_quotas", "alter_scram")
 ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPERATIONS | LOG_DIR_OPERATIONS
 
 
@@ -29,14 +30,15 @@ def replay(scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "na
 def play(run: Run, pause: float = 0) -> list[Json]:
     """Do the steps of a scenario and close the connections. Returns the observation of each step.
 
-    `pause` is the time in seconds to wait after a change of settings: a busy Kafka responds before it applies the change.
+    `pause` is the time in seconds to wait after a change of settings, quotas or credentials: a busy Kafka responds before it
+    applies the change.
     """
     observed = []
     try:
         prepare(run)
         for index, row in enumerate(run.scenario.steps):
             observed.append(observe(run, index, row["step"]))
-            if pause and row["step"].get("api") in SETTINGS_APIS:
+            if pause and (row["step"].get("api") in SETTINGS_APIS or row["step"]["op"] in APPLIED_LATER):
                 run.broker.sleep(pause)
         return observed
     finally:

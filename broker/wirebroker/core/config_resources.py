@@ -82,7 +82,7 @@ class Alteration:
         if self.kind == ResourceType.BROKER_LOGGER:
             if not validate_only:
                 levels = [(change.name, change.value if change.operation == Operation.SET else None) for change in self.changes]
-                self._loggers.alter(levels)
+                self._loggers.alter(levels, self.cluster.configs.release.behaviour)
             return None
         if controller_fails:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)

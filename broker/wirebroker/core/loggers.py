@@ -29,11 +29,11 @@ class Loggers:
 
     def levels(self, behaviour: Behaviour) -> Iterator[tuple[str, str]]:
         """Returns each logger of the release with its effective level."""
-        return ((name, self._level(name)) for name in _names() if _exists(name, behaviour))
+        return ((name, self._level(name, behaviour)) for name in _names() if _exists(name, behaviour))
 
-    def _level(self, name: str) -> str:
+    def _level(self, name: str, behaviour: Behaviour) -> str:
         while not (own := self._altered.get(name, _names().get(name, ""))):
-            name = name.rpartition(".")[0] or ROOT
+            name = (behaviour.tells_inherited_levels and name.rpartition(".")[0]) or ROOT
         return own
 
     def refusal(self, name: str, level: str | None, behaviour: Behaviour, *, removes: bool) -> Refusal | None:
@@ -50,14 +50,14 @@ class Loggers:
         wrong = f"Cannot set the log level of {name} to {level} as it is not a supported log level."
         return Refusal(unknown, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
 
-    def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
+    def alter(self, changes: Iterable[tuple[str, str | None]], behaviour: Behaviour) -> None:
         """Set the levels of loggers. A level of None makes the logger inherit the level of its parent.
 
         As with log4j's Configurator, a logger that inherits its level continues to inherit it if a client sets the level that
         it already inherits.
         """
         for name, level in changes:
-            if level is None or self._altered.get(name) != "" or level != self._level(name):
+            if level is None or self._altered.get(name) != "" or level != self._level(name, behaviour):
                 self._altered[name] = level or ""
 
 

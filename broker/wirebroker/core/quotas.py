@@ -53,13 +53,18 @@ def entity_hash(entity: QuotaEntity) -> int:
     return (31 + pairs) & 0xFFFFFFFF
 
 
+def entity_kinds(behaviour: Behaviour) -> tuple[str, ...]:
+    """Returns the kinds of entities that can have quotas in the release."""
+    return (USER, CLIENT_ID, IP) if behaviour.quotas_for_addresses else (USER, CLIENT_ID)
+
+
 def entity_error(names: Mapping[str, str | None], order: Iterable[str], behaviour: Behaviour) -> str | None:
     """Returns Kafka's message if the entity `names` is invalid, or None if it is valid. `order` is the order
     in which the types are checked."""
     if not names:
         return "Invalid empty client quota entity"
     for kind in order:
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in entity_kinds(behaviour):
             return f"Unhandled client quota entity type: {kind}"
         if names[kind] == "":
             return f"Empty {kind} not supported"

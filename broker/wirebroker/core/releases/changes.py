@@ -172,6 +172,9 @@ class Behaviour:
     mechanism."""
     has_quorum_loggers: bool = True
     """Brokers have the loggers of the quorum's controller."""
+    tells_inherited_levels: bool = True
+    """DescribeConfigs shows the level that a logger inherits from its parent. Older brokers show the level of the root
+    logger."""
     strict_loggers: bool = True
     """An unknown logger or level gets INVALID_CONFIG, and a change of loggers must name the broker."""
     ends_sessions: bool = True
@@ -188,6 +191,8 @@ class Behaviour:
     brokers the whole request fails."""
     whole_rates: bool = False
     """A quota that is a rate of bytes or of connections is kept as a whole number."""
+    quotas_for_addresses: bool = True
+    """A quota may belong to an IP address."""
     quotas_for_ipv6: bool = True
     """A quota may belong to an IPv6 address."""
     strict_lists: bool = True
@@ -403,6 +408,14 @@ CHANGES: tuple[Change, ...] = (
         False,
         "seen",
         "after an error, Fetch returns an empty list of aborted transactions instead of null",
+    ),
+    Change("2.8", "quotas_for_addresses", False, "KIP-612", "quotas may belong to IP addresses"),
+    Change(
+        "2.8",
+        "tells_inherited_levels",
+        False,
+        "KAFKA-10469",
+        "DescribeConfigs shows the level that a logger inherits from its parent, and not the root logger's",
     ),
     Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early gets a response"),
     Change(
