@@ -259,6 +259,14 @@ def test_both_layouts_are_read_from_s3(s3: Path, aiven: bool, noted: bool) -> No
     assert [REMOTE_METADATA in each for each in found.notices] == ([] if noted else [True])
 
 
+def test_a_partition_of_which_nothing_was_copied_yet_has_no_folder_in_the_store(tmp_path: Path) -> None:
+    tier = Tier(tmp_path, log(), aiven=True)
+    tier.remote.rename(tier.remote.with_name("1"))  # another partition's folder
+    found = tier.read()
+    assert rows(found) == whole(tier)
+    assert (found.problems, found.facts) == ([], {})
+
+
 def test_the_prefix_of_names_in_a_bucket_may_end_without_a_slash(tmp_path: Path) -> None:
     tier = Tier(tmp_path, log(), aiven=True)
     tier.move(3)

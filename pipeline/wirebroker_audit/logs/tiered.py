@@ -103,7 +103,7 @@ def with_remote(folders: Sequence[PartitionFolder], root: Path, store: Path) -> 
         try:
             place, manifests = places.of(each)
             mine = None if each.topic_id is None else known.partitions.get((each.topic_id, each.partition))
-            found = _of(each, mine, place, files_in(place) if place is not None else {}, manifests=manifests)
+            found = _of(each, mine, place, _files_in(place), manifests=manifests)
         except OSError as refused:
             made.problems.append(f"{each.name}: its remote segments could not be listed: {refused.filename}: {reason(refused)}")
             found = _Found((), _local_gap(each))
@@ -121,6 +121,15 @@ def with_remote(folders: Sequence[PartitionFolder], root: Path, store: Path) -> 
             "LocalTieredStorage) or `orders-<topic id>/0` (Aiven's plugin)"
         )
     return made
+
+
+def _files_in(place: Path | None) -> dict[str, int]:
+    """Returns the names and sizes of a partition's files in the store; nothing if the store has no folder for the partition,
+    as before the first copy. Raises OSError."""
+    try:
+        return {} if place is None else files_in(place)
+    except FileNotFoundError:
+        return {}
 
 
 def check_store(store: Path) -> None:
