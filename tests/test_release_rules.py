@@ -359,6 +359,22 @@ def test_quotas_of_addresses(profile: str, altered_code: int, described_code: in
     assert (altered.entries[0].error_code, described.error_code) == (altered_code, described_code)
 
 
+@pytest.mark.parametrize(("profile", "code"), [("kafka-2.6", 42), ("kafka-2.7", 0)])
+def test_quotas_of_mutations(profile: str, code: int) -> None:
+    ops = [{"key": "controller_mutation_rate", "value": 5.0, "remove": False}]
+    entry = {"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": ops}
+    [response] = asked(profile, (plain("AlterClientQuotas", entries=[entry], validate_only=False), 0))
+    assert response.entries[0].error_code == code
+
+
+@pytest.mark.parametrize(("profile", "told"), [("kafka-2.5", (0, 0)), ("kafka-2.6", (32, 0)), ("kafka-2.7", (32, 32))])
+def test_responses_about_an_unknown_kind_of_resource(profile: str, told: tuple[int, int]) -> None:
+    resource = {"resource_type": 32, "resource_name": "g"}
+    requests = (plain("AlterConfigs", resources=[resource | {"configs": []}]), plain("DescribeConfigs", resources=[resource]))
+    altered, described = asked(profile, *((request, 1) for request in requests))
+    assert (altered.responses[0].resource_type, described.results[0].resource_type) == told
+
+
 @pytest.mark.parametrize(("profile", "level"), [("kafka-2.7", "INFO"), ("kafka-2.8", "DEBUG")])
 def test_a_logger_tells_the_level_of_its_parent_from_2_8_on(profile: str, level: str) -> None:
     change = {"name": "kafka", "config_operation": SET, "value": "DEBUG"}

@@ -29,10 +29,12 @@ def alter_resources(
 ) -> Steps:
     """Change the settings that an AlterConfigs or IncrementalAlterConfigs names; `response` and `result` are the message
     classes of the API."""
+    behaviour = exchange.cluster.configs.release.behaviour
+    repeats = behaviour.repeats_altered_kinds or not replaces
 
     def failed(resource: Any, refusal: Refusal) -> Any:
         name, kind = resource.resource_name, resource.resource_type
-        told = told_kind(kind, exchange) if replaces else kind
+        told = told_kind(kind, behaviour, repeats=repeats)
         return result(error_code=refusal.code, error_message=refusal.message, resource_type=told, resource_name=name)
 
     if exchange.cluster.configs.release.has_zookeeper:
@@ -63,7 +65,7 @@ def alter_resources(
         else:
             refusal = alteration.alter(validate_only=request.validate_only, controller_fails=controller_fails)
         code, message = refusal or Refusal(ErrorCode.NONE, None)
-        told = told_kind(kind, exchange) if replaces else kind
+        told = told_kind(kind, behaviour, repeats=repeats)
         results.append(result(error_code=code, error_message=message, resource_type=told, resource_name=name))
     changes.write_down()
     return response(responses=results)

@@ -26,6 +26,7 @@ from wirebroker.core.config_resources import ResourceType, describe_client_metri
 from wirebroker.core.configs import Entry, Source
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.setting_definitions import ConfigType, meanings
 
 KINDS = frozenset(ResourceType)
@@ -36,7 +37,8 @@ RESOURCES = 16
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     """Respond with the settings of each resource."""
     pause = pauses(RESOURCES)
-    known = exchange.cluster.configs.release.behaviour.has_settings
+    behaviour = exchange.cluster.configs.release.behaviour
+    known = behaviour.has_settings
     if any(resource.resource_type not in KINDS or not known(resource.resource_type) for resource in request.resources):
         refusal = Refusal(
             ErrorCode.INVALID_REQUEST,
@@ -45,7 +47,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
         )
         results = [_result(resource, refusal) for resource in request.resources]
         for result in results:
-            result.resource_type = told_kind(result.resource_type, exchange)
+            result.resource_type = told_kind(result.resource_type, behaviour, repeats=behaviour.repeats_unknown_kinds)
         return DescribeConfigsResponse(results=results)
     results = []
     shown = Shown(request.include_synonyms, request.include_documentation)
@@ -53,7 +55,6 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
         if pause():
             yield None
         found = _entries(resource, exchange)
-        behaviour = exchange.cluster.configs.release.behaviour
         chooses = behaviour.shows_client_metrics or resource.resource_type != ResourceType.CLIENT_METRICS
         if not isinstance(found, Refusal) and resource.configuration_keys and chooses:
             wanted = set(resource.configuration_keys)
@@ -62,10 +63,9 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     return DescribeConfigsResponse(results=results)
 
 
-def told_kind(kind: int, exchange: Exchange) -> int:
-    """Returns the kind of resource to put into the response: before 2.7 an unknown kind becomes 0."""
-    behaviour = exchange.cluster.configs.release.behaviour
-    return kind if behaviour.repeats_unknown_kinds or behaviour.has_settings(kind) else 0
+def told_kind(kind: int, behaviour: Behaviour, *, repeats: bool) -> int:
+    """Returns the kind of resource to put into the response. Unless the release `repeats` an unknown kind, this is 0."""
+    return kind if repeats or behaviour.has_settings(kind) else 0
 
 
 def _entries(resource: DescribeConfigsResource, exchange: Exchange) -> list[Entry] | Refusal:

@@ -89,7 +89,7 @@ def _is_address(text: str) -> bool:
 
 def value_error(names: Mapping[str, str | None], key: str, value: float, behaviour: Behaviour) -> str | None:
     """Returns Kafka's message if the entity `names` cannot have the limit `key` with this value, else None."""
-    if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
+    if key not in ((CONNECTION,) if IP in names else BY_CLIENT) or (key == MUTATION and not behaviour.quotas_for_mutations):
         return f"Invalid configuration key {key}"
     if behaviour.finite_quotas and not math.isfinite(value):
         return f"Quota {key} must be a finite number"

@@ -74,7 +74,9 @@ class Behaviour:
     newest_resource: int = 32
     """The number of the newest kind of resource that has settings; 32 is a group, 16 client metrics, 8 a broker's loggers."""
     repeats_unknown_kinds: bool = True
-    """A response about a resource of an unknown type repeats the type's number. Older brokers respond with 0."""
+    """The response to DescribeConfigs repeats the number of an unknown type of resource. Older brokers respond with 0."""
+    repeats_altered_kinds: bool = True
+    """The response to AlterConfigs repeats the number of an unknown type of resource. Older brokers respond with 0."""
     shows_group_synonyms: bool = True
     """For a group's setting, DescribeConfigs shows every source of a value as a synonym, and not only the source in effect."""
     finds_groups: bool = True
@@ -191,6 +193,8 @@ class Behaviour:
     brokers the whole request fails."""
     whole_rates: bool = False
     """A quota that is a rate of bytes or of connections is kept as a whole number."""
+    quotas_for_mutations: bool = True
+    """A quota may be a controller_mutation_rate."""
     quotas_for_addresses: bool = True
     """A quota may belong to an IP address."""
     quotas_for_ipv6: bool = True
@@ -418,9 +422,8 @@ CHANGES: tuple[Change, ...] = (
         "DescribeConfigs shows the level that a logger inherits from its parent, and not the root logger's",
     ),
     Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early gets a response"),
-    Change(
-        "2.7", "repeats_unknown_kinds", False, "seen", "responses about settings repeat the number of an unknown resource type"
-    ),
+    Change("2.7", "repeats_unknown_kinds", False, "seen", "DescribeConfigs repeats the number of an unknown resource type"),
+    Change("2.7", "quotas_for_mutations", False, "KIP-599", "quotas may have a controller_mutation_rate"),
     Change(
         "2.7",
         "counts_before_settings",
@@ -428,6 +431,7 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "CreateTopics checks the numbers of partitions and replicas before it checks the settings, until KRaft",
     ),
+    Change("2.6", "repeats_altered_kinds", False, "seen", "AlterConfigs repeats the number of an unknown resource type"),
     Change("2.6", "expects_null_settings", False, "seen", "CreateTopics refuses a setting without a value with error 42"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response to Produce names each refused record and its error"),
