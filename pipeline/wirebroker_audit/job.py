@@ -21,7 +21,7 @@ from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker.client.settings import Access, BadConfig
 from wirebroker.common.version import __version__
 from wirebroker_audit import pipelines
-from wirebroker_audit.checks import against_table, consumers, contents, groups, other_rules
+from wirebroker_audit.checks import against_table, consumers, contents, groups, names, other_rules
 from wirebroker_audit.checks import batches as checks
 from wirebroker_audit.checks.against_table import BadTable, Description, is_description, read_description, read_table
 from wirebroker_audit.checks.coordinators import Open
@@ -74,8 +74,8 @@ WRITTEN = {
 """The files of a report and of the live audit. A folder with any other file is not replaced."""
 DESCRIPTION = "spark.job.description"
 """The local property that Spark's page shows as the description of a job."""
-WORK = ".work"
-"""The folder for intermediate tables; it is not part of the report."""
+WORK, RECORDS = ".work", "records"
+"""The folder for intermediate tables, which is not part of the report, and the folder in it for records."""
 _RULES = StructType([StructField(name, StringType()) for name in ("topic", "kind", "chosen")])
 _OPEN = tuple(name for name in Open._fields if name in schema.FINDINGS.names)
 _TOLD = StructType(
@@ -350,7 +350,8 @@ class _Audit:
         self.stage(expected.SCAN)
         kept = self.folder.resolve() / BATCHES
         kept.mkdir()
-        folded = tasks.fold(self.spark, pieces, kept, self.request.expiration_ms)
+        records = self.folder.resolve() / WORK / RECORDS if intended is not None and carried is None else None
+        folded = tasks.fold(self.spark, pieces, kept, self.request.expiration_ms, records)
         if carried is not None:
             tables.added(carried.batches(), kept)
             folded = united([folded, carried.runs()])
@@ -402,7 +403,7 @@ class _Audit:
         if (path := self.request.intended) is None or self.table is not None:
             return None
         self.stage(expected.JOURNAL)
-        read = read_journal(self.spark, path, self.folder.resolve() / WORK / "journal")
+        read = read_journal(self.spark, path, self.folder.resolve() / WORK / "journal", self.request.topics)
         if not read.number:
             self.notices.append(f"--intended {path}: the journal names no record, so it shows nothing about the log")
         return read
@@ -579,30 +580,50 @@ class _Audit:
         if large and len(large) == len(totals):
             return
         self.stage(expected.RECORDS)
-        pieces = [each for each in self.origin.pieces if each.topic in totals and each.topic not in large]
-        records = tasks.records(self.spark, pieces, self.folder.resolve() / WORK / "records", self.request.expiration_ms)
+        records = self._records([name for name in totals if name not in large], named=intended is not None)
         problems = settled(records.where("problem IS NOT NULL"))
         self._unreadable(problems)
         stored = self._since_log_start(records.where("problem IS NULL"), bounds)
         data = contents.data_batches(batches).where(~sf.col("topic").isin(*large))
-        rows = contents.units_of_records(contents.with_outcome(stored, data, batches))
-        units = contents.visible(rows)
         if not problems.isEmpty():
             yield contents.bad_records(problems)
+        if intended is not None:
+            yield from self._against_journal(intended, records, data, batches, bounds, found, totals)
+            return
+        units = contents.visible(contents.units_of_records(contents.with_outcome(stored, data, batches)))
         if self.table is not None:
             yield self._against_table(self.table, units)
-        if intended is None:
-            compared = contents.without_tombstones(stored)
-            alike = settled(contents.repeated(contents.external(compared)))  # transactions are read only for these few rows
-            if not alike.isEmpty():
-                alike = contents.units_of_records(contents.with_outcome(alike, data, batches))
-                yield from self._stored_again(contents.visible(alike), found, among=contents.without_tombstones(units))
-            return
-        if self.request.topics:
-            intended = intended.within(self.request.topics)
-        hidden = rows.where("transaction IN ('aborted', 'open')")
+        compared = contents.without_tombstones(stored)
+        alike = settled(contents.repeated(contents.external(compared)))  # transactions are read only for these few rows
+        if not alike.isEmpty():
+            alike = contents.units_of_records(contents.with_outcome(alike, data, batches))
+            yield from self._stored_again(contents.visible(alike), found, among=contents.without_tombstones(units))
+
+    def _records(self, topics: Sequence[str], *, named: bool) -> DataFrame:
+        """Returns the records of these topics; with their names, if they are to be compared with a journal."""
+        folder = self.folder.resolve() / WORK / RECORDS
+        if folder.exists():  # the tasks that scanned the batches have written them
+            return tasks.stored_records(self.spark, folder, named=True)
+        pieces = [each for each in self.origin.pieces if each.topic in topics]
+        return tasks.records(self.spark, pieces, folder, self.request.expiration_ms, named=named)
+
+    def _against_journal(
+        self, intended: Journal, records: DataFrame, data: DataFrame, batches: DataFrame, bounds: DataFrame, found: DataFrame,
+        totals: Mapping[str, Mapping[str, int]],
+    ) -> Iterator[DataFrame]:  # fmt: skip
+        """Finds differences between the journal and the log."""
+
+        hidden = contents.hidden_batches(data, batches)
+        hidden = None if hidden is None else settled(hidden)
+
+        def rows_of(records: DataFrame) -> DataFrame:
+            rows = self._since_log_start(records.where("problem IS NULL"), bounds)
+            return contents.units_of_records(contents.with_known_outcome(rows, hidden), "hash")
+
         count = intended.number + sum(each["records"] for each in totals.values())
-        came = reconcile(units, hidden, intended.rows, contents.deleted(batches, bounds), count)
+        starts = [(topic, partition, start) for topic, partition, start, _ in self.origin.bounds if start > 0]
+        left_out = names.left_out(hidden, starts)
+        came = reconcile(records, rows_of, intended.rows, contents.deleted(batches, bounds), left_out, count)
         yield came.findings
         yield from self._stored_again(contents.without_tombstones(came.unnamed), found, came.beyond)
 

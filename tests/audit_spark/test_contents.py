@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,11 +29,12 @@ from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.matching import Repeats
 from wirebroker.audit.stored import StoredPartition
 from wirebroker_audit.checks import contents, names
-from wirebroker_audit.checks.reconcile import reconcile
+from wirebroker_audit.checks.reconcile import reconcile, shown_of_intended
 from wirebroker_audit.inputs import journal as intended
-from wirebroker_audit.inputs.columns import columns_of
+from wirebroker_audit.inputs.columns import columns_of, parsed
 from wirebroker_audit.inputs.journal import BadJournal, read_journal
 from wirebroker_audit.reading import records
+from wirebroker_audit.reading.naming import with_names
 from wirebroker_audit.reading.scan import BATCHES, Chunk
 from wirebroker_audit.spark import tables
 
@@ -65,7 +68,10 @@ def test_a_key_that_is_no_text_is_shown_all_the_same(spark: SparkSession) -> Non
         "topic string, partition int, key binary, value_hash string, acknowledged boolean, producer string, shown string",
     )  # fmt: skip
     nothing = spark.createDataFrame([], "topic string, partition int, deleted long")
-    came = reconcile(units, units.limit(0), journal, nothing, 10)
+    named = (sf.xxhash64("topic", "key", "value_hash").alias("hash"), sf.lit(0).cast("long").alias("check"))
+    came = reconcile(
+        units.select("*", *named), lambda rows: rows.drop("check"), journal.select("*", *named), nothing, names.LeftOut(), 10
+    )
     again = came.beyond.withColumn("kind", sf.lit("application_duplicate"))
     found = came.findings.unionByName(contents.stored_again(again)).collect()
     assert {row["kind"]: json.loads(row["evidence"])["key"] for row in found} == {
@@ -128,7 +134,7 @@ def test_a_journal_is_read_as_the_audit_in_the_small_reads_it(spark: SparkSessio
     ]  # fmt: skip
     path = tmp_path / "sent.jsonl"
     path.write_text("\n".join(json.dumps(line) for line in lines) + "\n \n")
-    rows = read_journal(spark, str(path), tmp_path / "kept").rows.collect()
+    rows = read_journal(spark, str(path), tmp_path / "kept").rows.withColumn("shown", shown_of_intended()).collect()
     told = {
         (row["topic"], row["key"] and bytes(row["key"]), row["value_hash"], row["partition"], row["acknowledged"],
          row["producer"], row["shown"])
@@ -164,7 +170,8 @@ def test_a_journal_that_cannot_be_understood_is_refused(
 def test_a_journal_in_parquet_is_read_and_refused_alike(spark: SparkSession, tmp_path: Path) -> None:
     good = {"topic": ["t", "t"], "key": [b"\xff", b"k"], "value": ["v", None], "partition": [1.0, None]}
     pq.write_table(pa.table(good), tmp_path / "good.parquet")
-    rows = read_journal(spark, str(tmp_path / "good.parquet"), tmp_path / "good").rows.collect()
+    read = read_journal(spark, str(tmp_path / "good.parquet"), tmp_path / "good")
+    rows = read.rows.withColumn("shown", shown_of_intended()).collect()
     assert {(bytes(row["key"]), row["value_hash"], row["partition"], row["shown"]) for row in rows} == {
         (b"\xff", digest(b"v"), 1, "'v'"), (b"k", None, None, "null"),
     }  # fmt: skip
@@ -206,10 +213,10 @@ def test_rows_made_by_columns_are_those_made_one_by_one() -> None:
         if odd := number % 2:
             rows.insert(rng.randrange(len(rows) + 1), ODD[number // 2 % len(ODD)])
         lines = [json.dumps(row).encode() for row in rows]
-        slow = [intended._of_line(line) for line in lines]
+        slow, block = [intended._of_line(line) for line in lines], b"\n".join([*lines, b""])
         wanted = pa.RecordBatch.from_pylist(slow, schema=intended.PARTS)
-        assert intended._made_of(lines).equals(wanted), rows
-        made = columns_of(rows, intended.PARTS) if all(isinstance(row, dict) for row in rows) else None
+        assert intended._made_of(block).equals(wanted), rows
+        made = columns_of(table, intended.PARTS) if (table := parsed(block)) is not None else None
         assert not (odd and made is not None and any("problem" in each for each in slow)), rows
         fast += made is not None
     assert fast > 60, "most ordinary rows"
@@ -227,7 +234,8 @@ def test_rows_made_by_columns_are_those_made_one_by_one() -> None:
     ],
 )  # fmt: skip
 def test_lines_that_only_together_are_json_stay_malformed(lines: list[bytes]) -> None:
-    rows = intended._made_of(lines).to_pylist()
+    lines = [each for line in lines for each in line.split(b"\n")]
+    rows = intended._made_of(b"\n".join([*lines, b""])).to_pylist()
     assert len(rows) == len(lines)
     assert any(row["problem"] for row in rows)
 
@@ -249,8 +257,8 @@ def test_names_are_odd_unless_they_occur_once_on_both_sides() -> None:
         rows = [(name, check, max(place, 0) if stored else place, 0 if stored else failed, stored)
                 for name, check, place, failed, stored in rows]  # fmt: skip
         tasks = [rows[start::3] for start in range(3)]
-        columns = [dict(zip(names.NAME.names or (), zip(*task, strict=True), strict=True)) for task in tasks]
-        packed = [part for each in columns for part in names.pack([pa.RecordBatch.from_pydict(each)], buckets)]
+        sides = [[row for row in task if row[4] == side] for task in tasks for side in (0, 1)]
+        packed = [part for side in sides if side for part in names.pack([np.array(side, names.NAME)], buckets)]
         table = pa.Table.from_batches(packed)
         found = [names.odd_of(table.filter(pc.equal(table["bucket"], bucket))) for bucket in set(table["bucket"].to_pylist())]
         told = {row["hash"]: (row["stored"] > 0, row["wanted"] > 0) for each in found for row in each.to_pylist()}
@@ -264,9 +272,42 @@ def test_names_are_odd_unless_they_occur_once_on_both_sides() -> None:
         assert told == wanted
         assert wanted
         assert len(told) < len({row[0] for row in rows})
-    many = pa.RecordBatch.from_pydict(dict.fromkeys(names.NAME.names or (), [0] * 1000))
-    (only,) = names.pack([many], 5)
+    (only,) = names.pack([np.zeros(1000, names.NAME)], 5)
     assert len(only.column("names")[0].as_py()) == 2 * names.NAME.itemsize
+
+
+def test_odd_names_and_their_rows_are_the_same_read_by_python_and_by_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task holds the odd hashes and the batches without a commit, up to a limit. Beyond it, Spark joins."""
+    count, start, hidden = 400, 20, range(120, 124)
+    keys = [b"%d" % (each // 2 if each > 300 else each) for each in range(count)]
+    log = pa.RecordBatch.from_pydict(
+        {
+            "topic": ["a"] * count, "segment": ["0.log"] * count, "partition": pa.array([0] * count, pa.int32()),
+            "position": [each // 4 for each in range(count)], "offset": [*range(count)], "key": keys,
+            "value_hash": pa.nulls(count, pa.string()), "problem": pa.nulls(count, pa.string()),
+        }
+    )  # fmt: skip
+    stored = with_names(log)
+    wanted = stored.slice(50).append_column("acknowledged", pa.array([True] * (count - 50)))
+    for name, table in (("stored", stored), ("wanted", wanted)):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.Table.from_batches([table]), tmp_path / name / "part.parquet", row_group_size=64)
+    of_files = [spark.read.parquet((tmp_path / name).as_uri()) for name in ("stored", "wanted")]
+    places = spark.createDataFrame([("a", 0, "0.log", 30)], "topic string, partition int, segment string, position long")
+    told = []
+    for most in (1000, 0):
+        monkeypatch.setattr(names, "MOST_HIDDEN", most)
+        monkeypatch.setattr(names, "MOST_PICKED", most)
+        odd = names.odd_names(*of_files, names.left_out(places, [("a", 0, start)]), 2 * count).localCheckpoint()
+        told.append((sorted(odd.collect()), sorted(row["offset"] for row in names.picked(of_files[0], odd).collect())))
+    assert told[0] == told[1]
+    seen = Counter(key for offset, key in enumerate(keys) if offset >= start and offset not in hidden)
+    meant = Counter(keys[50:])
+    assert told[0][1] == [
+        offset for offset, key in enumerate(keys) if not seen[key] == meant[key] == 1 and seen[key] + meant[key]
+    ]
 
 
 # Batches that decompress to very large data

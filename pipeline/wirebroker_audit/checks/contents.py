@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from wirebroker_audit.checks.rows import finding
 from wirebroker_audit.reading.linker import Array
 from wirebroker_audit.reading.scan import is_intact
 from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION, PRODUCER, intact
-from wirebroker_audit.spark.tables import collected, in_groups, mapped, settled, united
+from wirebroker_audit.spark.tables import collected, from_files, in_groups, mapped, settled, united
 from wirebroker_audit.spark.wording import ROW, WORDS
 
 UNIT = (
@@ -61,10 +61,26 @@ def outcomes(data: DataFrame, batches: DataFrame) -> DataFrame:
 
 def with_outcome(rows: DataFrame, data: DataFrame, batches: DataFrame) -> DataFrame:
     """Adds to each row the `transaction` of its batch in `data`: committed, aborted, open, or none."""
-    data = data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
-    if data.isEmpty():
+    data = transactional(data)
+    return with_known_outcome(rows, None if data.isEmpty() else outcomes(data, batches))
+
+
+def with_known_outcome(rows: DataFrame, outcomes: DataFrame | None) -> DataFrame:
+    """Adds to each row the `transaction` of its batch in `outcomes`, or none."""
+    if outcomes is None:
         return rows.withColumn("transaction", sf.lit("none"))
-    return rows.join(outcomes(data, batches), [*PARTITION, *LOG_ORDER], "left").fillna("none", ["transaction"])
+    return rows.join(outcomes, [*PARTITION, *LOG_ORDER], "left").fillna("none", ["transaction"])
+
+
+def hidden_batches(data: DataFrame, batches: DataFrame) -> DataFrame | None:
+    """Returns the places of the batches in `data` whose transaction is aborted or open; None if there are no transactions."""
+    data = transactional(data)
+    return None if data.isEmpty() else outcomes(data, batches).where("transaction <> 'committed'")
+
+
+def transactional(data: DataFrame) -> DataFrame:
+    """Keeps the batches of transactions."""
+    return data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
 
 
 def visible(rows: DataFrame) -> DataFrame:
@@ -77,11 +93,17 @@ def external(rows: DataFrame) -> DataFrame:
     return rows.where(~sf.col("topic").isin(*INTERNAL_TOPICS))
 
 
-def units_of_records(records: DataFrame) -> DataFrame:
-    """Returns each record as a unit, with the outcome of its transaction."""
+def content() -> Column:
+    """Returns the `content` of a record, as `wirebroker.audit.content` defines it."""
+    parts = (sf.coalesce(part, sf.lit("-")) for part in (sf.sha2("key", 256), sf.col("value_hash")))
+    return sf.coalesce("content", sf.sha2(sf.concat_ws(":", *parts).cast("binary"), 256))
+
+
+def units_of_records(records: DataFrame, *more: str) -> DataFrame:
+    """Returns each record as a unit, with the outcome of its transaction and the columns `more`."""
     same = {"base_offset": "offset", "last_offset": "offset", "base_sequence": "sequence", "last_sequence": "sequence"}
-    shown = records.withColumn("shown", head("value_head"))
-    return shown.select(*(sf.col(same.get(name, name)).alias(name) for name in UNIT), "transaction")
+    shown = records.withColumn("shown", head("value_head")).withColumn("content", content())
+    return shown.select(*(sf.col(same.get(name, name)).alias(name) for name in UNIT), "transaction", *more)
 
 
 def units_of_batches(batches: DataFrame) -> DataFrame:
@@ -114,12 +136,15 @@ def bad_records(problems: DataFrame) -> DataFrame:
 
 def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
     """Returns the number of offsets that retention, DeleteRecords and compaction removed from each partition."""
-    cleaned = intact(batches).join(sf.broadcast(bounds), [*PARTITION]).where("base_offset < cleaned_until")
+    bounds = settled(bounds)
+    if (compacted := bounds.where("cleaned_until > 0")).isEmpty():
+        return bounds.select(*PARTITION, sf.col("log_start").alias("deleted"))
+    cleaned = intact(batches).join(sf.broadcast(compacted), [*PARTITION]).where("base_offset < cleaned_until")
     holes = cleaned.groupBy(*PARTITION).agg(
         (sf.max("last_offset") + 1 - sf.first("log_start") - sf.sum("records")).alias("holes")
     )
     gone = sf.col("log_start") + sf.greatest(sf.coalesce("holes", sf.lit(0)), sf.lit(0))
-    return bounds.join(holes, [*PARTITION], "left").select(*PARTITION, gone.alias("deleted"))
+    return settled(bounds.join(holes, [*PARTITION], "left").select(*PARTITION, gone.alias("deleted")))
 
 
 # Copies
@@ -127,8 +152,6 @@ def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 BUCKET = 500_000
 """The approximate number of checksums in one sort."""
 MOST_BUCKETS = 10_000
-TASKS = 1000
-"""The largest number of tasks that read files."""
 PACKED = StructType(
     [StructField("topic", StringType()), StructField("bucket", IntegerType()), StructField("contents", BinaryType())]
 )
@@ -186,26 +209,25 @@ def repeated(units: DataFrame) -> DataFrame:
     return units.join(counted.drop("copies"), ["topic", "content"], "left_semi")
 
 
-def checksums(file: str, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the topic and checksum of the `data_batches` of these topics. `file` is the `file:` address of a Parquet file."""
+def checksums(file: Path, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yields the topic and checksum of the `data_batches` of these topics in a Parquet file."""
     columns = ["topic", "content", "attributes", "records", "problem"]
-    for rows in pq.ParquetFile(unquote(urlsplit(file).path)).iter_batches(columns=columns):
+    for rows in pq.ParquetFile(file).iter_batches(columns=columns):
         data = (rows.column("attributes").to_numpy() & CONTROL == 0) & (rows.column("records").to_numpy() > 0)
         named = pc.is_in(rows.column("topic"), pa.array(topics, pa.string()))
         yield rows.select(["topic", "content"]).filter(pc.and_(pc.and_(is_intact(rows), named), pa.array(data)))
 
 
 def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> DataFrame:
-    """Packs the checksums of all batches. Python reads the batches' files itself, because reading them through the JVM costs
-    several times as much."""
-    if not (files := data.inputFiles()):
-        return mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
+    """Packs the checksums of all batches."""
 
-    def of_files(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        numbers = (number for chunk in chunks for number in chunk.column("id").to_pylist())
-        return pack((rows for number in numbers for rows in checksums(files[number], topics)), buckets)
+    def of_files(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+        return pack((rows for file in files for rows in checksums(file, topics)), buckets)
 
-    return mapped(data.sparkSession.range(0, len(files), 1, min(len(files), TASKS)), of_files, PACKED)
+    packed = from_files(data, of_files, PACKED)
+    return (
+        packed if packed is not None else mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
+    )
 
 
 def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> DataFrame:

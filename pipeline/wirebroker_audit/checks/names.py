@@ -1,26 +1,31 @@
 """Finds the *odd* names: those that do not occur exactly once in the journal and once in the log.
 
-A name is two 64-bit hashes. Spark shuffles names as arrays, which costs much less than rows, in buckets that tasks sort one
-after the other. So memory grows neither with the journal nor with the log, nor with the copies of one name.
+A name is two 64-bit hashes, see `naming`, which tasks write beside the rows. Spark shuffles names as arrays, which
+costs much less than rows, in buckets that tasks sort one after the other. So memory grows neither with the journal nor with the
+log, nor with the copies of one name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from wirebroker_audit.reading.linker import Array
-from wirebroker_audit.spark.tables import in_groups, mapped, united
+from wirebroker_audit.spark.tables import collected, from_files, in_groups, mapped, settled, united
 
 BUCKET = 500_000
 """The approximate number of names in one sort."""
 MOST_BUCKETS = 10_000
+MOST_HIDDEN = 100_000
+"""The largest number of batches without a commit whose places each task holds."""
 NAME = np.dtype([("hash", "<i8"), ("check", "<i8"), ("partition", "<i4"), ("failed", "i1"), ("stored", "i1")])
 """`check` tells apart names with the same hash. `partition` is −1 if the journal names none, `failed` is 1 if sending was
 reported as failed, `stored` is 1 for a stored record and 0 for an intended one."""
@@ -28,29 +33,105 @@ PACKED = StructType([StructField("bucket", IntegerType()), StructField("names", 
 ODD = StructType([StructField(name, LongType()) for name in ("hash", "stored", "wanted")])
 
 
-def odd_names(stored: DataFrame, wanted: DataFrame, count: int) -> DataFrame:
+AT = ("topic", "partition", "segment", "position")
+"""The place of a batch."""
+_PLACES = pa.schema(
+    [pa.field(name, kind) for name, kind in zip(AT, (pa.string(), pa.int32(), pa.string(), pa.int64()), strict=True)]
+)
+
+
+class LeftOut(NamedTuple):
+    """Stored records that do not count."""
+
+    batches: pa.Table | None = None
+    """the place of each batch whose transaction is not committed; None for none"""
+    many: DataFrame | None = None
+    """the same for more batches than a task can hold; their records are then left out by Spark"""
+    starts: pa.Table | None = None
+    """the `log_start` of the partitions that do not begin at 0; None for none"""
+
+    def without(self, rows: pa.RecordBatch) -> pa.Table:
+        """Returns the other rows."""
+        rest = pa.Table.from_batches([rows])
+        if self.batches is not None:
+            rest = rest.join(self.batches, list(AT), join_type="left anti", use_threads=False)
+        if self.starts is not None:
+            rest = rest.join(self.starts, ["topic", "partition"], join_type="left outer", use_threads=False)
+            begin = rest["log_start"].fill_null(0).to_numpy()
+            rest = rest.filter(pa.array(rest["offset"].fill_null(-1).to_numpy() >= begin))
+        return rest
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that `without` needs, besides the partition."""
+        return ["topic", "segment", "position", "offset"] if self != LeftOut() else []
+
+
+def left_out(hidden: DataFrame | None, starts: Sequence[tuple[str, int, int]]) -> LeftOut:
+    """Returns the records that do not count: those in the `hidden` batches, and those before the log start offset of their
+    partition."""
+    rows = [] if hidden is None else collected(hidden.select(*AT).limit(MOST_HIDDEN + 1))
+    columns = zip(*starts, strict=True) if starts else ()
+    begun = [
+        pa.array(column, kind) for column, kind in zip(columns, (pa.string(), pa.int32(), pa.int64()), strict=bool(starts))
+    ]
+    before = pa.table(begun, [*AT[:2], "log_start"]) if starts else None
+    if len(rows) > MOST_HIDDEN:
+        return LeftOut(many=hidden, starts=before)
+    return LeftOut(pa.Table.from_pylist([row.asDict() for row in rows], _PLACES) if rows else None, starts=before)
+
+
+def odd_names(stored: DataFrame, wanted: DataFrame, left_out: LeftOut, count: int) -> DataFrame:
     """Returns the hashes of the odd names, with the numbers of their rows that are `stored` and `wanted`; numbers above 2 may
     be too low. A name is also odd if the journal and the log have different partitions for it, or if sending was reported as
-    failed. `count` is the approximate number of all rows."""
+    failed. `count` is the approximate number of all rows. Filters of `stored` and `wanted` may not apply."""
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
-    check = sf.xxhash64("value_hash", "topic", "key", sf.lit(1)).alias("check")
-    place = sf.coalesce("partition", sf.lit(-1)).alias("partition")
-    failed = (~sf.coalesce("acknowledged", sf.lit(True))).cast("tinyint").alias("failed")
-    one, none = (sf.lit(number).cast("tinyint") for number in (1, 0))
-    there = stored.select("hash", check, place, none.alias("failed"), one.alias("stored"))
-    meant = wanted.select("hash", check, place, failed, none.alias("stored"))
-    packed = mapped(united([there, meant]), partial(pack, buckets=buckets), PACKED)
-    return in_groups(packed, ("bucket",), odd_of, ODD)
+    if left_out.many is not None:
+        stored = settled(stored.select(*_COLUMNS, *left_out.columns).join(left_out.many, [*AT], "left_anti"))
+    there = _packed_rows(stored, [*_COLUMNS, *left_out.columns], partial(_of_stored, left_out=left_out), buckets)
+    meant = _packed_rows(wanted, [*_COLUMNS, "acknowledged"], _of_wanted, buckets)
+    return in_groups(united([there, meant]), ("bucket",), odd_of, ODD)
 
 
-def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Packs the names of each bucket, about `BUCKET` names at a time."""
+_COLUMNS = ("hash", "check", "partition")
+
+
+def _packed_rows(rows: DataFrame, columns: list[str], names: Callable[[pa.RecordBatch], Array], buckets: int) -> DataFrame:
+    def of_files(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+        return pack((names(each) for file in files for each in pq.ParquetFile(file).iter_batches(columns=columns)), buckets)
+
+    packed = from_files(rows, of_files, PACKED)
+    return (
+        packed
+        if packed is not None
+        else mapped(rows.select(*columns), lambda chunks: pack(map(names, chunks), buckets), PACKED)
+    )
+
+
+def _of_stored(rows: pa.RecordBatch, left_out: LeftOut) -> Array:
+    return _names(left_out.without(rows) if left_out.columns else pa.Table.from_batches([rows]), 0, 1)
+
+
+def _of_wanted(rows: pa.RecordBatch) -> Array:
+    failed = ~rows.column("acknowledged").fill_null(True).to_numpy(zero_copy_only=False)
+    return _names(pa.Table.from_batches([rows]), failed, 0)
+
+
+def _names(rows: pa.Table, failed: Array | int, stored: int) -> Array:
+    names = np.empty(len(rows), NAME)
+    for field in ("hash", "check"):
+        names[field] = rows[field].fill_null(0).to_numpy()
+    names["partition"] = rows["partition"].fill_null(-1).to_numpy()
+    names["failed"], names["stored"] = failed, stored
+    known = rows["hash"].is_valid().to_numpy()
+    return names if known.all() else names[known]
+
+
+def pack(names: Iterable[Array], buckets: int) -> Iterator[pa.RecordBatch]:
+    """Packs the names of each bucket, about `BUCKET` names at a time. All are stored, or all are intended."""
     held: list[Array] = []
-    for chunk in chunks:
-        names = np.empty(chunk.num_rows, NAME)
-        for field in NAME.names or ():
-            names[field] = chunk.column(field).to_numpy(zero_copy_only=False)
-        held.append(names)
+    for each in names:
+        held.append(each)
         if sum(map(len, held)) >= BUCKET:
             yield _packed(np.concatenate(held), buckets)
             held.clear()
@@ -60,28 +141,26 @@ def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBa
 
 def _packed(names: Array, buckets: int) -> pa.RecordBatch:
     names = _cut_short(names)
-    bucket = (names["hash"].astype(np.uint64) >> np.uint64(32)) % np.uint64(buckets)
-    order = np.argsort(bucket, kind="stable")
-    ends = np.searchsorted(bucket[order], np.arange(buckets), "right")
-    parts = [(n, part.tobytes()) for n, part in enumerate(np.split(names[order], ends[:-1])) if len(part)]
+    bucket = ((names["hash"].view(np.uint64) >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)
+    ends = np.searchsorted(bucket, np.arange(buckets), "right")
+    parts = [(n, part.tobytes()) for n, part in enumerate(np.split(names, ends[:-1])) if len(part)]
     return pa.RecordBatch.from_arrays(
         [pa.array([n for n, _ in parts], pa.int32()), pa.array([part for _, part in parts], pa.binary())], ["bucket", "names"]
     )
 
 
 def _cut_short(names: Array) -> Array:
-    """Sorts the names by hash. Keeps at most two stored and two intended copies of each name, because two copies already make a
-    name odd."""
-    names = names[np.lexsort((names["stored"], names["hash"]))]
+    """Sorts the names of one side by hash. Keeps two copies of each name at most, because two already make a name odd."""
+    names = names[np.argsort(names["hash"].view(np.uint64))]
     third = np.zeros(len(names), bool)
-    third[2:] = (names["hash"][2:] == names["hash"][:-2]) & (names["stored"][2:] == names["stored"][:-2])
-    return names[~third]
+    third[2:] = names["hash"][2:] == names["hash"][:-2]
+    return names[~third] if third.any() else names
 
 
 def odd_of(packed: pa.Table) -> pa.Table:
     """Returns the odd names of one bucket."""
     names = np.frombuffer(b"".join(packed.column("names").to_pylist()), NAME)
-    names = names[np.argsort(names["hash"], kind="stable")]
+    names = names[np.argsort(names["hash"].view(np.uint64), kind="stable")]
     hashes = names["hash"]
     starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
     rows = np.diff(np.append(starts, len(names)))
@@ -92,3 +171,34 @@ def odd_of(packed: pa.Table) -> pa.Table:
     odd = ~((rows == 2) & (stored == 1) & alike)
     columns = hashes[starts][odd], stored[odd], (rows - stored)[odd]
     return pa.table([pa.array(each, pa.int64()) for each in columns], ODD.names)
+
+
+MOST_PICKED = 1_000_000
+"""The largest number of hashes that each task holds to pick rows."""
+
+
+def picked(rows: DataFrame, odd: DataFrame) -> DataFrame:
+    """Returns the rows whose hash is among the odd ones. Filters of `rows` may not apply."""
+    few = collected(odd.select("hash").limit(MOST_PICKED + 1))
+    if len(few) > MOST_PICKED:
+        return rows.join(odd.select("hash"), ["hash"], "left_semi")
+    hashes = np.sort(np.array([row["hash"] for row in few], np.int64))
+
+    def of_files(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+        return (each for file in files for each in _picked_in(pq.ParquetFile(file), hashes))
+
+    if not len(hashes):
+        return rows.limit(0)
+    found = from_files(rows, of_files, rows.schema)
+    return found if found is not None else rows.join(odd.select("hash"), ["hash"], "left_semi")
+
+
+def _picked_in(file: pq.ParquetFile, hashes: Array) -> Iterator[pa.RecordBatch]:
+    """Reads the other columns only of the row groups that have such a hash."""
+    for number in range(file.num_row_groups):
+        group = file.read_row_group(number, ["hash"])["hash"]
+        mine = group.fill_null(0).to_numpy()
+        found = hashes[np.minimum(np.searchsorted(hashes, mine), len(hashes) - 1)] == mine
+        found &= group.is_valid().to_numpy()
+        if found.any():
+            yield from file.read_row_group(number).filter(pa.array(found)).to_batches()

@@ -2,11 +2,12 @@
 
 A journal names a record by topic, key and value. Most names occur once in the journal and once in the log. `names` finds these
 names; only the rows of other names are read again, and only names that occur on both sides are matched one by one.
+The rows have a `hash` and a `check`, see `naming.with_names`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,8 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from wirebroker.audit.matching import Place, Wish, match
-from wirebroker_audit.checks.contents import SIDE, head
-from wirebroker_audit.checks.names import odd_names
+from wirebroker_audit.checks.contents import SIDE, head, visible
+from wirebroker_audit.checks.names import LeftOut, odd_names, picked
 from wirebroker_audit.checks.rows import finding
 from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import in_groups, settled, united
@@ -38,33 +39,40 @@ class Reconciled(NamedTuple):
     """lost, unacknowledged_stored"""
 
 
-def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame, count: int) -> Reconciled:
+def reconcile(
+    records: DataFrame, rows_of: Callable[[DataFrame], DataFrame], intended: DataFrame, deleted: DataFrame,
+    left_out: LeftOut, count: int,
+) -> Reconciled:  # fmt: skip
     """Match the stored records with the intended ones.
 
-    `units` are the visible records with their `value_hash`. `hidden` are the records of aborted or open transactions. `deleted`
-    has the number of offsets that retention or compaction removed from each partition. `count` is the approximate number of
-    all records.
+    `rows_of` makes units of records, each with its `hash` and the outcome of its `transaction`. `left_out` tells which records
+    are not visible. `deleted` has the number of offsets that retention or compaction removed from each partition. `count` is
+    the approximate number of all records.
     """
-    stored, wanted = _hashed(units), _hashed(intended)
-    odd = settled(odd_names(stored, wanted, count))
+    odd = settled(odd_names(records, intended, left_out, count))
     both, absent, unnamed = (odd.where(which).select("hash") for which in (
         "wanted > 0 AND stored > 0", "wanted > 0 AND stored = 0", "wanted = 0"))  # fmt: skip
-    stored_twice = _named(stored.join(both, ["hash"], "left_semi"))
+    stored, wanted = (
+        settled(rows_of(picked(records, odd))),
+        settled(picked(intended, odd).withColumn("shown", shown_of_intended())),
+    )
+    hidden, seen = stored.where("transaction IN ('aborted', 'open')"), visible(stored)
+    stored_twice = _named(seen.join(both, ["hash"], "left_semi"))
     matched = settled(_matched(stored_twice, _named(wanted.join(both, ["hash"], "left_semi"))))
     missing = united([matched.where("outcome = 'missing'"), _missing(_named(wanted.join(absent, ["hash"], "left_semi")))])
     lost = _lost(missing, _named(hidden), deleted)
-    rest = stored.join(unnamed, ["hash"], "left_semi").drop("hash")
+    rest = seen.join(unnamed, ["hash"], "left_semi").drop("hash")
     return Reconciled(rest, matched.where("outcome = 'beyond'"), united([lost, _unacknowledged(matched)]))
 
 
-def _hashed(rows: DataFrame) -> DataFrame:
-    """Adds a hash of each row's name."""
-    return rows.withColumn("hash", sf.xxhash64(*NAME))
+def shown_of_intended() -> Column:
+    """Returns the value of an intended record, for explanations. `shown` is null if the journal has only a hash."""
+    return sf.coalesce("shown", sf.concat(sf.lit("the SHA-256 "), "value_hash"), sf.lit("null"))
 
 
 def _named(rows: DataFrame) -> DataFrame:
     parts = (sf.col("topic"), sf.coalesce(sf.hex("key"), sf.lit("-")), sf.coalesce("value_hash", sf.lit("-")))
-    return rows.withColumn("name", sf.concat_ws(":", *parts)).drop("hash")
+    return rows.withColumn("name", sf.concat_ws(":", *parts)).drop("hash", "check")
 
 
 def _missing(wanted: DataFrame) -> DataFrame:

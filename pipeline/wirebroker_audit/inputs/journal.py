@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark import TaskContext
@@ -24,9 +25,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wirebroker.audit.journal import FIELDS, parse_line, part_of
-from wirebroker_audit.inputs.columns import AT_ONCE, columns_of, parsed
-from wirebroker_audit.reading.parts import kept
-from wirebroker_audit.spark.tables import Fold, mapped, settled, stored, united
+from wirebroker_audit.inputs.columns import FORMS, columns_of, parsed
+from wirebroker_audit.reading.naming import with_hashes, with_names
+from wirebroker_audit.reading.parts import gathered, written
+from wirebroker_audit.spark.tables import Fold, mapped, stored, united
 
 PARTS = pa.schema(
     [
@@ -37,13 +39,18 @@ PARTS = pa.schema(
     ]
 )  # fmt: skip
 """One row of a journal. `…_form` is the field that holds the key or the value; a malformed row has a `problem` and, in a file
-of lines, the `line`."""
+of lines, the `line`. `shown` is null if the row has only a hash of its value."""
+_NAMED = with_hashes(PARTS)
 _TOLD = pa.schema([pa.field(name, pa.int64()) for name in ("rows", "ids", "problems")])
 COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
 CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
 """The types to which these Parquet columns are cast. For example, pandas stores partitions as floating point numbers if some
 are null."""
 
+PART, BLOCK = 64 * 1024 * 1024, 1024 * 1024
+"""The number of bytes of a file that a task reads, and the number that are parsed together."""
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate", ".xz")
+"""Spark reads files with these suffixes."""
 LOOKED_AT = 20_000
 """The number of lines at the beginning of a journal that are checked before Spark starts."""
 
@@ -75,42 +82,52 @@ class Journal(NamedTuple):
     """The intended records."""
 
     rows: DataFrame
-    """one row for each record, with the columns `COLUMNS`"""
+    """one row for each record, with the columns `COLUMNS`, a `hash` and a `check`; see `naming`"""
     number: int
     """how many rows the journal has; several rows with the same id are one record"""
 
-    def within(self, topics: Sequence[str]) -> Journal:
-        """Returns the intended records of these topics."""
-        return self._replace(rows=self.rows.where(sf.col("topic").isin(*topics)))
 
-
-def read_journal(spark: SparkSession, path: str, keep: Path) -> Journal:
-    """Reads the journal. Spark's tasks write its rows into the new folder `keep`. Raises BadJournal."""
+def read_journal(spark: SparkSession, path: str, keep: Path, topics: Sequence[str] = ()) -> Journal:
+    """Reads the journal, or the part of it about these topics. Spark's tasks write its rows into the new folder `keep`. Raises
+    BadJournal."""
     keep.mkdir()
     rows, made = _parquet(spark, path) if _is_parquet(path) else _lines(spark, path)
-    told = mapped(rows, partial(_kept, made=made, keep=keep), from_arrow_schema(_TOLD)).collect()
-    parts = stored(spark, keep, from_arrow_schema(PARTS))
+    told = mapped(rows, partial(_kept, made=made, keep=keep, topics=topics), from_arrow_schema(_TOLD)).collect()
+    parts = stored(spark, keep, from_arrow_schema(_NAMED))
     if any(row["problems"] for row in told) and (bad := parts.where("problem IS NOT NULL").first()) is not None:
         raise BadJournal(f"{_where(path, bad['line'])}{bad['problem']}")
     count = sum(row["rows"] for row in told)
-    if not any(row["ids"] for row in told):
-        return Journal(parts.select(*COLUMNS).fillna("null", ["shown"]), count)
-    merged = settled(_merged(parts))
-    if (bad := merged.where("problem IS NOT NULL").first()) is not None:
-        raise BadJournal(f"{path}: {bad['problem']}")
-    return Journal(merged.select(*COLUMNS), count)
+    if any(row["ids"] for row in told):
+        merged = keep.with_name(f"{keep.name}-merged")
+        merged.mkdir()
+        mapped(_merged(parts), partial(_kept, made=_of_merged, keep=merged, topics=topics), from_arrow_schema(_TOLD)).collect()
+        parts = stored(spark, merged, from_arrow_schema(_NAMED))
+        if (bad := parts.where("problem IS NOT NULL").first()) is not None:
+            raise BadJournal(f"{path}: {bad['problem']}")
+    return Journal(parts, count)
 
 
-def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path) -> Iterator[pa.RecordBatch]:
-    """Writes a task's rows to a file. Yields the number of rows, of rows with an id, and of rows with a problem."""
+def _kept(chunks: Iterable[pa.RecordBatch], made: Fold, keep: Path, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Writes a task's rows to a file, with their names. Yields the number of rows, of rows with an id, and of rows with a
+    problem."""
     context = TaskContext.get()
     path = keep / f"part-{0 if context is None else context.partitionId():05d}.parquet"
     sums = {"rows": 0, "ids": 0, "problems": 0}
-    for each in kept(made(chunks), path, PARTS):
-        sums["rows"] += each.num_rows
-        for name in ("id", "problem"):
-            sums[f"{name}s"] += each.num_rows - each.column(name).null_count
+    with written(path, _NAMED) as file:
+        for each in gathered(made(chunks)):
+            sums["rows"] += each.num_rows
+            for name in ("id", "problem"):
+                sums[f"{name}s"] += each.num_rows - each.column(name).null_count
+            file.write_batch(with_names(_within(each, topics)))
     yield pa.RecordBatch.from_pylist([sums], schema=_TOLD)
+
+
+def _within(rows: pa.RecordBatch, topics: Sequence[str]) -> pa.RecordBatch:
+    """Returns the rows of these topics, and those that belong to a row with the same id; all rows if no topics are given."""
+    if not topics:
+        return rows
+    wanted = pc.is_in(rows.column("topic"), pa.array(topics, pa.string()))
+    return rows.filter(pc.or_(wanted, pc.or_(rows.column("id").is_valid(), rows.column("problem").is_valid())))
 
 
 def _is_parquet(path: str) -> bool:
@@ -129,27 +146,59 @@ def _parquet(spark: SparkSession, path: str) -> tuple[DataFrame, Fold]:
 
 
 def _lines(spark: SparkSession, path: str) -> tuple[DataFrame, Fold]:
-    return spark.read.text(path).select(sf.col("value").cast("binary").alias("line")), _of_lines  # a line need not be UTF-8
+    local = Path(path)
+    if not local.is_file() or local.suffix in COMPRESSED:
+        return spark.read.text(path).select(sf.col("value").cast("binary").alias("line")), _of_lines  # a line need not be UTF-8
+    parts = max(-(-local.stat().st_size // PART), 1)
+    return spark.range(0, parts, 1, parts), partial(_of_parts, path=local.resolve())
+
+
+def _of_parts(chunks: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
+    """Reads the parts of a file that have these numbers."""
+    for chunk in chunks:
+        for number in chunk.column("id").to_pylist():
+            yield from (_made_of(block) for block in blocks(path, number * PART, (number + 1) * PART))
+
+
+def blocks(path: Path, begin: int, end: int) -> Iterator[bytes]:
+    """Yields the lines that begin at or after `begin` and before `end`, many at a time. Each line ends with a line feed."""
+    with path.open("rb") as file:
+        file.seek(max(begin - 1, 0))
+        if begin:
+            file.readline()  # the rest of a line that begins before
+        while (at := file.tell()) < end:
+            block = file.read(min(BLOCK, end - at))
+            block += file.readline() if not block.endswith(b"\n") else b""
+            if not block:
+                return
+            yield block if block.endswith(b"\n") else block + b"\n"
 
 
 def _of_rows(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for chunk in chunks:
-        rows = chunk.to_pylist()
-        made = columns_of(rows, PARTS)
-        yield made if made is not None else pa.RecordBatch.from_pylist([_part(row) for row in rows], schema=PARTS)
+        made = columns_of(pa.Table.from_batches([chunk]), PARTS)
+        yield made if made is not None else pa.RecordBatch.from_pylist([_part(row) for row in chunk.to_pylist()], schema=PARTS)
+
+
+def _of_merged(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        nulls = pa.nulls(chunk.num_rows)
+        columns = [(chunk.column(each.name) if each.name in chunk.schema.names else nulls).cast(each.type) for each in PARTS]
+        yield pa.RecordBatch.from_arrays(columns, schema=PARTS)
 
 
 def _of_lines(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for chunk in chunks:
-        lines = [line for line in chunk.column("line").to_pylist() if line.strip()]
-        for begin in range(0, len(lines), AT_ONCE):
-            yield _made_of(lines[begin : begin + AT_ONCE])
+        yield _made_of(b"".join(line + b"\n" for line in chunk.column("line").to_pylist()))
 
 
-def _made_of(lines: list[bytes]) -> pa.RecordBatch:
-    rows = parsed(lines)
+def _made_of(block: bytes) -> pa.RecordBatch:
+    rows = parsed(block)
     made = None if rows is None else columns_of(rows, PARTS)
-    return made if made is not None else pa.RecordBatch.from_pylist([_of_line(line) for line in lines], schema=PARTS)
+    if made is not None:
+        return made
+    lines = (line.rstrip(b"\r") for line in block.split(b"\n"))
+    return pa.RecordBatch.from_pylist([_of_line(line) for line in lines if line.strip()], schema=PARTS)
 
 
 def _of_line(line: bytes) -> dict[str, Any]:
@@ -166,16 +215,14 @@ def _part(row: Mapping[str, Any]) -> dict[str, Any]:
         made = part_of(row, "")
     except ValueError as wrong:
         return {"problem": str(wrong)}
-    forms = {name: next((form for form in _FORMS[name] if row.get(form) is not None), None) for name in _FORMS}
+    forms = {name: next((form for form in FORMS[name] if row.get(form) is not None), None) for name in FORMS}
     entry = row.get("id")
     return {
         "topic": made.topic or None, "partition": made.partition, "key": made.key, "value_hash": made.digest,
-        "acknowledged": made.acknowledged, "producer": made.producer, "shown": made.shown if forms["value"] else None,
+        "acknowledged": made.acknowledged, "producer": made.producer,
+        "shown": made.shown if forms["value"] and made.value_hash is None else None,
         "key_form": forms["key"], "value_form": forms["value"], "id": None if entry is None else json.dumps(entry),
     }  # fmt: skip
-
-
-_FORMS = {name: [field for field in FIELDS if field == name or field.startswith(f"{name}_")] for name in ("key", "value")}
 
 
 def _where(path: str, line: bytes | None) -> str:
@@ -202,7 +249,7 @@ def _merged(parts: DataFrame) -> DataFrame:
     `problem` describes a mistake that no single row shows, such as two forms of a key.
     """
     plain = [name for name in COLUMNS if name != "acknowledged"]
-    two = [_two_forms(name, sf.min(f"{name}_form"), sf.max(f"{name}_form")) for name in _FORMS]
+    two = [_two_forms(name, sf.min(f"{name}_form"), sf.max(f"{name}_form")) for name in FORMS]
     by_id = (
         parts.where("id IS NOT NULL").groupBy("id")
         .agg(
@@ -212,8 +259,7 @@ def _merged(parts: DataFrame) -> DataFrame:
         .withColumn("problem", sf.coalesce("forms", sf.when(sf.col("topic").isNull(), sf.concat(
             sf.lit("no row with the id "), "id", sf.lit(" has a topic")))))
     )  # fmt: skip
-    both = united([parts.where("id IS NULL").select(*COLUMNS, "problem"), by_id.select(*COLUMNS, "problem")])
-    return both.fillna("null", ["shown"])
+    return united([parts.where("id IS NULL").select(*COLUMNS, "problem"), by_id.select(*COLUMNS, "problem")])
 
 
 def _two_forms(name: str, one: Column, other: Column) -> Column:

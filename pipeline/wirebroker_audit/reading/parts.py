@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -38,20 +39,27 @@ def _one(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     return held[0] if len(held) == 1 else pa.concat_batches(held)
 
 
-def kept(rows: Iterable[pa.RecordBatch], path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Passes the rows on, and also writes them into a Parquet file. The file appears after the last row.
+@contextmanager
+def written(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Gives a writer of a Parquet file. The file appears at the end of the `with` block.
 
     A repeated task replaces the file with an equal one.
     """
     partial = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with pq.ParquetWriter(partial, schema, use_dictionary=[name for name in REPEATING if name in schema.names]) as file:
-            for each in rows:
-                file.write_batch(each)
-                yield each
+            yield file
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def kept(rows: Iterable[pa.RecordBatch], path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Passes the rows on, and also writes them into a Parquet file. The file appears after the last row."""
+    with written(path, schema) as file:
+        for each in rows:
+            file.write_batch(each)
+            yield each
 
 
 def counted(rows: Iterable[pa.RecordBatch], path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

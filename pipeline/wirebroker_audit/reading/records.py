@@ -32,12 +32,13 @@ RECORDS = pa.schema(
     ]
 )  # fmt: skip
 """The fields of `RecordRow` without the transaction's outcome, and the fields of the record's batch. A batch whose records
-cannot be read has one row with a `problem`."""
+cannot be read has one row with a `problem`. `content` may be null if the record has no headers; see `contents.content`."""
 
 
-def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
-    """Yields the records of every sound batch of data, and a row for each part that cannot be read."""
-    rows = _Rows()
+def record_rows(chunks: Iterable[Chunk], *, contents: bool = True) -> Iterator[pa.RecordBatch]:
+    """Yields the records of every sound batch of data, and a row for each part that cannot be read. Without `contents`, only
+    records with headers have a `content`."""
+    rows = _Rows(contents)
     for chunk in chunks:
         if chunk.begin < 0:
             if unread := unread_in(chunk):
@@ -47,7 +48,7 @@ def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
         places = _places(chunk, sound)
         singles = find_singles(chunk.view, places)
         for begin in range(0, len(singles.which), ROWS):
-            yield _of_singles(chunk.view, sound, singles.between(begin, begin + ROWS))
+            yield _of_singles(chunk.view, sound, singles.between(begin, begin + ROWS), contents)
         others = np.delete(np.arange(len(places)), singles.which)
         for at, batch in zip(places[others].tolist(), _batches(sound.take(pa.array(others))), strict=True):
             problem = rows.take(batch, chunk.view[at : at + batch.bytes])
@@ -55,7 +56,7 @@ def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
                 yield pa.RecordBatch.from_pylist([problem], schema=RECORDS)
             if len(rows) >= ROWS:
                 yield rows.made()
-                rows = _Rows()
+                rows = _Rows(contents)
     if len(rows):
         yield rows.made()
 
@@ -102,24 +103,38 @@ def _places(chunk: Chunk, rows: pa.RecordBatch) -> Array:
     return np.array([chunk.places[position] for position in positions.tolist()], np.int64)
 
 
-def _of_singles(view: memoryview, batches: pa.RecordBatch, singles: Singles) -> pa.RecordBatch:
+def _of_singles(view: memoryview, batches: pa.RecordBatch, singles: Singles, contents: bool) -> pa.RecordBatch:
     """Returns the records of these batches."""
     headers, which = singles.headers, pa.array(singles.which)
-    keys = [None if each is None else bytes(each) for each in singles.slices(view, singles.key)]
-    values = list(singles.slices(view, singles.value))
-    hashes = [digest(each) for each in values]
+    keys, (value, size) = cut(view, *singles.key), singles.value
+    hashes = [digest(each) for each in singles.slices(view, singles.value)]
     base, sequence = headers["base_offset"].astype(np.int64), headers["base_sequence"].astype(np.int64)
     columns = {
         **{name: batches.column(name).take(which) for name in ("topic", "partition", "segment", "position")},
         **{name: headers[name].astype(np.int64) for name in ("producer_id", "producer_epoch")},
         "offset": base + singles.offset_delta, "timestamp": singles.timestamps(), "batch_offset": base,
         "sequence": _sequences(sequence, singles.offset_delta), "key": keys, "value_hash": hashes,
-        "content": [content_hash(key, value_hash) for key, value_hash in zip(keys, hashes, strict=True)],
-        "value_head": [beginning(each) for each in values],
+        "value_head": cut(view, value, np.minimum(size, BEGINNING)),
     }  # fmt: skip
+    if contents:
+        columns["content"] = [content_hash(*each) for each in zip(keys.to_pylist(), hashes, strict=True)]
     nulls = pa.nulls(len(which), pa.string())
     return pa.RecordBatch.from_arrays([pa.array(columns.get(field.name, nulls)).cast(field.type) for field in RECORDS],
                                       schema=RECORDS)  # fmt: skip
+
+
+def cut(view: memoryview, begin: Array, size: Array) -> pa.Array:
+    """Returns these parts of the view as binary values; a negative size is null. Arrow copies the parts, without a Python
+    object for each."""
+    end = begin + np.maximum(size, 0)
+    if not len(begin) or (begin[1:] < end[:-1]).any():
+        parts = zip(begin.tolist(), end.tolist(), size.tolist(), strict=True)
+        return pa.array([None if length < 0 else bytes(view[at:to]) for at, to, length in parts], pa.binary())
+    bounds = np.append(np.stack([begin, end], 1).ravel(), end[-1])  # every other value is a gap between two parts
+    buffers = [None, pa.py_buffer(bounds.astype(np.int64)), pa.py_buffer(view)]
+    whole = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
+    found = whole.take(pa.array(np.arange(0, len(bounds) - 1, 2))).cast(pa.binary())
+    return pc.if_else(pa.array(size >= 0), found, None) if (size < 0).any() else found
 
 
 def _sequences(base: Array, delta: Array) -> Array:
@@ -128,15 +143,20 @@ def _sequences(base: Array, delta: Array) -> Array:
     return result
 
 
+BEGINNING = SHOWN * 4 + 1
+"""The number of bytes that `contents.head` needs to show a value and to tell whether there is more."""
+
+
 def beginning(value: Buffer | None) -> bytes | None:
-    """Returns the number of bytes that `contents.head` needs to show a value and to tell whether there is more."""
-    return None if value is None else bytes(value[: SHOWN * 4 + 1])
+    """Returns the beginning of the value."""
+    return None if value is None else bytes(value[:BEGINNING])
 
 
 class _Rows:
     """Records, column by column. Values are kept as hashes."""
 
-    def __init__(self) -> None:
+    def __init__(self, contents: bool) -> None:
+        self._contents = contents
         self._batches: list[Batch] = []
         self._headers: list[BatchHeader] = []
         self._counts: list[int] = []
@@ -168,7 +188,8 @@ class _Rows:
         hashes = [digest(each.value) for each in records]
         column["value_hash"] += hashes
         column["content"] += [
-            content_hash(each.key, value_hash, each.headers) for each, value_hash in zip(records, hashes, strict=True)
+            content_hash(each.key, value_hash, each.headers) if self._contents or each.headers else None
+            for each, value_hash in zip(records, hashes, strict=True)
         ]
         column["value_head"] += [beginning(each.value) for each in records]
 

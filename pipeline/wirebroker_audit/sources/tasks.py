@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from pyarrow.parquet import ParquetWriter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -15,26 +16,53 @@ from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.runs import folded
 from wirebroker_audit.logs.planning import LEAST_SHARE
 from wirebroker_audit.reading.identities import IDENTITIES, Wanted, identity_rows
-from wirebroker_audit.reading.parts import COUNTED, counted, gathered, kept
+from wirebroker_audit.reading.naming import with_hashes, with_names
+from wirebroker_audit.reading.parts import COUNTED, GATHERED_ROWS, counted, gathered, kept, written
 from wirebroker_audit.reading.pieces import SPLIT_BYTES, Piece, packed
 from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.reading.records import RECORDS, record_rows
-from wirebroker_audit.reading.scan import BATCHES
+from wirebroker_audit.reading.scan import BATCHES, Chunk
 from wirebroker_audit.spark.tables import mapped, stored
 
+NAMED_RECORDS: pa.Schema = with_hashes(RECORDS)
 ROUNDS = 4
 """The number of tasks that each core runs, one after the other, if there are many small pieces. With several tasks for each
 core, progress is visible, and no core is idle for long at the end."""
 
 
-def fold(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
-    """Returns the runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`."""
+def fold(
+    spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int, records: Path | None = None
+) -> DataFrame:  # fmt: skip
+    """Returns the runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`,
+    and their records, with their names, into another in the new folder `records`, if there is one."""
+    if records is not None:
+        records.mkdir()
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
-        batches = gathered(chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))
-        return folded(kept(batches, _part(keep, mine), BATCHES))
+        chunks: Iterator[Chunk] = (chunk for piece in mine for chunk in read_piece(piece, expiration_ms))
+        if records is not None:
+            chunks = _with_records(chunks, _part(records, mine))
+        return folded(kept(gathered(chunk.rows for chunk in chunks), _part(keep, mine), BATCHES))
 
     return _mapped(spark, pieces, work, schema.RUNS)
+
+
+def _with_records(chunks: Iterable[Chunk], path: Path) -> Iterator[Chunk]:
+    """Passes the chunks on, and writes the records in them into a Parquet file."""
+    with written(path, NAMED_RECORDS) as file:
+        held: list[pa.RecordBatch] = []
+        for chunk in chunks:
+            held += record_rows([chunk], contents=False)
+            if sum(each.num_rows for each in held) >= GATHERED_ROWS:
+                _write(file, held)
+            yield chunk
+        _write(file, held)
+
+
+def _write(file: ParquetWriter, held: list[pa.RecordBatch]) -> None:
+    if held:
+        file.write_batch(with_names(pa.concat_batches(held)))
+        held.clear()
 
 
 def runs_of(rows: DataFrame) -> DataFrame:
@@ -42,17 +70,25 @@ def runs_of(rows: DataFrame) -> DataFrame:
     return mapped(rows, folded, schema.RUNS)
 
 
-def records(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
-    """Returns the records in the batches of these pieces. Tasks write the records as Parquet files into the new folder
-    `keep`."""
+def records(
+    spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int, *, named: bool
+) -> DataFrame:  # fmt: skip
+    """Returns the records in the batches of these pieces. Tasks write the records as Parquet files into the new folder `keep`,
+    with their names if they shall be `named`, else with their contents."""
     keep.mkdir()
 
     def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
-        rows = record_rows(chunk for piece in mine for chunk in read_piece(piece, expiration_ms))
-        return counted(gathered(rows), _part(keep, mine), RECORDS)
+        chunks = (chunk for piece in mine for chunk in read_piece(piece, expiration_ms))
+        rows = gathered(record_rows(chunks, contents=not named))
+        return counted(map(with_names, rows) if named else rows, _part(keep, mine), NAMED_RECORDS if named else RECORDS)
 
     _mapped(spark, pieces, work, from_arrow_schema(COUNTED)).collect()
-    return stored(spark, keep, schema.RECORDS)
+    return stored_records(spark, keep, named=named)
+
+
+def stored_records(spark: SparkSession, keep: Path, *, named: bool) -> DataFrame:
+    """Returns the records that tasks have written into this folder."""
+    return stored(spark, keep, from_arrow_schema(NAMED_RECORDS) if named else schema.RECORDS)
 
 
 def _part(keep: Path, mine: Sequence[Piece]) -> Path:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -37,6 +38,8 @@ to interpret if it runs only once."""
 FEW = 10_000
 """The most rows kept in the driver, even for a large log. Queries about them run with `LIGHT`; Spark optimizes away queries
 about empty tables."""
+TASKS = 1000
+"""The largest number of tasks that read files."""
 Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
@@ -168,6 +171,24 @@ def mapped(rows: DataFrame, function: Fold, schema: StructType) -> DataFrame:
         return rows.mapInArrow(function, schema)
     made = function(_arrow(rows).to_batches())
     return local(spark, pa.Table.from_batches(made, to_arrow_schema(schema)))
+
+
+def from_files(
+    rows: DataFrame, function: Callable[[Iterable[Path]], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame | None:  # fmt: skip
+    """Returns the Arrow batches that `function` makes from the Parquet files of the rows; None if the rows are not in files.
+
+    Python reads the files itself, because reading them through the JVM costs several times as much. Filters of `rows` do not
+    apply.
+    """
+    if not (files := rows.inputFiles()):
+        return None
+
+    def of_files(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = (number for chunk in chunks for number in chunk.column("id").to_pylist())
+        return function(Path(unquote(urlsplit(files[number]).path)) for number in numbers)
+
+    return mapped(rows.sparkSession.range(0, len(files), 1, min(len(files), TASKS)), of_files, schema)
 
 
 def in_groups(rows: DataFrame, keys: Sequence[str], function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
