@@ -88,7 +88,9 @@ def odd_names(stored: DataFrame, wanted: DataFrame, left_out: LeftOut, count: in
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     if left_out.many is not None:
         stored = settled(stored.select(*_COLUMNS, *left_out.columns).join(left_out.many, [*AT], "left_anti"))
-    there = _packed_rows(stored, [*_COLUMNS, *left_out.columns], partial(_of_stored, left_out=left_out), buckets)
+    there = _packed_rows(
+        stored, [*_COLUMNS, *left_out.columns], partial(_of_stored, left_out=left_out._replace(many=None)), buckets
+    )
     meant = _packed_rows(wanted, [*_COLUMNS, "acknowledged"], _of_wanted, buckets)
     return in_groups(united([there, meant]), ("bucket",), odd_of, ODD)
 

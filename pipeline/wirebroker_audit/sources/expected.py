@@ -14,7 +14,7 @@ REPORT = 6.0
 BATCH_BYTES, JOURNAL_BYTES, RECORD_OFFSETS = 500, 150, 200
 """Typical sizes, to estimate numbers of rows before anything is read: the bytes of a small batch, the bytes of a journal's row,
 and the bytes of a record in a live cluster's log."""
-PIECE, BATCH, CHECK, RECORD, ROW, NAMED = 2e-3, 4e-6, 1e-6, 12e-6, 14e-6, 10e-6
+PIECE, BATCH, CHECK, RECORD, ROW, NAMED = 2e-3, 4e-6, 1e-6, 12e-6, 5e-6, 5e-6
 """The seconds of a processor that each of these takes: a piece, scanning a batch, checking a batch, a record, a journal's row,
 and matching a record with the journal."""
 
