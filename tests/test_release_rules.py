@@ -375,6 +375,21 @@ def test_responses_about_an_unknown_kind_of_resource(profile: str, told: tuple[i
     assert (altered.responses[0].resource_type, described.results[0].resource_type) == told
 
 
+@pytest.mark.parametrize(("profile", "code"), [("kafka-2.5", 0), ("kafka-2.6", 47)])
+def test_the_producer_of_a_transaction_that_timed_out_gets_the_new_epoch_in_2_5(profile: str, code: int) -> None:
+    with MockKafka(profile=profile, topics={"orders": 1}, clock="frozen") as kafka:  # type: ignore[arg-type]
+        wire = ready(client(kafka))
+        first = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000), 1)
+        ids = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
+        topics = [{"name": "orders", "partitions": [0]}]
+        added = plain("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in ids.items()},
+                      v3_and_below_transactional_id="t", v3_and_below_topics=topics)  # fmt: skip
+        assert wire.request(added, 1).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+        kafka.clock.advance(seconds=30)
+        again = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=1000, **ids), 3)
+    assert (again.error_code, again.producer_epoch) == (code, 1 if code == 0 else -1)
+
+
 @pytest.mark.parametrize(("profile", "level"), [("kafka-2.7", "INFO"), ("kafka-2.8", "DEBUG")])
 def test_a_logger_tells_the_level_of_its_parent_from_2_8_on(profile: str, level: str) -> None:
     change = {"name": "kafka", "config_operation": SET, "value": "DEBUG"}

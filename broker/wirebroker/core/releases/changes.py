@@ -65,6 +65,9 @@ class Behaviour:
     """Fetch checks that the topic exists before it checks that the client can read the topic's codec."""
     fences_newer_epochs: bool = True
     """EndTxn with a producer epoch newer than the known one is refused, and does not change the known epoch."""
+    fences_timed_out: bool = True
+    """InitProducerId with the epoch of a transaction that the coordinator has aborted is refused. Kafka 2.5 takes the request
+    for a repeated one, and responds with the present epoch."""
     tells_last_stable_offset: bool = True
     """The response to Fetch has the last stable offset for read_uncommitted consumers, too."""
     needs_transactional_id: bool = True
@@ -432,6 +435,7 @@ CHANGES: tuple[Change, ...] = (
         "CreateTopics checks the numbers of partitions and replicas before it checks the settings, until KRaft",
     ),
     Change("2.6", "repeats_altered_kinds", False, "seen", "AlterConfigs repeats the number of an unknown resource type"),
+    Change("2.6", "fences_timed_out", False, "seen", "InitProducerId with the epoch of a timed-out transaction is refused"),
     Change("2.6", "expects_null_settings", False, "seen", "CreateTopics refuses a setting without a value with error 42"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response to Produce names each refused record and its error"),

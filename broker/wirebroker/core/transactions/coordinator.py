@@ -278,7 +278,8 @@ class TransactionCoordinator:
         transaction = self.transactions.get(requested.transactional_id)
         if transaction is None:
             return ProducerResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        fences = self._cluster.configs.release.behaviour.fences_newer_epochs
+        behaviour = self._cluster.configs.release.behaviour
+        fences = behaviour.fences_newer_epochs
         judged = _judge_end(transaction, requested, fences)
         if judged is not None:
             if judged is ErrorCode.NONE and requested.transaction_version >= BUMPS_EPOCH:
@@ -296,7 +297,8 @@ class TransactionCoordinator:
         after = transaction.copy()
         after.prepare(requested.commit, version, following, now)
         if requested.fences and not bumps:
-            after.producer_epoch, after.last_producer_epoch = requested.producer_epoch, NO_EPOCH
+            after.producer_epoch = requested.producer_epoch
+            after.last_producer_epoch = NO_EPOCH if behaviour.fences_timed_out else transaction.producer_epoch
         if error := self._change(transaction, after, now):
             return ProducerResult(error)
         if (
