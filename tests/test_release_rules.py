@@ -74,11 +74,61 @@ def test_zookeepers_brokers_alter_loggers_only_incrementally() -> None:
     assert (found.error_code, found.error_message) == (42, message)
 
 
-@pytest.mark.parametrize(("profile", "codes"), [("kafka-2.8", (0, [42])), ("kafka-3.3", (95, []))])
-def test_zookeepers_brokers_refuse_each_feature(profile: str, codes: tuple[int, list[int]]) -> None:
+@pytest.mark.parametrize(("profile", "codes"), [("kafka-2.8", (0, [42])), ("kafka-3.3", (0, [95])), ("kafka-4.0", (95, []))])
+def test_brokers_before_4_0_refuse_each_feature(profile: str, codes: tuple[int, list[int]]) -> None:
     update = {"feature": "nope", "max_version_level": 1, "allow_downgrade": False}
     (response,) = asked(profile, (plain("UpdateFeatures", timeout_ms=1000, feature_updates=[update]), 0))
     assert (response.error_code, [each.error_code for each in response.results]) == codes
+
+
+UNKNOWN = "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."
+LOWER = "Refusing to perform the requested downgrade because it might delete metadata information."
+
+
+def _updated(profile: str, *updates: tuple[str, int, int]) -> tuple[Any, dict[str, int]]:
+    """Returns the response to these updates (feature, level, type), and the levels after it."""
+    named = [dict(zip(("feature", "max_version_level", "upgrade_type"), each, strict=True)) for each in updates]
+    about = plain("ApiVersions", client_software_name="test", client_software_version="1")
+    response, versions = asked(profile, (plain("UpdateFeatures", timeout_ms=1000, feature_updates=named), 1), (about, 3))
+    return response, {each.name: each.max_version_level for each in versions.finalized_features}
+
+
+def test_a_refused_update_does_not_prevent_the_others_before_4_0() -> None:
+    response, levels = _updated("kafka-3.9", ("nope", 1, 1), ("metadata.version", 19, 2))
+    assert (response.error_code, response.error_message) == (0, "")
+    told = [(each.feature, each.error_code, each.error_message) for each in response.results]
+    assert told == [("metadata.version", 0, None), ("nope", 95, UNKNOWN)]
+    assert levels["metadata.version"] == 19
+
+
+def test_updates_are_refused_in_the_order_of_javas_hash_map() -> None:
+    response, levels = _updated("kafka-4.1", ("metadata.version", 25, 2), ("b", 1, 1), ("ec", 1, 1), ("b", -1, 1))
+    assert "update version -1 for feature b." in response.error_message
+    assert levels["metadata.version"] == 27
+
+
+@pytest.mark.parametrize(
+    ("profile", "level", "words"),
+    [
+        ("kafka-3.6", 13, f"Invalid metadata.version 13. {LOWER} Retry using UNSAFE_DOWNGRADE if you want"),
+        ("kafka-3.7", 16, f"Invalid metadata.version 16. {LOWER}"),
+        ("kafka-3.9", 3, "Invalid metadata.version 3. Unable to set a metadata.version less than 3.3-IV0"),
+        ("kafka-4.1", 22, f"Invalid metadata.version 22. {LOWER}"),
+        ("kafka-4.2", 22, f"Unsupported metadata.version downgrade from 29 to 22. {LOWER}"),
+    ],
+)
+def test_a_lower_level_of_metadata_is_refused_only_if_metadata_has_changed(profile: str, level: int, words: str) -> None:
+    response, _ = _updated(profile, ("metadata.version", level, 2))
+    told = response.results[0].error_message if response.results else response.error_message
+    assert words in told
+    allowed, _ = _updated(profile, ("metadata.version", max(level, 16) + 1, 2))
+    assert (allowed.error_code, [each.error_code for each in allowed.results]) == (0, [0]) or profile == "kafka-3.6"
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-3.6", 95), ("kafka-3.7", 0)])
+def test_an_unknown_feature_may_go_to_level_0_from_3_7_on(profile: str, code: int) -> None:
+    response, _ = _updated(profile, ("nope", 0, 2))
+    assert [each.error_code for each in response.results] == [code]
 
 
 @pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", (True, None)), ("kafka-3.3", (False, "text"))])

@@ -1,8 +1,9 @@
 """UpdateFeatures, versions 0–2.
 
 Kafka makes all updates, or refuses all of them: the error is at the top of the response. If the request succeeds, the response
-of versions 0 and 1 names each feature. Version 0 has no types of upgrades: every update is an upgrade, even with
-`allow_downgrade`, as in Kafka. If a feature is updated twice, the last update counts.
+of versions 0 and 1 names each feature. Before 4.0, Kafka makes each update that it accepts, and the response has an error for
+each. Version 0 has no types of upgrades: every update is an upgrade, even with `allow_downgrade`, as in Kafka. If a feature is
+updated twice, the last update counts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.features import KRAFT, UPGRADE, Update, refusal
+from wirebroker.core.features import KRAFT, UPGRADE, Update, refusals
 
 
 def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeaturesResponse:
@@ -26,15 +27,27 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
         exchange.node_id: cluster.brokers[exchange.node_id]
     }  # this broker counts even if it was unregistered, and no other broker remains
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
-    reason = refusal(updates, supported, cluster.configs.features, cluster.controller_id)
-    if reason:
+    behaviour = cluster.configs.release.behaviour
+    refused = refusals(updates, supported, cluster.configs.features, cluster.controller_id, behaviour)
+    reason = next(filter(None, refused.values()), "")
+    if reason and behaviour.updates_together:
         message = f"The update failed for all features since the following feature had an error: {reason}"
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message, results=[])
     if not request.validate_only:
-        stays = {KRAFT} if not cluster.configs.release.behaviour.upgrades_quorum else set()
+        stays = {name for name, why in refused.items() if why or name not in cluster.configs.features}
+        if not behaviour.upgrades_quorum:
+            stays.add(KRAFT)
         exchange.engine.alter_features({each.feature: each.level for each in updates if each.feature not in stays})
+    if not behaviour.updates_together:
+        apart = [_result(name, why) for name, why in refused.items()]
+        return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message="", results=apart)
     results = [UpdatableFeatureResult(feature=each.feature, error_code=0, error_message="NONE") for each in updates]
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
+
+
+def _result(feature: str, reason: str) -> UpdatableFeatureResult:
+    code = ErrorCode.INVALID_UPDATE_VERSION if reason else ErrorCode.NONE
+    return UpdatableFeatureResult(feature=feature, error_code=code, error_message=reason or None)
 
 
 def _unsupported(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:

@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.printable import printable
+from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.quotas import java_buckets
 from wirebroker.core.releases import Feature
+from wirebroker.core.releases.changes import Behaviour
 
 METADATA, KRAFT, TRANSACTION = "metadata.version", "kraft.version", "transaction.version"
 GROUP, SHARE, STREAMS = "group.version", "share.version", "streams.version"
 ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """FeatureUpdate.UpgradeType."""
-
+SAME_METADATA = frozenset({2, 4, 9, 10, 12, 16, *range(18, 23), *range(24, 30), 31, 34})
+"""The levels of metadata.version that have not changed the records of the metadata log (MetadataVersion.didMetadataChange)."""
 
 NAMES = (METADATA, KRAFT, TRANSACTION, GROUP, ELIGIBLE_REPLICAS, SHARE, STREAMS)
 """The features whose levels change what a broker does. For a release that lacks a feature, the level of the feature is 0."""
@@ -58,23 +62,37 @@ def unsupported(features: Mapping[str, Feature], levels: Mapping[str, int]) -> s
     return ""
 
 
-def refusal(
-    updates: Sequence[Update], supported: Mapping[int, Mapping[str, Feature]], levels: Mapping[str, int], controller: int
-) -> str:
-    """Returns the first reason why Kafka refuses these updates, in Kafka's words, or "" if Kafka accepts them.
+def refusals(
+    updates: Sequence[Update],
+    supported: Mapping[int, Mapping[str, Feature]],
+    levels: Mapping[str, int],
+    controller: int,
+    behaviour: Behaviour,
+) -> dict[str, str]:
+    """Returns for each feature why Kafka refuses its last update, in Kafka's words, or "" if Kafka accepts the update. The
+    features are in the order in which Kafka looks at them.
 
     `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """
-    for update in {each.feature: each for each in updates}.values():
-        for node_id in sorted(supported, key=lambda node_id: node_id != controller):
-            who = f"Local controller {node_id}" if node_id == controller else f"Broker {node_id}"
-            feature = supported[node_id].get(update.feature)
-            if reason := _refusal(update, feature, levels.get(update.feature, 0), who):
-                return reason
+    last = {each.feature: each for each in updates}
+    in_order = hash_order(last, java_hash, java_buckets(16, len(last))) if behaviour.updates_together else sorted(last)
+    return {name: _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, behaviour) for name in in_order}
+
+
+def _refusal_by_anybody(
+    update: Update, supported: Mapping[int, Mapping[str, Feature]], level: int, controller: int, behaviour: Behaviour
+) -> str:
+    for node_id in sorted(supported, key=lambda node_id: node_id != controller):
+        who = f"Local controller {node_id}" if node_id == controller else f"Broker {node_id}"
+        feature = supported[node_id].get(update.feature)
+        if feature is None and behaviour.unknown_features == "unsupported" and not update.level:
+            who = f"Broker {node_id}"
+        if reason := _refusal(update, feature, level, who, behaviour):
+            return reason
     return ""
 
 
-def _refusal(update: Update, feature: Feature | None, level: int, who: str) -> str:
+def _refusal(update: Update, feature: Feature | None, level: int, who: str, behaviour: Behaviour) -> str:
     name, wanted, kind = update
     reason = ""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
@@ -82,7 +100,9 @@ def _refusal(update: Update, feature: Feature | None, level: int, who: str) -> s
     elif wanted < 0:
         reason = "A feature version cannot be less than 0."
     elif feature is None:
-        reason = f"{who} does not support this feature." if wanted else f"Feature {name} not found."
+        reason = f"{who} does not support this feature."
+        if not wanted and behaviour.unknown_features != "unsupported":
+            reason = f"Feature {name} not found." if behaviour.unknown_features == "not found" else ""
     elif not feature.oldest <= wanted <= feature.newest:
         reason = f"{who} only supports versions {feature.oldest}-{feature.newest}"
     elif wanted < level and kind == UPGRADE:
@@ -94,8 +114,21 @@ def _refusal(update: Update, feature: Feature | None, level: int, who: str) -> s
     elif wanted < level and name == KRAFT:
         reason = "Can't downgrade the version of this feature."
     elif wanted < level and name == METADATA:
-        why = "Refusing to perform the requested downgrade because it might delete metadata information."
-        if kind == UNSAFE_DOWNGRADE:
-            why = "Unsafe metadata downgrade is not supported in this version."
-        return f"Unsupported metadata.version downgrade from {level} to {wanted}. {why}"
+        return _lower_metadata_refusal(level, wanted, kind, behaviour)
     return reason and f"Invalid update version {wanted} for feature {name}. {reason}"
+
+
+def _lower_metadata_refusal(level: int, wanted: int, kind: int, behaviour: Behaviour) -> str:
+    """Returns "" if metadata.version may go down to the wanted level, as no level in between has changed the metadata."""
+    if wanted >= behaviour.oldest_metadata and SAME_METADATA.issuperset(range(wanted + 1, level + 1)):
+        return ""
+    why = "Refusing to perform the requested downgrade because it might delete metadata information."
+    if behaviour.advises_unsafe:
+        why += " Retry using UNSAFE_DOWNGRADE if you want to force the downgrade to proceed."
+    if kind == UNSAFE_DOWNGRADE:
+        why = "Unsafe metadata downgrade is not supported in this version."
+    if wanted < behaviour.oldest_metadata:
+        why = "Unable to set a metadata.version less than 3.3-IV0"
+    if behaviour.tells_levels:
+        return f"Unsupported metadata.version downgrade from {level} to {wanted}. {why}"
+    return f"Invalid metadata.version {wanted}. {why}"

@@ -232,6 +232,16 @@ class Behaviour:
     transaction.version has the level 0."""
     upgrades_quorum: bool = True
     """UpdateFeatures changes kraft.version."""
+    updates_together: bool = True
+    """UpdateFeatures makes all updates or none."""
+    oldest_metadata: int = 0
+    """UpdateFeatures refuses a level of metadata.version below this level, also if the brokers support the level."""
+    unknown_features: str = "not found"
+    """UpdateFeatures of an unknown feature to level 0: "not found", "accepted", or "unsupported" by a broker."""
+    tells_levels: bool = True
+    """The refusal to lower metadata.version names the present level."""
+    advises_unsafe: bool = False
+    """The refusal of a safe downgrade of metadata.version advises an unsafe downgrade, which is refused, too."""
     scala: int = 13
     """The minor version of Scala 2 with which a release with ZooKeeper is built. Brokers make new logs in the order of Scala's
     hash tables."""
@@ -294,6 +304,7 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
     ),
+    Change("4.2", "tells_levels", False, "seen", "the refusal to lower metadata.version names the present level"),
     Change("4.1", "upgrades_quorum", False, "KAFKA-16538", "UpdateFeatures changes kraft.version"),
     Change("4.1", "forgets_start", False, "seen", "DescribeTransactions shows no start time after InitProducerId"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence must be 0"),
@@ -303,6 +314,9 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.0", "notes_client_versions", False, "KIP-890", "AddPartitionsToTxn from version 4 on needs transaction version 2"
     ),
+    Change("4.0", "updates_together", False, "KIP-1022", "UpdateFeatures makes all updates or none, and has one error"),
+    Change("4.0", "oldest_metadata", 4, "KIP-896", "the oldest level of metadata.version is the oldest that brokers support"),
+    Change("4.0", "unknown_features", "accepted", "seen", "UpdateFeatures of an unknown feature to level 0 is refused"),
     Change("4.0", "tells_assignments", False, "KIP-848", "DescribeGroups shows assignments also while a group rebalances"),
     Change("4.0", "refuses_early", False, "KIP-848", "a commit that is refused creates no group"),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
@@ -330,6 +344,8 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change("3.8", "reads_metrics", False, "seen", "client metrics that cannot be decompressed are refused with error 87"),
     Change("3.8", "foresees_null_records", False, "seen", "Produce without record data gets no response"),
+    Change("3.7", "unknown_features", "unsupported", "seen", "UpdateFeatures of an unknown feature to level 0 changes nothing"),
+    Change("3.7", "advises_unsafe", True, "seen", "the refusal to lower metadata.version no longer advises UNSAFE_DOWNGRADE"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
     Change("3.7", "newest_resource", 8, "KIP-714", "client metrics have settings"),
     Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
