@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kafkawire.frames import SIZE
-from requesting import plain
+from requesting import add_partitions, init_producer_id, plain, produce_request
 from responses import only
 from wirebroker.client.wire import Connection, ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
 from wirebroker.requests.authentication import Ignoring
-from wirekit import client
+from wirekit import batch, client
 
 TOPIC, LOGGERS, SET = 2, 8, 0
 
@@ -123,6 +123,31 @@ def test_a_lower_level_of_metadata_is_refused_only_if_metadata_has_changed(profi
     assert words in told
     allowed, _ = _updated(profile, ("metadata.version", max(level, 16) + 1, 2))
     assert (allowed.error_code, [each.error_code for each in allowed.results]) == (0, [0]) or profile == "kafka-3.6"
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-3.7", 48), ("kafka-3.8", 120)])
+def test_a_partition_outside_of_a_transaction_is_error_48_before_3_8(profile: str, code: int) -> None:
+    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
+        wire = ready(client(kafka))
+        producer = wire.request(plain("InitProducerId", transactional_id="t", transaction_timeout_ms=60_000), 4)
+        entry = {
+            "transactional_id": "t", "producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch,
+            "verify_only": True, "topics": [{"name": "orders", "partitions": [0]}],
+        }  # fmt: skip
+        (found,) = wire.request(plain("AddPartitionsToTxn", transactions=[entry]), 4).results_by_transaction
+    assert [each.partition_error_code for each in found.topic_results[0].results_by_partition] == [code]
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-3.9", 0), ("kafka-4.0", 47)])
+def test_a_newer_epoch_may_write_in_an_open_transaction_before_4_0(profile: str, code: int) -> None:
+    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
+        wire = ready(client(kafka))
+        made = wire.request(init_producer_id("t"), 4)
+        who = (made.producer_id, made.producer_epoch)
+        assert only(wire.request(add_partitions("t", who), 3)).partition_error_code == 0
+        written = (batch(0, pid=who[0], epoch=who[1] + more, transactional=True) for more in (0, 1))
+        codes = [only(wire.request(produce_request("orders", each, txid="t"), 8)).error_code for each in written]
+    assert codes == [0, code]
 
 
 @pytest.mark.parametrize(("profile", "code"), [("kafka-3.6", 95), ("kafka-3.7", 0)])

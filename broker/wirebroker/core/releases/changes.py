@@ -45,6 +45,9 @@ class Behaviour:
     """The value of authorized_operations in the response to DescribeGroups if the request did not ask for this field."""
     empty_messages: bool = True
     """If CreateAcls succeeds, the error message in the response is empty, and not null."""
+    knows_abortable: bool = True
+    """AddPartitionsToTxn that only verifies has the error TRANSACTION_ABORTABLE for a partition outside of the transaction, and
+    not INVALID_TXN_STATE."""
     verifies_epochs: bool = True
     """Before a leader asks the transaction coordinator about a transactional batch, it checks the batch's producer epoch."""
     responds_to_cut_records: bool = True
@@ -342,6 +345,7 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "after errors 76 and 117 a client may call GetTelemetrySubscriptions without waiting",
     ),
+    Change("3.8", "knows_abortable", False, "KIP-890", "a verifying AddPartitionsToTxn has error 120 instead of 48"),
     Change("3.8", "reads_metrics", False, "seen", "client metrics that cannot be decompressed are refused with error 87"),
     Change("3.8", "foresees_null_records", False, "seen", "Produce without record data gets no response"),
     Change("3.7", "unknown_features", "unsupported", "seen", "UpdateFeatures of an unknown feature to level 0 changes nothing"),

@@ -246,14 +246,14 @@ class TransactionCoordinator:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Returns NONE for each partition that is part of the producer's transaction, and TRANSACTION_ABORTABLE for each other
-        partition.
+        partition; before Kafka 3.8, INVALID_TXN_STATE.
         """
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
             return dict.fromkeys(partitions, error)
-        return {
-            each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
-        }
+        knows_abortable = self._cluster.configs.release.behaviour.knows_abortable
+        absent = ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
+        return {each: ErrorCode.NONE if each in transaction.partitions else absent for each in partitions}
 
     def _of_producer(
         self, transactional_id: str, producer_id: int, producer_epoch: int

@@ -37,7 +37,7 @@ class TransactionalProducer(NamedTuple):
 
 class Verified(NamedTuple):
     """The result of `verify`. `first_writes` are the partitions to which the producer may now write the first batch of its
-    transaction.
+    transaction, or before Kafka 4.0, the first batch of another epoch in an open transaction.
 
     If a partition is in neither `first_writes` nor `errors`, the transaction is already open on it.
     """
@@ -57,6 +57,7 @@ def verify(
         return Verified(frozenset((part.topic, part.index) for part, _ in batches), {})
     errors: dict[TopicPartition, ErrorCode] = {}
     requested: list[TopicPartition] = []
+    is_open: list[TopicPartition] = []
     for partition, sequence in batches:
         where = (partition.topic, partition.index)
         started = partition.start_verification(producer.producer_id, sequence, producer.producer_epoch, adds, now)
@@ -64,9 +65,11 @@ def verify(
             errors[where] = started
         elif started is not None:
             requested.append(where)
+        elif not partition.configs.behaviour.verifies_epochs:
+            is_open.append(where)
     responses = _ask(producer, requested, coordinator, cluster, now) if requested else {}
     errors |= {where: _error_for(code, producer.speaks) for where, code in responses.items() if code}
-    return Verified(frozenset(where for where, code in responses.items() if not code), errors)
+    return Verified(frozenset([*is_open, *(where for where, code in responses.items() if not code)]), errors)
 
 
 def _ask(
