@@ -304,10 +304,10 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.2", "strict_lists", False, "KIP-1161", "a list in a setting has no empty items, and an item given twice counts once"
     ),
+    Change("4.2", "tells_levels", False, "seen", "the refusal to lower metadata.version names the present level"),
     Change(
         "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
     ),
-    Change("4.2", "tells_levels", False, "seen", "the refusal to lower metadata.version names the present level"),
     Change("4.1", "upgrades_quorum", False, "KAFKA-16538", "UpdateFeatures changes kraft.version"),
     Change("4.1", "forgets_start", False, "seen", "DescribeTransactions shows no start time after InitProducerId"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence must be 0"),
