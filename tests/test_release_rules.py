@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkawire.frames import SIZE
-from requesting import add_partitions, init_producer_id, plain, produce_request
+from requesting import add_partitions, create_topics, init_producer_id, plain, produce_request
 from responses import only
 from wirebroker.client.wire import Connection, ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
@@ -79,6 +79,18 @@ def test_brokers_before_4_0_refuse_each_feature(profile: str, codes: tuple[int, 
     update = {"feature": "nope", "max_version_level": 1, "allow_downgrade": False}
     (response,) = asked(profile, (plain("UpdateFeatures", timeout_ms=1000, feature_updates=[update]), 0))
     assert (response.error_code, [each.error_code for each in response.results]) == codes
+
+
+@pytest.mark.parametrize(("profile", "shown"), [("kafka-3.0", False), ("kafka-3.3", True), ("kafka-3.5", True)])
+def test_kraft_shows_internal_settings_of_a_new_topic_before_3_6(profile: str, shown: bool) -> None:
+    created, described = asked(
+        profile,
+        (create_topics(new_topic("t")), 5),
+        (plain("DescribeConfigs", resources=[{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]), 4),
+    )
+    names = [each.name for each in created.topics[0].configs]
+    assert ("local.retention.ms" in names) == shown
+    assert "local.retention.ms" not in [each.name for each in described.results[0].configs]
 
 
 UNKNOWN = "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."

@@ -550,9 +550,10 @@ class TopicConfigs(Configs):
         return self.broker.shown((node, "created"), lambda: self._describe_created(node))
 
     def _describe_created(self, node: int) -> list[Entry]:
-        return [entry._replace(source=self.source(entry.name, node)) for entry in self.describe(node)]
+        entries = self.describe(node) if self.behaviour.hides_at_creation else self._describe(node, None, with_internal=True)
+        return [entry._replace(source=self.source(entry.name, node)) for entry in entries]
 
-    def _describe(self, node: int, names: Iterable[str] | None) -> list[Entry]:
+    def _describe(self, node: int, names: Iterable[str] | None, *, with_internal: bool = False) -> list[Entry]:
         wanted = None if names is None else set(names)
         entries = []
         for entry in self.broker.topic_defaults(node):
@@ -563,6 +564,6 @@ class TopicConfigs(Configs):
                 value = self.text(name)
                 synonyms = [Synonym(name, value, Source.TOPIC), *entry.synonyms]
                 entries.append(entry._replace(value=value, source=Source.TOPIC, synonyms=synonyms))
-            elif not self.broker.definitions.topic[name].hidden:
+            elif not (setting := self.broker.definitions.topic[name]).hidden or (with_internal and setting.internal):
                 entries.append(entry)
         return entries

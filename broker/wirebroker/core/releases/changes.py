@@ -233,6 +233,8 @@ class Behaviour:
     notes_client_versions: bool = True
     """AddPartitionsToTxn from version 4 on needs transaction version 2. The request is refused if the feature
     transaction.version has the level 0."""
+    hides_at_creation: bool = True
+    """The response to CreateTopics leaves out internal settings that are not set."""
     upgrades_quorum: bool = True
     """UpdateFeatures changes kraft.version."""
     updates_together: bool = True
@@ -374,6 +376,7 @@ CHANGES: tuple[Change, ...] = (
         "3.7", "checks_nonces", False, "CVE-2024-56128", "the client's last message in a SCRAM handshake must repeat the nonces"
     ),
     Change("3.6", "explains_fencing", False, "KIP-890", "the errors 47 and 49 of a transactional batch have a message"),
+    Change("3.6", "hides_at_creation", False, "seen", "the response to CreateTopics has no internal settings"),
     Change("3.6", "verifies_transactions", False, "KIP-890", "transactional batches are verified: errors 47, 48 and 49"),
     Change(
         "3.6",
@@ -390,6 +393,7 @@ CHANGES: tuple[Change, ...] = (
     Change("3.5", "stand_ins", -3, "KIP-405", "in ListOffsets, timestamps of −4 and below are special values or are refused"),
     Change("3.5", "positive_quotas", False, "seen", "a quota of 0, or too large for its type, is refused"),
     Change("3.5", "limits_mutations", False, "KAFKA-14351", "the quota controller_mutation_rate takes effect with KRaft"),
+    Change("3.3", "hides_at_creation", True, "KIP-833", "the response to CreateTopics of KRaft has internal settings, too"),
     Change("3.3", "limits_mutations", True, "KIP-833", "the quota controller_mutation_rate has no effect with KRaft"),
     Change(
         "3.3", "strict_quotas", False, "KIP-833", "AlterClientQuotas refuses a request that names an entity or a quota twice"
