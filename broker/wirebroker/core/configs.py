@@ -564,6 +564,8 @@ class TopicConfigs(Configs):
                 value = self.text(name)
                 synonyms = [Synonym(name, value, Source.TOPIC), *entry.synonyms]
                 entries.append(entry._replace(value=value, source=Source.TOPIC, synonyms=synonyms))
-            elif not (setting := self.broker.definitions.topic[name]).hidden or (with_internal and setting.internal):
+                continue
+            setting = self.broker.definitions.topic[name]
+            if not setting.hidden or (with_internal and setting.internal and not setting.absent):
                 entries.append(entry)
         return entries
