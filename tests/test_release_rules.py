@@ -168,6 +168,12 @@ def test_an_unknown_feature_may_go_to_level_0_from_3_7_on(profile: str, code: in
     assert [each.error_code for each in response.results] == [code]
 
 
+@pytest.mark.parametrize(("profile", "code"), [("kafka-4.0", 95), ("kafka-4.1", 0), ("kafka-4.2", 0)])
+def test_streams_version_may_go_to_level_0_from_4_1_on(profile: str, code: int) -> None:
+    response, _ = _updated(profile, ("streams.version", 0, 2))
+    assert response.error_code == code
+
+
 @pytest.mark.parametrize(("profile", "told"), [("kafka-2.8", (True, None)), ("kafka-3.3", (False, "text"))])
 def test_messages_about_unknown_topics(profile: str, told: tuple[bool, str | None]) -> None:
     grown, deleted = asked(

@@ -102,7 +102,8 @@ def _refusal(update: Update, feature: Feature | None, level: int, who: str, beha
     elif feature is None:
         reason = f"{who} does not support this feature."
         if not wanted and behaviour.unknown_features != "unsupported":
-            reason = f"Feature {name} not found." if behaviour.unknown_features == "not found" else ""
+            is_known = behaviour.unknown_features == "accepted" or name == behaviour.unfinished_feature
+            reason = "" if is_known else f"Feature {name} not found."
     elif not feature.oldest <= wanted <= feature.newest:
         reason = f"{who} only supports versions {feature.oldest}-{feature.newest}"
     elif wanted < level and kind == UPGRADE:

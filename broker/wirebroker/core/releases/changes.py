@@ -243,6 +243,8 @@ class Behaviour:
     """UpdateFeatures refuses a level of metadata.version below this level, also if the brokers support the level."""
     unknown_features: str = "not found"
     """UpdateFeatures of an unknown feature to level 0: "not found", "accepted", or "unsupported" by a broker."""
+    unfinished_feature: str = ""
+    """The name of a feature that the release knows but does not support; its level may be set to 0."""
     tells_levels: bool = True
     """The refusal to lower metadata.version names the present level."""
     advises_unsafe: bool = False
@@ -306,10 +308,12 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.2", "strict_lists", False, "KIP-1161", "a list in a setting has no empty items, and an item given twice counts once"
     ),
+    Change("4.2", "unfinished_feature", "streams.version", "KIP-1071", "brokers support the feature streams.version"),
     Change("4.2", "tells_levels", False, "seen", "the refusal to lower metadata.version names the present level"),
     Change(
         "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
     ),
+    Change("4.1", "unfinished_feature", "", "KIP-1071", "UpdateFeatures may set streams.version to 0"),
     Change("4.1", "upgrades_quorum", False, "KAFKA-16538", "UpdateFeatures changes kraft.version"),
     Change("4.1", "forgets_start", False, "seen", "DescribeTransactions shows no start time after InitProducerId"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence must be 0"),
