@@ -59,7 +59,9 @@ def values(kafka: MockKafka) -> list[bytes | None]:
 def update(kafka: MockKafka, name: str, level: int) -> tuple[int, str | None]:
     change = {"feature": name, "max_version_level": level, "upgrade_type": 1}
     response = ask(kafka, "UpdateFeatures", 1, feature_updates=[change])
-    return response.error_code, response.error_message
+    refused = [each for each in response.results if each.error_code]  # by a controller of a release before 4.0
+    told = refused[0] if refused else response
+    return told.error_code, told.error_message
 
 
 # Two releases at the same time
@@ -78,8 +80,7 @@ def test_each_broker_has_the_versions_and_features_of_its_release() -> None:
             ask(kafka, "Metadata", 13, 1, topics=None)
         assert update(kafka, "metadata.version", 30) == (
             ErrorCode.INVALID_UPDATE_VERSION,
-            "The update failed for all features since the following feature had an error: Invalid update version 30 for "
-            "feature metadata.version. Local controller 1 only supports versions 1-21",
+            "Invalid update version 30 for feature metadata.version. Local controller 1 only supports versions 1-21",
         )
         kafka.upgrade(NEW)
         assert releases(kafka) == ["4.3", "4.3", "4.3"]

@@ -27,7 +27,8 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
         exchange.node_id: cluster.brokers[exchange.node_id]
     }  # this broker counts even if it was unregistered, and no other broker remains
     supported = {node_id: broker.release.features for node_id, broker in (asked | cluster.live_brokers).items()}
-    behaviour = cluster.configs.release.behaviour
+    controller = cluster.brokers.get(cluster.controller_id)  # in a rolling upgrade, its release counts
+    behaviour = (cluster.configs.release if controller is None else controller.release).behaviour
     refused = refusals(updates, supported, cluster.configs.features, cluster.controller_id, behaviour)
     reason = next(filter(None, refused.values()), "")
     if reason and behaviour.updates_together:
