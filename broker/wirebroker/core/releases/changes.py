@@ -243,7 +243,7 @@ class Behaviour:
     """UpdateFeatures refuses a level of metadata.version below this level, also if the brokers support the level."""
     unknown_features: str = "not found"
     """UpdateFeatures of an unknown feature to level 0: "not found", "accepted", or "unsupported" by a broker."""
-    unfinished_feature: str = ""
+    unfinished_feature: str | None = None
     """The name of a feature that the release knows but does not support; its level may be set to 0."""
     tells_levels: bool = True
     """The refusal to lower metadata.version names the present level."""
@@ -313,7 +313,7 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
     ),
-    Change("4.1", "unfinished_feature", "", "KIP-1071", "UpdateFeatures may set streams.version to 0"),
+    Change("4.1", "unfinished_feature", None, "KIP-1071", "UpdateFeatures may set streams.version to 0"),
     Change("4.1", "upgrades_quorum", False, "KAFKA-16538", "UpdateFeatures changes kraft.version"),
     Change("4.1", "forgets_start", False, "seen", "DescribeTransactions shows no start time after InitProducerId"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence must be 0"),
