@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -206,7 +207,7 @@ def _in_order_of_scala_13(topic: str, indexes: Iterable[int]) -> list[int]:
     buckets = max(_BUCKETS, _power_of_two(len(indexes) / _FULL))
 
     def place(index: int) -> tuple[int, int]:
-        code = (31 + name + 17 * index) & 0xFFFFFFFF
+        code = _scala_hash(name, index)
         mixed = code ^ code >> 16
         return mixed & (buckets - 1), mixed if mixed < 1 << 31 else mixed - (1 << 32)
 
@@ -219,12 +220,13 @@ def _in_order_of_scala_12(topic: str, indexes: Iterable[int]) -> list[int]:
     The mutable HashMap of Scala 2.12 doubles its buckets, puts a new entry before the others of its bucket, and iterates from
     the last bucket to the first. `filter` then makes a second HashMap of the first.
     """
-    name = java_hash(topic)
-
-    def hashed(index: int) -> int:
-        return (31 + name + 17 * index) & 0xFFFFFFFF
-
+    hashed = partial(_scala_hash, java_hash(topic))
     return _scala_12(_scala_12(_in_order(topic, indexes), hashed), hashed)
+
+
+def _scala_hash(topic_hash: int, index: int) -> int:
+    """Returns the hash of a partition as a key of these hash tables, from the `java_hash` of its topic."""
+    return (31 + topic_hash + 17 * index) & 0xFFFFFFFF
 
 
 def _scala_12(keys: Iterable[int], hashed: Callable[[int], int]) -> list[int]:
