@@ -73,9 +73,7 @@ class Security:
     def settings(self) -> dict[str, str]:
         """Returns the broker's settings, without its listeners."""
         encrypted = any("SSL" in PROTOCOLS.get(each, each) for each in self.listeners)  # releases before 2.7 read no PEM
-        store = {"keystore": SERVER, "truststore": CA} if encrypted else {}
-        lines = {f"ssl.{name}.type": "PEM" for name in store}
-        lines |= {f"ssl.{name}.location": str(self.folder / file) for name, file in store.items()}
+        lines = self._stores() if encrypted else {}
         protocols = {each: PROTOCOLS.get(each, each) for each in ("PLAINTEXT", *self.listeners)} | {"CONTROLLER": "PLAINTEXT"}
         lines |= {
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
@@ -90,6 +88,17 @@ class Security:
                 lines |= {f"{prefix}.{each.lower()}.sasl.jaas.config": SCRAM_LOGIN for each in SCRAM}
                 lines |= self.oauth.settings(prefix) if self.oauth is not None else {}
         return lines
+
+    def _stores(self) -> dict[str, str]:
+        """The key is in the settings themselves, because Kafka 2.7 and 2.8 read a file only if its key is encrypted."""
+        key = (self.folder / SERVER).read_text().replace("\n", "\\n")
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": key,
+            "ssl.keystore.certificate.chain": key,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.folder / CA),
+        }
 
     def java_options(self) -> list[str]:
         """Returns the JVM argument that lets a broker read key sets."""

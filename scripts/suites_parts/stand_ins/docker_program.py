@@ -59,10 +59,10 @@ def _alter_acl(client: WireClient, given: dict[str, str]) -> None:
     pattern = PatternType.LITERAL
     if "add" in given:
         acl = AclCreation(resource, name, pattern, principal, "*", *rest)
-        _check(client.request(CreateAclsRequest(creations=[acl]), 3).results)
+        _check(client.request(CreateAclsRequest(creations=[acl]), 2).results)
     else:
         wanted = DeleteAclsFilter(resource, name, pattern, principal, "*", *rest)
-        _check(client.request(DeleteAclsRequest(filters=[wanted]), 3).filter_results)
+        _check(client.request(DeleteAclsRequest(filters=[wanted]), 2).filter_results)
 
 
 def _alter_user(client: WireClient, given: dict[str, str]) -> None:
