@@ -78,9 +78,8 @@ class OfRelease:
         self._subject.learn(ask, responses)
 
     def fence(self, ask: Ask) -> Ask | None:
-        """Returns the subject's fence if the release supports its version."""
-        fence = self._subject.fence(ask)
-        return fence if fence is not None and self._has(fence) else None
+        """Returns the subject's fence."""
+        return self._subject.fence(ask)
 
     def _has(self, ask: Ask) -> bool:
         return not self._announced.lacks(ask.api) and self._announced.lowered(ask.api, ask.version) == ask.version

@@ -131,16 +131,20 @@ class Player:
             )
             for name in head.topics
         ]  # fmt: skip
-        created = self._admin.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics
-        for topic in created:
+        for topic in self._ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics:
             if topic.error_code:
                 raise ProtocolError(f"the topic {topic.name} cannot be created: {topic.error_message}")
-            self._symbols.topic(topic.name.removeprefix(self._symbols.prefix), topic.topic_id)
+            if any(topic.topic_id):  # Kafka before 2.8 has no ids
+                self._symbols.topic(topic.name.removeprefix(self._symbols.prefix), topic.topic_id)
         until(lambda: all(self._led(name) for name in names))
         self._transactional_ids = [self._symbols.prefix + name for name in head.transactional_ids]
         groups = [self._symbols.prefix + name for name in head.groups]
         coordinators_loaded(self._admin, groups, self._transactional_ids)
         until(self._gives_producer_ids)
+
+    def _ask(self, request: Message, version: int) -> Any:
+        """Sends a request of this version, or of the broker's newest version if the newest version is lower."""
+        return self._admin.request(request, self.announced.lowered(api_name(request.__schema__.key), version))
 
     def _gives_producer_ids(self) -> bool:
         """Whether the broker has a block of producer ids. The first InitProducerId makes the broker fetch a block."""
@@ -150,7 +154,7 @@ class Player:
     def _led(self, topic: str) -> bool:
         partitions = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(PARTITIONS)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
-        return not any(partition.error_code for partition in sole(self._admin.request(request, 5).topics).partitions)
+        return not any(partition.error_code for partition in sole(self._ask(request, 5).topics).partitions)
 
     def busy(self) -> set[int]:
         """Returns the connections that have an unanswered request."""
@@ -167,7 +171,7 @@ class Player:
             connection = self._connections[ask.connection] = Connection(self._address)
             # Waits until the broker has accepted the connection. Otherwise it could read later requests on other connections
             # first.
-            connection.request(_greeting(), _GREETING_VERSION)
+            connection.request(_greeting(), self.announced.lowered("ApiVersions", _GREETING_VERSION))
         connection.send(message, ask.version)
 
     def responses(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Responses:
@@ -219,9 +223,9 @@ class Player:
         """
         if fence is None:
             for _ in range(2):
-                self._admin.request(_greeting(), _GREETING_VERSION)
+                self._ask(_greeting(), _GREETING_VERSION)
         else:
-            self._admin.request(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
+            self._ask(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
 
     def settle(self, ask: Ask) -> bool:
         """After a request that may end a transaction, waits for the markers. Returns False if they are not written."""

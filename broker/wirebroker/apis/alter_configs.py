@@ -17,10 +17,13 @@ from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, ResourceType, repeated
 from wirebroker.core.refusals import Refusal
+from wirebroker.requests.effects import Outcome
 
 
-def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
+def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps | Outcome:
     """Change the settings. Returns the result of each resource."""
+    if not exchange.cluster.configs.release.behaviour.reads_null_settings and _has_null(request):
+        return exchange.close("this release of Kafka closes the connection for a setting without a value")
     return alter_resources(request, exchange, AlterConfigsResponse, AlterConfigsResourceResponse, replaces=True)
 
 
@@ -71,10 +74,14 @@ def alter_resources(
     return response(responses=results)
 
 
+def _has_null(request: Any) -> bool:
+    return any(each.value is None for resource in request.resources for each in resource.configs)
+
+
 def _fails_whole(request: Any, exchange: Exchange, *, replaces: bool) -> Refusal | None:
     """The refusal of the whole request by a broker with ZooKeeper: for a value that is null, and for a kind of resource that
     cannot be altered."""
-    if replaces and any(each.value is None for resource in request.resources for each in resource.configs):
+    if replaces and _has_null(request):
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     loggers = exchange.cluster.configs.release.behaviour.has_settings(ResourceType.BROKER_LOGGER)
     for kind in (each.resource_type for each in request.resources):

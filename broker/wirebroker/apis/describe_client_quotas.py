@@ -37,7 +37,8 @@ def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> Describe
         return DescribeClientQuotasResponse(error_code=wanted.code, error_message=wanted.message, entries=None)
     limits = exchange.cluster.quotas.limits
     entries = [_described(each, limits[each], behaviour) for each in limits if _matches(each, wanted, strict=request.strict)]
-    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message="", entries=entries)
+    message = "" if behaviour.empty_quota_messages else None
+    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=message, entries=entries)
 
 
 def _wanted(components: list[ComponentData], behaviour: Behaviour) -> Wanted | Refusal:

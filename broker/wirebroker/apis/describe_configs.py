@@ -59,8 +59,18 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
         if not isinstance(found, Refusal) and resource.configuration_keys and chooses:
             wanted = set(resource.configuration_keys)
             found = [entry for entry in found if entry.name in wanted]
-        results.append(_result(resource, found, shown))
+        result = _result(resource, found, shown)
+        if not behaviour.empty_described and not result.error_message:
+            _without_texts(result)
+        results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def _without_texts(result: DescribeConfigsResult) -> None:
+    """Kafka before 2.7 leaves out empty texts."""
+    result.error_message = None
+    for each in result.configs:
+        each.documentation = each.documentation or None
 
 
 def told_kind(kind: int, behaviour: Behaviour, *, repeats: bool) -> int:

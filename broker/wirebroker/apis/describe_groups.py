@@ -39,11 +39,15 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
         known[group_id] = response
         if group is not None:
             protocol, stable = group.protocol, group.state is ClassicGroupState.STABLE
-            tells = stable or exchange.cluster.configs.release.behaviour.tells_assignments
+            behaviour = exchange.cluster.configs.release.behaviour
+            tells = stable or behaviour.tells_assignments
             for member in list(group.members.values()):
                 if pause():
                     yield None
-                response.members.append(_member(member, protocol, stable, tells))
+                described = _member(member, protocol, stable, tells)
+                if not behaviour.describes_metadata:
+                    described.member_metadata = described.member_assignment
+                response.members.append(described)
     if len(known) < len(request.groups):  # a thread encodes the response if it repeats groups
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])

@@ -2,7 +2,8 @@
 
 The response waits until the group's join phase is over. From version 4 a new member first gets MEMBER_ID_REQUIRED and its
 member id. From version 5 a member may be static (group.instance.id). From version 9 the response may tell a returning static
-leader to keep the assignment.
+leader to keep the assignment. From Kafka 2.5 to 3.0 a leader that joins with a version before 5 gets UNSUPPORTED_VERSION if the
+group has a static member, because the response cannot name its instance.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.groups.classic import Joined, JoinRequest
+
+NAMES_INSTANCES = 5
+"""The first version whose response names the instances of static members."""
 
 
 def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
@@ -48,6 +52,9 @@ def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
 
 
 def _response(joined: Joined, exchange: Exchange) -> JoinGroupResponse:
+    named = any(instance_id is not None for _, instance_id, _ in joined.members)
+    if named and exchange.version < NAMES_INSTANCES and not exchange.cluster.configs.release.behaviour.leaves_out_instances:
+        joined = Joined(ErrorCode.UNSUPPORTED_VERSION)
     protocol = joined.protocol
     if protocol is None and exchange.version < 7:
         protocol = ""

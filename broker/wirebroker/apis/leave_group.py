@@ -12,7 +12,8 @@ def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
     """Remove the members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
-        return LeaveGroupResponse(error_code=error)
+        mistakes = exchange.version < 3 and exchange.cluster.configs.release.behaviour.counts_refused_leavers
+        return LeaveGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION if mistakes else error)
     leaving = [(member.member_id, member.group_instance_id) for member in request.members]
     if exchange.version < 3:
         leaving = [(request.member_id, None)]

@@ -15,6 +15,7 @@ _FILTERED = {NOT_READY: "not_ready"}
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     """List the groups."""
     states = {state.lower().strip() for state in request.states_filter}
+    exact = None if exchange.cluster.configs.release.behaviour.ignores_case_of_states else set(request.states_filter)
     types = {kind.lower() for kind in request.types_filter}
     pause = pauses(IDS)
     listed = []
@@ -24,6 +25,8 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
         if exchange.engine.groups.coordinator_error(group_id, exchange.node_id):
             continue
         kind, state = group.kind, group.state_name
+        if exact and state not in exact:
+            continue
         if (states and _FILTERED.get(state, state.lower()) not in states) or (types and kind not in types):
             continue
         listed.append(

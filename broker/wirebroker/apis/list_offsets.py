@@ -68,8 +68,10 @@ def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
 def _one(
     topic: str, requested: ListOffsetsPartition, committed: bool, replica_id: int, exchange: Exchange
 ) -> ListOffsetsPartitionResponse:
-    known = exchange.cluster.configs.release.behaviour.stand_ins
-    if known <= requested.timestamp < 0 and exchange.version < OLDEST_VERSION_OF_STAND_IN.get(requested.timestamp, NEVER):
+    behaviour = exchange.cluster.configs.release.behaviour
+    known = behaviour.stand_ins
+    too_old = exchange.version < OLDEST_VERSION_OF_STAND_IN.get(requested.timestamp, NEVER) and behaviour.versions_stand_ins
+    if known <= requested.timestamp < 0 and too_old:
         return _response(requested, ErrorCode.UNSUPPORTED_VERSION)
     partition = exchange.cluster.partition(topic, requested.partition_index)
     error = leader_error(partition, exchange.node_id, requested.current_leader_epoch)

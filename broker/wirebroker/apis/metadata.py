@@ -54,7 +54,7 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         topics=(yield from _topics(request, exchange)),
-        cluster_authorized_operations=NOT_REQUESTED,
+        cluster_authorized_operations=exchange.cluster.configs.release.behaviour.no_operations,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
@@ -80,6 +80,7 @@ def _not_by_id(request: MetadataRequest) -> MetadataResponse:
 
 def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any, list[MetadataResponseTopic]]:
     pause, pause_for_creation = pauses(), pauses(CREATED)
+    unasked = exchange.cluster.configs.release.behaviour.no_operations
     # The Java client sends an id together with an empty name; Kafka uses the ids as soon as the request has an id.
     by_id = any(requested.topic_id != ZERO_UUID for requested in request.topics or ())
     responses = []
@@ -90,8 +91,8 @@ def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any
         response = (yield from _described(found, pause, exchange)) if isinstance(found, Topic) else found
         if response is found and pause_for_creation():
             yield None
-        if request.include_topic_authorized_operations and response.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
-            response.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        told = request.include_topic_authorized_operations and response.error_code != ErrorCode.UNKNOWN_TOPIC_ID
+        response.topic_authorized_operations = ALL_TOPIC_OPERATIONS if told else unasked
         responses.append(response)
     return responses
 
@@ -112,7 +113,10 @@ def _find(
         return cluster.topics_by_id.get(requested.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)
     if name in cluster.topics:
         return cluster.topics[name]
-    if topic_name_error(name) is not None:
+    checks = cluster.configs.release.behaviour.checks_unknown_topics or (
+        request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")
+    )
+    if checks and topic_name_error(name) is not None:
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if exchange.version >= 4 and not request.allow_auto_topic_creation:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)

@@ -48,6 +48,8 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
         if error:
             return OffsetDeleteResponse(error_code=error, topics=[])
     groups.offsets_deleted(request.group_id, exchange.now)
+    if exchange.cluster.configs.release.behaviour.repeats_deleted_offsets:
+        topics = [topic for topic in topics for _ in topic.partitions]
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
 
 

@@ -69,7 +69,10 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     pause_for_id, pause = pauses(IDS), pauses()
     responses = []
     whole: dict[tuple[str, str | None, int], OffsetFetchResponseGroup] = {}
-    for requested in request.groups:
+    wanted = request.groups
+    if exchange.cluster.configs.release.behaviour.names_groups_once:
+        wanted = list({each.group_id: each for each in wanted}.values())
+    for requested in wanted:
         if pause_for_id():
             yield None
         who = requested.group_id, requested.member_id, requested.member_epoch

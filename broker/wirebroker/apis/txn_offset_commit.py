@@ -29,7 +29,7 @@ from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
-NO_EPOCH = -1
+NO_PRODUCER, NO_EPOCH = -1, -1
 Responses = dict[tuple[str, bytes], list[TxnOffsetCommitResponsePartition]]
 Known = tuple[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, ErrorCode]
 """An existing partition that the request names, and the error of its offset."""
@@ -41,7 +41,9 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     responses: Responses = {}
     known: list[Known] = []
     pause = pauses()
-    producer = (request.producer_id, request.producer_epoch)
+    producer: tuple[int, int] | None = (request.producer_id, request.producer_epoch)
+    if request.producer_id == NO_PRODUCER and not exchange.cluster.configs.release.behaviour.verifies_offset_commits:
+        producer = None  # Kafka takes it for a commit outside of a transaction
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
     for requested in request.topics:
         if pause():
@@ -103,8 +105,11 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
     verifies = exchange.cluster.configs.release.behaviour.verifies_offset_commits
     if not error and not verifies and request.producer_epoch == NO_EPOCH != request.producer_id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka cannot make a batch with a producer id but without an epoch
-    error = error or groups.commits.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
-    return translate_error(error)
+    if error:
+        return translate_error(error)
+    if commit.producer is None:
+        return translate_error(groups.commits.commit(commit, batch, exchange.now))
+    return translate_error(groups.commits.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now))
 
 
 def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:

@@ -100,7 +100,7 @@ class Alteration:
         if len(set(names)) != len(names):
             return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         nulls = [change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE]
-        if nulls:
+        if nulls and self.cluster.configs.release.behaviour.refuses_null_changes:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
         known = self.cluster.configs.release.behaviour.has_settings(self.kind)
         if self.kind == ResourceType.BROKER_LOGGER and known and not self.replaces:
@@ -163,13 +163,20 @@ class Alteration:
             wanted[change.name] = change.value
         elif change.operation == Operation.DELETE:
             wanted.pop(change.name, None)
-        elif change.operation in (Operation.APPEND, Operation.SUBTRACT) and change.value is not None:
+        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
             return self._apply_to_list(change, change.value, wanted)
-        else:
+        elif change.operation == Operation.SET:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        else:
+            return self._server_error("null")
         return None
 
-    def _apply_to_list(self, change: Change, value: str, wanted: dict[str, str]) -> Refusal | None:
+    def _server_error(self, message: str) -> Refusal:
+        """The refusal of a change that fails with an exception in Kafka. Some releases tell the exception's message."""
+        tells = self.cluster.configs.release.behaviour.tells_server_errors
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message if tells else None)
+
+    def _apply_to_list(self, change: Change, value: str | None, wanted: dict[str, str]) -> Refusal | None:
         known = self.cluster.configs.definitions
         tables = {ResourceType.TOPIC: known.topic, ResourceType.BROKER: known.broker}
         setting = tables.get(ResourceType(self.kind), {}).get(change.name)
@@ -185,12 +192,13 @@ class Alteration:
                 message = f"Config value {verb.name.lower()} is not allowed for config key: {change.name}"
             if not self._zookeeper:
                 return Refusal(ErrorCode.INVALID_CONFIG, message)
-            return (
-                Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-                if setting is None
-                else Refusal(ErrorCode.INVALID_REQUEST, message)
-            )
-        once = self.cluster.configs.release.behaviour.appends_once
+            if setting is None:
+                return self._server_error(f"key not found: {change.name}")
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
+        behaviour = self.cluster.configs.release.behaviour
+        if value is None or (change.name not in wanted and not behaviour.refuses_null_changes):
+            return self._server_error(f"the setting {change.name} has no value")
+        once = behaviour.appends_once
         values = [each for each in wanted.get(change.name, setting.default or "").split(",") if each or not once]
         for each in value.split(","):
             if verb is Operation.APPEND and not (once and each in values):
@@ -243,7 +251,7 @@ class Alteration:
 
     def _check_topic(self, wanted: dict[str, str]) -> Refusal | None:
         if self._zookeeper and self.name not in self.cluster.topics:
-            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{self.name}' does not exist.")
+            return self._no_topic_in_zookeeper(wanted)
         if not self.name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         error = topic_name_error(self.name)
@@ -256,10 +264,21 @@ class Alteration:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return None
 
+    def _no_topic_in_zookeeper(self, wanted: dict[str, str]) -> Refusal | None:
+        if self.cluster.configs.release.behaviour.finds_altered_topics:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{self.name}' does not exist.")
+        if error := topic_name_error(self.name):
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
+        if not self.cluster.takes_name(self.name):
+            return self._server_error(f'Topic "{self.name}" does not exist.')
+        check_topic_configs(wanted, self.cluster.configs, ())
+        return None
+
     def _store(self, wanted: dict[str, str]) -> None:
         configs = self.cluster.configs
         if self.kind == ResourceType.TOPIC:
-            self.cluster.topics[self.name].configs.replace(wanted)
+            if self.name in self.cluster.topics:  # with ZooKeeper, a topic that is being deleted can be altered
+                self.cluster.topics[self.name].configs.replace(wanted)
         elif self.kind == ResourceType.BROKER:
             configs.replace(wanted, int(self.name) if self.name else None)
         elif self.kind == ResourceType.GROUP:

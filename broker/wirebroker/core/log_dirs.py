@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from wirebroker.core.configs import BrokerConfigs, ConfigError
 from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.scala_order import hash_order_12
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
@@ -22,9 +23,6 @@ CORDONED = "cordoned.log.dirs"
 ALL = "*"
 _BUCKETS, _FULL = 16, 0.75
 """The initial number of buckets of Java's HashMap, and the ratio of entries to buckets at which it grows."""
-
-_GOLDEN, _SEED = 0x9E3775CD, 4
-"""The factor and the rotation in the hash function of Scala 2.12 (scala.util.hashing.byteswap32, HashTable.improve)."""
 
 Where = tuple[str, int]
 Move = Callable[["Partition", int, str], None]
@@ -217,35 +215,15 @@ def _in_order_of_scala_13(topic: str, indexes: Iterable[int]) -> list[int]:
 def _in_order_of_scala_12(topic: str, indexes: Iterable[int]) -> list[int]:
     """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower with Scala 2.12.
 
-    The mutable HashMap of Scala 2.12 doubles its buckets, puts a new entry before the others of its bucket, and iterates from
-    the last bucket to the first. `filter` then makes a second HashMap of the first.
+    Kafka puts them into a mutable HashMap, and `filter` then makes a second HashMap of the first.
     """
     hashed = partial(_scala_hash, java_hash(topic))
-    return _scala_12(_scala_12(_in_order(topic, indexes), hashed), hashed)
+    return hash_order_12(hash_order_12(_in_order(topic, indexes), hashed), hashed)
 
 
 def _scala_hash(topic_hash: int, index: int) -> int:
     """Returns the hash of a partition as a key of these hash tables, from the `java_hash` of its topic."""
     return (31 + topic_hash + 17 * index) & 0xFFFFFFFF
-
-
-def _scala_12(keys: Iterable[int], hashed: Callable[[int], int]) -> list[int]:
-    """Returns the keys in the order of a mutable HashMap of Scala 2.12 into which they were put one by one."""
-    table: list[list[int]] = [[] for _ in range(_BUCKETS)]
-
-    def put(key: int) -> None:
-        mixed = int.from_bytes((hashed(key) * _GOLDEN & 0xFFFFFFFF).to_bytes(4, "little"), "big") * _GOLDEN & 0xFFFFFFFF
-        rotated = (mixed >> _SEED | mixed << 32 - _SEED) & 0xFFFFFFFF
-        table[rotated * len(table) >> 32].insert(0, key)
-
-    for count, key in enumerate(keys, 1):
-        put(key)
-        if count > len(table) * _FULL:
-            before = [each for bucket in reversed(table) for each in bucket]
-            table = [[] for _ in range(2 * len(table))]
-            for each in before:
-                put(each)
-    return [each for bucket in reversed(table) for each in bucket]
 
 
 def _power_of_two(least: float) -> int:

@@ -42,9 +42,12 @@ class OpenTransactions:
         """Note that the first batch of a transaction was stored."""
         self._first_offsets[producer_id] = first_offset
 
-    def end(self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True) -> None:
-        """Note that the transaction's marker was stored. Does nothing if the transaction has no batch in this partition."""
-        first = self._first_offsets.pop(producer_id, None)
+    def end(
+        self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True, keeps_empty: bool = False
+    ) -> None:
+        """Note that the transaction's marker was stored. If the transaction has no batch in this partition, this does nothing.
+        With `keeps_empty` the marker is then the transaction's first batch."""
+        first = self._first_offsets.pop(producer_id, marker_offset if keeps_empty else None)
         if first is None:
             return
         if not replicated:

@@ -377,9 +377,12 @@ class Partition:
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         ended = end_transaction(state, *epochs, now)
-        self.producers[marker.producer_id] = ended if self.configs.behaviour.keeps_batches else without_batches(ended)
-        replicated = self.held_at is None
-        self.transactions.end(marker.producer_id, base, aborted=not marker.commit, replicated=replicated)
+        behaviour = self.configs.behaviour
+        self.producers[marker.producer_id] = ended if behaviour.keeps_batches else without_batches(ended)
+        self.transactions.end(
+            marker.producer_id, base, aborted=not marker.commit, replicated=self.held_at is None,
+            keeps_empty=behaviour.lists_empty_aborts,
+        )  # fmt: skip
         awaited = self.transactions.verifications.get(marker.producer_id)
         if awaited is not None and not (awaited.bumps_epoch and awaited.producer_epoch == marker.producer_epoch):
             del self.transactions.verifications[marker.producer_id]

@@ -22,14 +22,19 @@ from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSu
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
-from wirebroker.core.names import java_hash
+from wirebroker.core.names import hash_order, java_hash
 from wirebroker.core.purgatory import Timer, Timers
+from wirebroker.core.releases.changes import Behaviour
+from wirebroker.core.scala_order import hash_order_12, trie_order_13
 
 CONSUMER = "consumer"
 """The protocol type of consumers, whose metadata the coordinator can read."""
 RECORD_VERSION = 3
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """A new member is removed if its first JoinGroup has waited for this time in ms."""
+
+_BUCKETS = 16
+"""The initial number of buckets of Java's HashMap."""
 
 Protocols = Sequence[tuple[str, bytes]]
 
@@ -133,14 +138,14 @@ class Group(AnyGroup):
     """A classic group. `now` is in ms since the epoch.
 
     `written` is called to write the group to the log, and returns the error for clients if the write fails. `entered` is called
-    when the group has entered another state.
+    when the group has entered another state. `behaviour` returns the rules of the present release.
     """
 
     kind = "classic"
 
     def __init__(
         self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
-        written: Callable[[Group, int], ErrorCode], entered: Callable[[Group], None],
+        written: Callable[[Group, int], ErrorCode], entered: Callable[[Group], None], behaviour: Callable[[], Behaviour],
     ) -> None:  # fmt: skip
         self.group_id = group_id
         self.state = ClassicGroupState.EMPTY
@@ -155,8 +160,6 @@ class Group(AnyGroup):
         """The topics to which the members of this generation subscribe; None if unknown."""
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        self.is_strict = True
-        """Whether the ids and the generation in requests are checked as in Kafka 3.0 and newer (`Behaviour.strict_members`)."""
         self._votes: Counter[str] = Counter()
         """The number of members that support each protocol."""
         self.pending: dict[str, Timer] = {}
@@ -166,6 +169,7 @@ class Group(AnyGroup):
         self._initial_delay = initial_delay
         self._written = written
         self._entered = entered
+        self._behaviour = behaviour
         self._phase: Timer | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
@@ -210,16 +214,21 @@ class Group(AnyGroup):
         """Returns the error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the
         member's session alive."""
         transactional = version is None
-        if transactional and not self.is_strict:
+        if transactional and not self._behaviour().strict_members:
             return self._named_error(by)
-        if by.generation < 0 and (self.is_empty or (transactional and by.anonymous)):
+        simple = by.generation < 0 and self.is_empty and (by.anonymous or self._behaviour().ignores_committers)
+        if simple or (by.generation < 0 and transactional and by.anonymous):
             return ErrorCode.NONE
-        if error := self.member_error(by.member_id, by.instance_id):
+        error = self.member_error(by.member_id, by.instance_id)
+        syncs = not transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE
+        if syncs and error is not ErrorCode.FENCED_INSTANCE_ID and not self._behaviour().identifies_committers:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        if error:
             return error
         if by.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if not transactional:
-            if self.state is ClassicGroupState.COMPLETING_REBALANCE:
+            if syncs:
                 return ErrorCode.REBALANCE_IN_PROGRESS
             self.alive(self.members[by.member_id], now)
         return ErrorCode.NONE
@@ -274,7 +283,7 @@ class Group(AnyGroup):
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-            if known is None and self.is_strict:
+            if known is None and self._behaviour().strict_members:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -367,13 +376,14 @@ class Group(AnyGroup):
         if self.leader == old.member_id:
             self.leader = member.member_id
         self._await_heartbeat(member, old.session_timeout, now)
-        if self.state is ClassicGroupState.COMPLETING_REBALANCE:
+        behaviour = self._behaviour()
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and behaviour.rebalances_for_returning:
             self.prepare_rebalance(now)  # the leader may already have assigned partitions to the old id
         elif self.state is ClassicGroupState.PREPARING_REBALANCE:
             self.complete_join_if_all_joined(now)
-        elif self.protocol != self._choose_protocol():
+        elif behaviour.compares_returning and self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
-        elif error := self._persist(now):
+        elif behaviour.compares_returning and (error := self._persist(now)):
             self._put_back(old, member, former_leader, now)
             joiner(Joined(error, "", self.generation, self.protocol_type, self.protocol, former_leader or ""))
         else:
@@ -513,7 +523,7 @@ class Group(AnyGroup):
         support."""
         common = {name for name, count in self._votes.items() if count == len(self.members)}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.members.values())
-        return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
+        return max(_in_order(votes, self._behaviour()), key=votes.__getitem__)
 
     def _sync_expired(self, now: int) -> None:
         """Remove the members that sent no SyncGroup in time, and begin another rebalance."""
@@ -696,11 +706,12 @@ class Group(AnyGroup):
                 member.heartbeat.cancel()
 
 
-def _place_in_hash_table(name: str) -> int:
-    """Returns the position of the name in Kafka's HashMap of votes. If two protocols have equal votes, the lower position
-    wins."""
-    code = java_hash(name)
-    return (code ^ code >> 16) & 15
+def _in_order(names: Iterable[str], behaviour: Behaviour) -> list[str]:
+    """Returns protocols in the order of the hash table in which Kafka counts the votes. If several protocols have most votes,
+    the first of them wins."""
+    if behaviour.counts_votes_in_java:
+        return hash_order(names, java_hash, _BUCKETS)
+    return hash_order_12(names, java_hash) if behaviour.scala == 12 else trie_order_13(names, java_hash)
 
 
 def _subscription(metadata: bytes) -> set[str] | None:

@@ -88,7 +88,10 @@ class ClassicGroups:
             else:  # a pending member cannot be static, so Kafka's code fails here with an internal error
                 joiner(Joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        if error := group.member_error(requested.member_id, requested.instance_id):
+        error = group.member_error(requested.member_id, requested.instance_id)
+        if requested.instance_id is not None and requested.instance_id not in group.static_members:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error:
             joiner(Joined(error, requested.member_id))
             return
         member = group.members[requested.member_id]
@@ -143,6 +146,9 @@ class ClassicGroups:
             return error
         if group.state is ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        syncs = group.state is ClassicGroupState.COMPLETING_REBALANCE
+        if syncs and not self._cluster.configs.release.behaviour.syncing_is_alive:
+            return ErrorCode.REBALANCE_IN_PROGRESS
         group.alive(group.members[member_id], now)
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
 

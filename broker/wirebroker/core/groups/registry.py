@@ -43,12 +43,11 @@ class Registry:
     def new_classic(self, group_id: str, now: int) -> Group:
         """Returns a new classic group without registering it."""
         configs = self.cluster.configs
-        group = Group(
+        return Group(
             group_id, self.cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
             lambda group, when: self.log(group.group_id, [group.record()], when), self.report,
+            lambda: configs.release.behaviour,
         )  # fmt: skip
-        group.is_strict = configs.release.behaviour.strict_members
-        return group
 
     def create_classic(self, group_id: str, now: int) -> Group:
         """Returns a new classic group, and registers it."""

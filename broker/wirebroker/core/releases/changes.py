@@ -42,7 +42,7 @@ class Behaviour:
     explains_producers: bool = True
     """An error of DescribeProducers has a message, and DescribeProducers checks the topic's name."""
     no_operations: int = -(2**31)
-    """The value of authorized_operations in the response to DescribeGroups if the request did not ask for this field."""
+    """The value of authorized_operations in the responses to Metadata and DescribeGroups if the request did not ask for it."""
     empty_messages: bool = True
     """If CreateAcls succeeds, the error message in the response is empty, and not null."""
     knows_abortable: bool = True
@@ -117,6 +117,8 @@ class Behaviour:
     stand_ins: int = -(2**63)
     """In ListOffsets, negative timestamps from this one up are constants, such as LATEST (−1). Smaller values are ordinary
     times."""
+    versions_stand_ins: bool = True
+    """In ListOffsets, a constant needs the version that brought the constant."""
     lists_aborted: bool = True
     """If Fetch returns an error for a partition, the partition's list of aborted transactions is empty, and not null."""
     cuts_first_batch: bool = False
@@ -230,6 +232,55 @@ class Behaviour:
     strict_members: bool = True
     """A request that names an unknown group.instance.id is refused, and so is a TxnOffsetCommit that names a member without a
     generation."""
+    checks_unknown_topics: bool = True
+    """Metadata refuses the invalid name of an unknown topic, also if the topic would not be created."""
+    lists_empty_aborts: bool = False
+    """If a transaction without batches in a partition is aborted, Fetch lists the transaction as aborted."""
+    describes_metadata: bool = True
+    """DescribeGroups shows the metadata of members. Kafka 2.3 shows the assignment in its place."""
+    finds_altered_topics: bool = True
+    """AlterConfigs and IncrementalAlterConfigs of an unknown topic have the error UNKNOWN_TOPIC_OR_PARTITION. Older brokers
+    respond with UNKNOWN_SERVER_ERROR. They can still alter a topic that is being deleted."""
+    tells_server_errors: bool = False
+    """If AlterConfigs or IncrementalAlterConfigs fails with UNKNOWN_SERVER_ERROR, the response has a message."""
+    refuses_null_changes: bool = True
+    """IncrementalAlterConfigs refuses a null value, and can append to a list that is not set. Older brokers respond with
+    UNKNOWN_SERVER_ERROR."""
+    empty_described: bool = True
+    """If DescribeConfigs succeeds, the error message in the response is empty, and so is the documentation of a logger. In
+    older brokers these texts are null."""
+    reads_null_settings: bool = True
+    """AlterConfigs refuses a setting without a value. Older brokers close the connection."""
+    repeats_deleted_offsets: bool = False
+    """The response to OffsetDelete repeats each topic as often as it has partitions."""
+    names_groups_once: bool = False
+    """If OffsetFetch names a group twice, the response has one result for the group."""
+    counts_refused_leavers: bool = False
+    """If LeaveGroup before version 3 is refused as a whole, the error is UNSUPPORTED_VERSION."""
+    empty_quota_messages: bool = True
+    """If DescribeClientQuotas succeeds, the error message in the response is empty, and not null."""
+    ignores_case_of_states: bool = True
+    """ListGroups ignores the case of the states in its filter."""
+    ignores_committers: bool = True
+    """An OffsetCommit without a generation to a classic group without members may name any member."""
+    counts_votes_in_java: bool = True
+    """If protocols of a classic group have equal votes, the order of Java's HashMap decides. In older brokers the order of
+    Scala's HashMap decides."""
+    syncing_is_alive: bool = True
+    """A heartbeat succeeds while a classic group waits for the leader's SyncGroup. Older brokers respond with
+    REBALANCE_IN_PROGRESS."""
+    identifies_committers: bool = True
+    """While a classic group waits for the leader's SyncGroup, OffsetCommit checks the member and the generation, and then
+    returns REBALANCE_IN_PROGRESS. Older brokers do not check them."""
+    rebalances_for_returning: bool = True
+    """If a static member returns without its member id while a classic group waits for the leader's SyncGroup, the group
+    rebalances."""
+    compares_returning: bool = True
+    """If a static member returns to a stable classic group without its member id, the group rebalances if its protocol
+    changes. Otherwise the new member id is written to the log."""
+    leaves_out_instances: bool = True
+    """A JoinGroup response before version 5 leaves out the instances of static members. In older brokers, such a response to
+    the leader has the error UNSUPPORTED_VERSION."""
     notes_client_versions: bool = True
     """AddPartitionsToTxn from version 4 on needs transaction version 2. The request is refused if the feature
     transaction.version has the level 0."""
@@ -327,6 +378,13 @@ CHANGES: tuple[Change, ...] = (
     Change("4.0", "oldest_metadata", 4, "KIP-896", "the oldest level of metadata.version is the oldest that brokers support"),
     Change("4.0", "unknown_features", "accepted", "seen", "UpdateFeatures of an unknown feature to level 0 is refused"),
     Change("4.0", "tells_assignments", False, "KIP-848", "DescribeGroups shows assignments also while a group rebalances"),
+    Change(
+        "4.0",
+        "counts_votes_in_java",
+        False,
+        "KIP-848",
+        "if protocols of a classic group have equal votes, the order of Java's hash tables decides, and not of Scala's",
+    ),
     Change("4.0", "refuses_early", False, "KIP-848", "a commit that is refused creates no group"),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
     Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group gets GROUP_ID_NOT_FOUND"),
@@ -351,7 +409,10 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "after errors 76 and 117 a client may call GetTelemetrySubscriptions without waiting",
     ),
+    Change("3.9", "stand_ins", -4, "KIP-1005", "in ListOffsets, timestamps of −5 and below are special values or are refused"),
+    Change("3.9", "versions_stand_ins", False, "KIP-1005", "in ListOffsets, a special value needs the version that brought it"),
     Change("3.8", "knows_abortable", False, "KIP-890", "a verifying AddPartitionsToTxn has error 120 instead of 48"),
+    Change("3.8", "ignores_case_of_states", False, "KIP-848", "ListGroups ignores the case of the states in its filter"),
     Change("3.8", "reads_metrics", False, "seen", "client metrics that cannot be decompressed are refused with error 87"),
     Change("3.8", "foresees_null_records", False, "seen", "Produce without record data gets no response"),
     Change("3.7", "unknown_features", "unsupported", "seen", "UpdateFeatures of an unknown feature to level 0 changes nothing"),
@@ -394,9 +455,18 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change("3.6", "clean_restart_epochs", 3, "KAFKA-15021", "a clean restart increases the leader epoch by 2 instead of 3"),
     Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is accepted"),
-    Change("3.5", "stand_ins", -3, "KIP-405", "in ListOffsets, timestamps of −4 and below are special values or are refused"),
+    Change("3.5", "names_groups_once", True, "seen", "OffsetFetch has a result for each repetition of a group"),
+    Change("3.5", "counts_refused_leavers", True, "seen", "LeaveGroup before version 3 is refused with the right error"),
+    Change("3.5", "stand_ins", -3, "KIP-405", "in ListOffsets, timestamp −4 is a special value"),
     Change("3.5", "positive_quotas", False, "seen", "a quota of 0, or too large for its type, is refused"),
     Change("3.5", "limits_mutations", False, "KAFKA-14351", "the quota controller_mutation_rate takes effect with KRaft"),
+    Change(
+        "3.4",
+        "counts_refused_leavers",
+        False,
+        "seen",
+        "LeaveGroup before version 3 that is refused as a whole gets error 35",
+    ),
     Change("3.3", "hides_at_creation", True, "KIP-833", "the response to CreateTopics of KRaft has internal settings, too"),
     Change("3.3", "limits_mutations", True, "KIP-833", "the quota controller_mutation_rate has no effect with KRaft"),
     Change(
@@ -426,6 +496,28 @@ CHANGES: tuple[Change, ...] = (
         "a session ends when its credential expires, even if connections.max.reauth.ms is 0",
     ),
     Change(
+        "3.3",
+        "ignores_committers",
+        False,
+        "seen",
+        "OffsetCommit without a generation to a group without members may name any member",
+    ),
+    Change(
+        "3.3",
+        "leaves_out_instances",
+        False,
+        "seen",
+        "JoinGroup before version 5 of the leader of a group with static members is no longer refused",
+    ),
+    Change("3.0", "names_groups_once", False, "KIP-709", "OffsetFetch has one result for a group that is named twice"),
+    Change(
+        "3.0",
+        "ignores_committers",
+        True,
+        "seen",
+        "OffsetCommit without a generation to a group without members must not name a member",
+    ),
+    Change(
         "3.0",
         "strict_members",
         False,
@@ -444,6 +536,21 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "after an error, Fetch returns an empty list of aborted transactions instead of null",
     ),
+    Change(
+        "2.8",
+        "checks_unknown_topics",
+        False,
+        "seen",
+        "Metadata refuses an invalid name of a topic that would not be created with error 17 instead of 3",
+    ),
+    Change("2.8", "lists_empty_aborts", True, "seen", "Fetch does not list aborted transactions without batches"),
+    Change(
+        "2.8",
+        "empty_quota_messages",
+        False,
+        "seen",
+        "if DescribeClientQuotas succeeds, its error message is empty instead of null",
+    ),
     Change("2.8", "quotas_for_addresses", False, "KIP-612", "quotas may belong to IP addresses"),
     Change(
         "2.8",
@@ -453,6 +560,8 @@ CHANGES: tuple[Change, ...] = (
         "DescribeConfigs shows the level that a logger inherits from its parent, and not the root logger's",
     ),
     Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early gets a response"),
+    Change("2.7", "finds_altered_topics", False, "seen", "AlterConfigs of an unknown topic gets error 3 instead of −1"),
+    Change("2.7", "empty_described", False, "seen", "the response to DescribeConfigs has empty texts instead of null"),
     Change("2.7", "repeats_unknown_kinds", False, "seen", "DescribeConfigs repeats the number of an unknown resource type"),
     Change("2.7", "quotas_for_mutations", False, "KIP-599", "quotas may have a controller_mutation_rate"),
     Change(
@@ -464,9 +573,60 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change("2.6", "repeats_altered_kinds", False, "seen", "AlterConfigs repeats the number of an unknown resource type"),
     Change("2.6", "fences_timed_out", False, "seen", "InitProducerId with the epoch of a timed-out transaction is refused"),
+    Change("2.6", "reads_null_settings", False, "seen", "AlterConfigs with a null value gets a response"),
+    Change(
+        "2.6",
+        "tells_server_errors",
+        True,
+        "seen",
+        "if AlterConfigs or IncrementalAlterConfigs fails with error −1, the response has no message",
+    ),
+    Change(
+        "2.6",
+        "refuses_null_changes",
+        False,
+        "seen",
+        "IncrementalAlterConfigs refuses a null value with error 42 instead of −1, and can append to a list that is not set",
+    ),
+    Change(
+        "2.6",
+        "repeats_deleted_offsets",
+        True,
+        "seen",
+        "the response to OffsetDelete has each topic once, and not once for each partition",
+    ),
+    Change("2.6", "syncing_is_alive", False, "seen", "Heartbeat succeeds while a group waits for the leader's SyncGroup"),
+    Change(
+        "2.6",
+        "compares_returning",
+        False,
+        "seen",
+        "a static member that returns with other protocols can start a rebalance, and its new member id is written to the log",
+    ),
     Change("2.6", "expects_null_settings", False, "seen", "CreateTopics refuses a setting without a value with error 42"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
+    Change(
+        "2.5",
+        "no_operations",
+        0,
+        "seen",
+        "Metadata and DescribeGroups return −2³¹ instead of 0 for authorized operations that were not requested",
+    ),
     Change("2.5", "names_records", False, "seen", "the response to Produce names each refused record and its error"),
+    Change(
+        "2.5",
+        "rebalances_for_returning",
+        False,
+        "seen",
+        "a static member that returns while its group waits for the leader's SyncGroup starts a rebalance",
+    ),
+    Change(
+        "2.5",
+        "leaves_out_instances",
+        True,
+        "seen",
+        "JoinGroup before version 5 of the leader of a group with static members is refused with error 35",
+    ),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change(
         "2.5",
@@ -475,6 +635,14 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "connections.max.reauth.ms also ends sessions of clients whose tokens have no request headers",
     ),
+    Change(
+        "2.4",
+        "identifies_committers",
+        False,
+        "seen",
+        "OffsetCommit checks the member and the generation also while the group waits for the leader's SyncGroup",
+    ),
+    Change("2.4", "describes_metadata", False, "seen", "DescribeGroups shows the metadata of members, not their assignments"),
     Change("2.4", "takes_many_batches", True, "seen", "Produce before version 3 is refused if it has two compressed messages"),
     Change(
         "2.4",
@@ -493,18 +661,12 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change("2.4", "scala", 12, "seen", "new logs go to several directories in the order of Scala 2.13's hash tables"),
     Change(
-        "2.4",
-        "no_operations",
-        0,
-        "seen",
-        "DescribeGroups returns −2³¹ instead of 0 for authorized operations that were not requested",
-    ),
-    Change(
         "2.4", "default_counts", False, "KIP-464", "CreateTopics takes −1 for the default number of partitions and replicas"
     ),
     Change("2.4", "empty_messages", False, "seen", "if CreateAcls succeeds, its error message is empty instead of null"),
     Change("2.4", "explains_records", False, "KIP-467", "refused records get error 87 with details, instead of error 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state still exists after its records were deleted"),
+    Change("2.3", "describes_metadata", True, "seen", "DescribeGroups shows the assignments of members as their metadata"),
     Change(
         "2.3", "finds_topics_first", False, "seen", "for an unknown topic, Fetch before version 10 gets error 3 instead of 76"
     ),
