@@ -18,10 +18,10 @@ from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from requesting import plain
 from responses import only, sole
 from wirebroker import MockKafka
-from wirebroker.apis.share_fetch import ShareFetch, Slices, _in_reach
+from wirebroker.apis.share_fetch import Read, ShareFetch, Slices, _in_reach
 from wirebroker.client.wire import WireClient
-from wirebroker.core.share.in_flight import Batches, InFlight, InFlightBatch, RecordState
-from wirebroker.core.share.partition import SharePartition
+from wirebroker.core.logs.interface import Slice
+from wirebroker.core.share.partitions import Held
 from wirebroker.trace.rows import ShareRow
 from wirekit import client
 
@@ -230,23 +230,19 @@ def test_a_fault_matches_share_fetch_as_any_api(kafka: MockKafka) -> None:
         assert (data.error_code, rule.fired) == (6, 1)
 
 
-@pytest.mark.parametrize(
-    ("given_out", "read"), [(None, [0, 10, 20, 30]), (9, [0, 10, 20, 30, 40]), (10, list(range(0, 500, 10)))]
-)
+@pytest.mark.parametrize(("given_out", "read"), [(None, [0, 10, 20, 30]), (9, [0, 10, 20, 30, 40]), (10, [0, 10, 20, 30, 40])])
 def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read: list[int]) -> None:
     """The fetch can acquire 25 records, so it reads three batches of ten records and the batch after them. Another member has
     already acquired the records up to the offset `given_out`.
     """
     ten = [Record(number, 0, None, b"v") for number in range(10)]
     log = b"".join(build_batch(ten, base_offset=base) for base in range(0, 500, 10))
-    batches = Batches()
-    if given_out is not None:
-        batches.put(InFlightBatch(0, given_out, InFlight(RecordState.ACQUIRED, 1, "other")))
-    share = SimpleNamespace(batches=batches, start_offset=0, end_offset=given_out or 0)
+    held = SimpleNamespace(share=SimpleNamespace(start_offset=0, end_offset=given_out or 0))
     begin = 0 if given_out in (None, 10) else 10
     data = memoryview(log)[begin * len(log) // 500 :]
-    found = [header.base_offset for header, _ in _in_reach(data, cast("SharePartition", share), 25)]
-    assert found == [base for base in read if base >= begin]
+    found = Slice(data, len(data))
+    _, spans = _in_reach(cast("Held", held), Read(begin, found, len(data)), found, 25)
+    assert [each.base for each in spans] == [base for base in read if base >= begin]
 
 
 def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

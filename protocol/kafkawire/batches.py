@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -34,6 +34,7 @@ MAGIC_AT = 16
 OLD_MAGICS = (0, 1)
 """The values of the magic byte in message sets."""
 _LENGTH = struct.Struct(">i")
+_SPAN = struct.Struct(">qi4xB6xi")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
@@ -46,6 +47,10 @@ COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07
 DEFINED_ATTRIBUTES = 0x7F
 DECOMPRESSED_LIMIT = 128 * 1024 * 1024
 """The most bytes into which a batch may decompress, unless the caller gives another limit."""
+
+
+_new: Any = tuple.__new__
+"""Creates a named tuple without a call of its constructor, which would take longer than to read the numbers."""
 
 
 class CorruptBatch(ProtocolError):
@@ -167,6 +172,35 @@ def next_batch_size(view: memoryview, pos: int) -> int | None:
     return int(length) + LOG_OVERHEAD
 
 
+class BatchSpan(NamedTuple):
+    """The offsets of a batch's first and last record, and the positions of the batch's first byte and of the byte after it in
+    record data."""
+
+    base: int
+    last: int
+    start: int
+    stop: int
+
+
+def batch_spans(view: memoryview, enough: int) -> list[BatchSpan]:
+    """Returns the spans of the whole batches in record data, up to the first batch whose base offset is `enough` or larger.
+    Raises CorruptBatch."""
+    spans: list[BatchSpan] = []
+    pos, end = 0, len(view)
+    while end - pos >= HEADER_SIZE:
+        base, length, magic, delta = _SPAN.unpack_from(view, pos)
+        if length < LEAST_OVERHEAD or magic > 2:
+            next_batch_size(view, pos)
+        after = pos + LOG_OVERHEAD + length
+        if after > end:
+            break
+        spans.append(_new(BatchSpan, (base, base + delta, pos, after)))
+        if base >= enough:
+            break
+        pos = after
+    return spans
+
+
 def crc_of(batch: Buffer) -> int:
     """Returns the CRC-32C over a batch, from its attributes on."""
     return crc32c(memoryview(batch)[CRC_START:])
@@ -209,7 +243,8 @@ def build_batch(
 def seal(header: BatchHeader, body: Buffer) -> bytes:
     """Returns a batch of this header and these (compressed) records, with correct length and CRC."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
-    made = bytearray(HEADER.pack(*header._replace(batch_length=length, crc=0)))
+    made = bytearray(HEADER.pack(*header))
+    _LENGTH.pack_into(made, LENGTH_START, length)
     made += body
     _CRC.pack_into(made, _CRC_AT, crc_of(made))
     return bytes(made)

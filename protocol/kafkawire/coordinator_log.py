@@ -25,10 +25,17 @@ class CoordinatorRecord(NamedTuple):
 
     def encode(self) -> tuple[bytes, bytes | None]:
         """Returns the bytes of the record's key and value. Raises EncodeError."""
-        key = _PREFIX.pack(self.key.__schema__.key) + encode(self.key, 0)
-        if self.value is None:
-            return key, None
-        return key, _PREFIX.pack(self.version) + encode(self.value, self.version)
+        return encode_key(self.key), None if self.value is None else encode_value(self.value, self.version)
+
+
+def encode_key(key: Message) -> bytes:
+    """Returns the bytes of a record's key. Raises EncodeError."""
+    return _PREFIX.pack(key.__schema__.key) + encode(key, 0)
+
+
+def encode_value(value: Message, version: int = 0) -> bytes:
+    """Returns the bytes of a record's value. Raises EncodeError."""
+    return _PREFIX.pack(version) + encode(value, version)
 
 
 def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:

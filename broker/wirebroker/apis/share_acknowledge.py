@@ -58,7 +58,7 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
     if epoch == FINAL_EPOCH:
         yield from shares.end_session(key, exchange.now, pause)
     response = ShareAcknowledgeResponse(
-        error_code=ErrorCode.NONE, acquisition_lock_timeout_ms=shares.settings(group_id).lock_ms, responses=[],
+        error_code=ErrorCode.NONE, acquisition_lock_timeout_ms=shares.settings(group_id).limits.lock_ms, responses=[],
         node_endpoints=[],
     )  # fmt: skip
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
@@ -84,9 +84,11 @@ def is_member_id(member_id: str | None) -> bool:
 
 def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any], kind: type) -> tuple[int, int]:
     """Returns the leader's id and epoch, if the error requires them. The leader's address is added to the endpoints."""
+    if error not in NAMES_LEADER:
+        return 0, 0
     topic = exchange.cluster.topics_by_id.get(place[0])
     partition = topic.partition(place[1]) if topic is not None else None
-    if error not in NAMES_LEADER or partition is None:
+    if partition is None:
         return 0, 0
     broker = exchange.cluster.brokers.get(partition.leader)
     if broker is not None and all(known.node_id != broker.node_id for known in endpoints):
@@ -98,7 +100,13 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
 def may_read(exchange: Exchange) -> Callable[[str], bool]:
     """Tells whether the client may read a topic. A refusal is noted only once for each topic."""
     authorizer, connection = exchange.engine.authorizer, exchange.connection
+    if not authorizer.on:
+        return _everything
     return cache(lambda topic: authorizer.may(connection, Operation.READ, ResourceType.TOPIC, topic))
+
+
+def _everything(topic: str) -> bool:
+    return True
 
 
 def begin(
@@ -118,7 +126,10 @@ def begin(
             if pause():
                 yield None
             place = (topic.topic_id, partition.partition_index)
-            batches = [Acknowledged(*_parts(each)) for each in partition.acknowledgement_batches]
+            batches = [
+                Acknowledged(each.first_offset, each.last_offset, each.acknowledge_types)
+                for each in partition.acknowledgement_batches
+            ]
             if topic.topic_id not in topics:
                 outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
             elif not _are_valid(batches, renews, request.is_renew_ack):
@@ -156,10 +167,6 @@ def _begin(
         else:
             settling.append((place, found))
     return settling
-
-
-def _parts(batch: Any) -> tuple[int, int, list[int]]:
-    return batch.first_offset, batch.last_offset, batch.acknowledge_types
 
 
 def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renewal: bool) -> bool:

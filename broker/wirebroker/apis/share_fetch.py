@@ -9,12 +9,13 @@ fetch.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Generator
 from copy import copy
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header, read_marker
+from kafkawire.batches import BatchSpan, batch_spans, iter_records, read_header, read_marker
 from kafkawire.disk.indexes import AbortedTransaction
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.share_fetch import (
@@ -29,22 +30,25 @@ from kafkawire.messages.share_fetch import (
 from wirebroker.apis import share_acknowledge
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.fetch import takes_too_much
-from wirebroker.apis.share_acknowledge import RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
+from wirebroker.apis.share_acknowledge import NAMES_LEADER, RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
 from wirebroker.common.slices import at_once, pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.logs.interface import Slice
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.releases.changes import Behaviour
-from wirebroker.core.share.acquiring import Acquired, Acquisition, FetchedBatch, without
+from wirebroker.core.share.acquiring import Acquired, Acquisition, without
 from wirebroker.core.share.in_flight import RecordState
-from wirebroker.core.share.partition import Broken, SharePartition
+from wirebroker.core.share.partition import Broken
 from wirebroker.core.share.partitions import PARTITIONS, Held, Settling, SharePartitions
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Wanted
 from wirebroker.requests.effects import Outcome
 
 NO_BYTES = memoryview(b"")
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+FIRST_READ, GROWTH = 128 * 1024, 16
+"""The number of bytes of a partition that are read first. If these bytes do not have the records that a member asks for, more
+bytes are read, each time up to `GROWTH` times as many."""
 Results = dict[Place, PartitionData]
 Slices = Generator[None, Any, None]
 
@@ -66,8 +70,10 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
         return _refused(code)
     readable = may_read(exchange)
     try:
-        begun = share_acknowledge.begin(request, exchange, readable, pause)
-        outcomes, settling = (yield from begun) if _has_acknowledgements(request) else ({}, [])
+        outcomes: Outcomes = {}
+        settling: list[tuple[Place, Settling]] = []
+        if _has_acknowledgements(request):
+            outcomes, settling = yield from share_acknowledge.begin(request, exchange, readable, pause)
     except Broken:
         return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch = ShareFetch(request, exchange, session, outcomes, readable, pause)
@@ -79,7 +85,8 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
             yield from fetch.begin(wanted)
     else:
         fetch.is_done = True
-    yield from fetch.finish(settling)
+    if settling:
+        yield from fetch.finish(settling)
     if fails:
         return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.share_session_epoch == FINAL_EPOCH:
@@ -106,7 +113,11 @@ def _request_error(request: ShareFetchRequest, version: int, behaviour: Behaviou
 
 
 def _has_acknowledgements(request: ShareFetchRequest) -> bool:
-    return any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                return True
+    return False
 
 
 def _open(
@@ -162,8 +173,17 @@ class Read(NamedTuple):
 
     offset: int
     found: Slice | None
-    """The found batches; None if the offset is before the start of the log."""
+    """The first batches; None if the offset is before the start of the log."""
+    limit: int = 0
+    """The number of bytes that the request may read."""
     failed: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that Kafka would have read."""
+        if self.found is None or not len(self.found.data):
+            return 0
+        return max(len(self.found.data), min(self.found.available, self.limit))
 
 
 class ShareFetch:
@@ -206,9 +226,10 @@ class ShareFetch:
 
     def begin(self, wanted: list[Wanted]) -> Slices:
         """Acquire the available records, or wait."""
-        request, now = self.request, self.exchange.now
-        if self.exchange.cluster.quotas.on:
-            request.max_bytes = min(request.max_bytes, self.exchange.engine.throttle.room(self.exchange))
+        request, exchange = self.request, self.exchange
+        now = exchange.now
+        if exchange.cluster.quotas.on:
+            request.max_bytes = min(request.max_bytes, exchange.engine.throttle.room(exchange))
             request.min_bytes = min(request.min_bytes, request.max_bytes)
         interested = yield from self._interesting(wanted)
         if not interested or request.max_records == 0 or request.max_bytes == 0:
@@ -223,9 +244,10 @@ class ShareFetch:
             yield from self._complete(now)
         if not self.is_done:
             yield from self._wait()
-        yield from self._load(new)
+        if new:
+            yield from self._load(new)
 
-    def _interesting(self, wanted: list[Wanted]) -> Generator[None, Any, list[Wanted]]:
+    def _interesting(self, wanted: list[Wanted]) -> Generator[None, Any, list[tuple[Place, Partition]]]:
         interested = []
         for each in wanted:
             if self._pause():
@@ -234,10 +256,10 @@ class ShareFetch:
                 self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_ID)
             elif not self._readable(each.topic):
                 self._fail(each.place, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif not self.exists(each):
+            elif (partition := self._partition(each)) is None:
                 self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
-                interested.append(each)
+                interested.append((each.place, partition))
         return interested
 
     def _load(self, new: list[Held]) -> Slices:
@@ -282,33 +304,32 @@ class ShareFetch:
                 self._shares.wake(held.key, self._now)
         return response
 
-    def _rotated(self, wanted: list[Wanted]) -> list[Wanted]:
+    def _rotated(self, interested: list[tuple[Place, Partition]]) -> list[tuple[Place, Partition]]:
         """Returns the partitions, rotated so that each request begins with another partition."""
         epoch = self.request.share_session_epoch
-        at = epoch % len(wanted) if epoch >= 1 else 0
-        return wanted[at:] + wanted[:at]
+        at = epoch % len(interested) if epoch >= 1 else 0
+        return interested[at:] + interested[:at]
 
-    def _open(self, wanted: list[Wanted]) -> Generator[None, Any, list[Held]]:
+    def _open(self, interested: list[tuple[Place, Partition]]) -> Generator[None, Any, list[Held]]:
         """Find the share partitions; returns the partitions that must be loaded first."""
-        new = []
-        for each in wanted:
+        new, shares, node_id, group_id = [], self._shares, self.exchange.node_id, self.request.group_id or ""
+        for place, partition in interested:
             if self._pause():
                 yield None
-            partition = self._partition(each)
-            error = leader_error(partition, self.exchange.node_id)
-            if partition is None or error:
-                self._fail(each.place, error)
+            error = leader_error(partition, node_id)
+            if error:
+                self._fail(place, error)
                 continue
-            key = (self.request.group_id or "", *each.place)
-            held = self._shares.find(key, self.exchange.node_id)
+            key = (group_id, *place)
+            held = shares.find(key, node_id)
             if held is None:
-                held = self._shares.open(key, partition, self.exchange.node_id)
+                held = shares.open(key, partition, node_id)
                 new.append(held)
-            self._held[each.place] = held
+            self._held[place] = held
         return new
 
-    def _fail(self, place: Place, code: ErrorCode) -> None:
-        self._results[place] = PartitionData(
+    def _fail(self, place: Place, code: ErrorCode) -> PartitionData:
+        result = self._results[place] = PartitionData(
             partition_index=place[1],
             error_code=code,
             acknowledge_error_code=0,
@@ -316,6 +337,7 @@ class ShareFetch:
             acquired_records=[],
             current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
         )
+        return result
 
     # Waiting
 
@@ -387,8 +409,10 @@ class ShareFetch:
         if not fails:
             fails = (yield from self._available(acquirable, reads)) >= self.request.min_bytes
         if fails:
-            others = {place: held for place, held in acquirable.items() if place not in reads}
-            yield from self._take(acquirable, (yield from self._read(others, len(acquirable))) | reads, now)
+            if len(reads) < len(acquirable):
+                others = {place: held for place, held in acquirable.items() if place not in reads}
+                reads = (yield from self._read(others, len(acquirable))) | reads
+            yield from self._take(acquirable, reads, now)
 
     def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
         """Returns how many bytes can be read from the next offsets on; each partition counts only up to its share of
@@ -419,20 +443,22 @@ class ShareFetch:
         self.is_done = True
         return True
 
+    @property
+    def _max_bytes(self) -> int:
+        return min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
+
     def _share_of_bytes(self, partitions: int) -> int:
-        most = min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
-        return max(most // max(partitions, 1), 1)
+        return max(self._max_bytes // max(partitions, 1), 1)
 
     def _read(self, acquirable: dict[Place, Held], partitions: int) -> Generator[None, Any, dict[Place, Read]]:
-        left = min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
-        most = self._share_of_bytes(partitions)
+        left, most = self._max_bytes, self._share_of_bytes(partitions)
         at_least_one = True
         reads = {}
         for place, held in acquirable.items():
             if self._pause():
                 yield None
             read = reads[place] = _read(held, min(left, most), at_least_one)
-            size = len(read.found.data) if read.found is not None else 0
+            size = read.size
             at_least_one = at_least_one and not size
             left = max(left - size, 0)
         return reads
@@ -448,16 +474,13 @@ class ShareFetch:
             if read.failed:
                 self._fail(place, ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
+            result = self._fail(place, ErrorCode.NONE)
             if read.found is None:
                 self._shares.starts_at_log_start(held)
-                acquired: list[Acquired] = []
-                data = NO_BYTES
-            else:
-                acquired, data, count = self._acquire(held, read, read.found, room, now)
-                room -= count
-            self._fail(place, ErrorCode.NONE)
-            self._results[place].records = data
-            self._results[place].acquired_records = [
+                continue
+            acquired, result.records, count = self._acquire(held, read, read.found, room, now)
+            room -= count
+            result.acquired_records = [
                 AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
                 for first, last, _, count in acquired
             ]
@@ -467,25 +490,24 @@ class ShareFetch:
         self, held: Held, read: Read, found: Slice, room: int, now: int
     ) -> tuple[list[Acquired], memoryview, int]:  # fmt: skip
         request = self.request
-        batches = list(_in_reach(found.data, held.share, room))
-        fetched = [FetchedBatch(header.base_offset, header.last_offset) for header, _ in batches]
+        data, batches = _in_reach(held, read, found, room)
         acquisition = Acquisition(
-            held.share, request.member_id or "", fetched, now,
+            held.share, request.member_id or "", batches, now,
             by_records=request.share_acquire_mode == RECORD_LIMIT, batch_size=request.batch_size,
         )  # fmt: skip
         acquired = acquisition.acquire(read.offset, room)
         count = acquisition.count
-        if acquired and held.settings.committed:
-            aborted = _aborted(batches, held.partition.aborted_transactions(read.offset, found))
+        if acquired and held.settings.limits.committed:
+            aborted = _aborted(data, batches, held.partition.aborted_transactions(read.offset, Slice(data, found.available)))
             if aborted:
-                for base, last in aborted:
+                for base, last, _, _ in aborted:
                     floor = held.share.batches.floor(base)
                     if floor is not None:
                         inside = held.share.batches.between(floor.first, last)
                         held.share.archive(base, last + 1, inside, RecordState.ACQUIRED, counted=True)
                 acquired = without(acquired, aborted)
                 count = sum(each.last - each.first + 1 for each in acquired)
-        return acquired, _cut(found.data, batches, acquired) if acquired else NO_BYTES, count
+        return acquired, _cut(data, batches, acquired) if acquired else NO_BYTES, count
 
     # The response
 
@@ -525,7 +547,9 @@ class ShareFetch:
     def _response(self) -> Generator[None, Any, ShareFetchResponse]:
         """The response with the fetched and the acknowledged partitions."""
         response = _refused(ErrorCode.NONE)
-        response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
+        held = next(iter(self._held.values()), None)
+        settings = self._shares.settings(self.request.group_id or "") if held is None else held.settings
+        response.acquisition_lock_timeout_ms = settings.limits.lock_ms
         self._results = yield from self._named(response)
         if self._counts_by_name and not self._has_topics():
             return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts bytes by topic name, and fails without the name
@@ -539,8 +563,9 @@ class ShareFetch:
         for place, data in self._results.items():
             if self._pause():
                 yield None
-            leader, epoch = leader_of(place, data.error_code, self.exchange, response.node_endpoints, NodeEndpoint)
-            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+            if data.error_code in NAMES_LEADER:
+                leader, epoch = leader_of(place, data.error_code, self.exchange, response.node_endpoints, NodeEndpoint)
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         response.responses = yield from self._by_topic(self._results)
         return response
 
@@ -556,67 +581,78 @@ class ShareFetch:
 
 
 def _read(held: Held, limit: int, at_least_one: bool) -> Read:
-    """Read from the next offset of a share partition on."""
+    """Read the first batches from the next offset of a share partition on."""
     partition, offset = held.partition, held.share.next_fetch_offset()
     if not partition.log_start_offset <= offset <= partition.log_end_offset:
         return Read(offset, None)
-    visible = partition.last_stable_offset if held.settings.committed else partition.high_watermark
+    log, visible = partition.log, _visible(held)
     try:
-        return Read(offset, partition.log.read(offset, visible, limit, at_least_one))
+        found = log.read(offset, visible, min(limit, FIRST_READ), at_least_one)
+        if limit > FIRST_READ and not len(found.data) and found.available:  # the first batch is larger
+            found = log.read(offset, visible, limit, at_least_one)
+        return Read(offset, found, limit)
     except OSError:  # the data directory cannot be read, or is damaged
         return Read(offset, None, failed=True)
 
 
-Batch = tuple[BatchHeader, memoryview]
+def _visible(held: Held) -> int:
+    return held.partition.last_stable_offset if held.settings.limits.committed else held.partition.high_watermark
 
 
-def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Batch]:
-    """Returns the fetched batches that hold the first `room` records, and one batch more.
+_base = itemgetter(0)
 
-    If some batches may hold records that are not available, all batches are returned, because such records do not count towards
-    `room`.
+
+def _in_reach(held: Held, read: Read, found: Slice, room: int) -> tuple[memoryview, list[BatchSpan]]:
+    """Returns the batches that hold the first `room` records, and one batch more, if the request may read so much.
+
+    Records that were given out before may not be available, and then do not count towards `room`.
     """
-    end: float | None = None
-    for view in iter_batches(data):
-        header = read_header(view)
-        if end is None:
-            untouched = not len(share.batches) or share.batches.last.last < header.base_offset
-            end = max(header.base_offset, share.start_offset, share.end_offset) + room if untouched else math.inf
-        yield header, view
-        if header.base_offset >= end:
-            return
+    share, data, most = held.share, found.data, min(found.available, read.limit)
+    if not len(data):
+        return data, []
+    enough = max(int.from_bytes(data[:8], "big"), share.start_offset, share.end_offset) + room
+    spans = batch_spans(data, enough)
+    while len(data) < most and not (spans and spans[-1].base >= enough):
+        try:
+            more = held.partition.log.read(read.offset, _visible(held), min(GROWTH * len(data), read.limit), True).data
+        except OSError:  # the member gets the batches before the damage
+            break
+        if len(more) <= len(data):
+            break
+        data = more
+        spans = batch_spans(data, enough)
+    return data, spans
 
 
-def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> list[FetchedBatch]:
+def _aborted(data: memoryview, batches: list[BatchSpan], transactions: list[AbortedTransaction]) -> list[BatchSpan]:
     """Returns the batches of aborted transactions."""
     pending = sorted(transactions, key=lambda each: each.first_offset)
     producers: set[int] = set()
     found = []
-    for header, view in batches:
+    for span in batches if pending else ():
+        header = read_header(data, span.start)
         if header.producer_id < 0:
             continue
         while pending and pending[0].first_offset <= header.last_offset:
             producers.add(pending.pop(0).producer_id)
         if header.is_control:
-            marker = next((read_marker(record) for record in iter_records(view)), None)
+            records = iter_records(data[span.start : span.stop])
+            marker = next((read_marker(record) for record in records), None)
             if marker is not None and not marker.commit:
                 producers.discard(header.producer_id)
                 continue
         if header.is_transactional and header.producer_id in producers:
-            found.append(FetchedBatch(header.base_offset, header.last_offset))
+            found.append(span)
     return found
 
 
-def _cut(data: memoryview, batches: list[Batch], acquired: list[Acquired]) -> memoryview:
+def _cut(data: memoryview, batches: list[BatchSpan], acquired: list[Acquired]) -> memoryview:
     """Returns the batches from the first to the last with acquired records.
 
     If `data` has a single batch, returns all of `data`, including the bytes after the batch.
     """
     if len(batches) < 2:
         return data
-    first, last = acquired[0].first, acquired[-1].last
-    begin = max((i for i, (header, _) in enumerate(batches) if i == 0 or header.base_offset <= first), default=0)
-    end = max((i for i, (header, _) in enumerate(batches) if i == begin or header.base_offset <= last), default=begin)
-    start = sum(len(view) for _, view in batches[:begin])
-    size = sum(len(view) for _, view in batches[begin : end + 1])
-    return data[start : start + size]
+    begin = max(bisect_right(batches, acquired[0].first, key=_base) - 1, 0)
+    end = max(bisect_right(batches, acquired[-1].last, key=_base) - 1, begin)
+    return data[batches[begin].start : batches[end].stop]

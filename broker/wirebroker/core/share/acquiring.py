@@ -6,22 +6,18 @@ partition therefore gives out fewer and fewer records together with it. In its l
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from operator import itemgetter
 
+from kafkawire.batches import BatchSpan
 from wirebroker.core.share.in_flight import NOBODY, InFlight, InFlightBatch, RecordState, StateBatch
 from wirebroker.core.share.partition import SharePartition
 
 MINIMUM_THROTTLE = 2
 
 
-class FetchedBatch(NamedTuple):
-    """The first and the last offset of a batch that was read from the log."""
-
-    base: int
-    last: int
-
-
+_base = itemgetter(0)
 Acquired = StateBatch
 """Consecutive acquired records with the same number of deliveries."""
 
@@ -33,13 +29,14 @@ class Acquisition:
     """
 
     def __init__(
-        self, partition: SharePartition, member_id: str, batches: Sequence[FetchedBatch], now: int, *, by_records: bool,
+        self, partition: SharePartition, member_id: str, batches: Sequence[BatchSpan], now: int, *, by_records: bool,
         batch_size: int,
     ) -> None:  # fmt: skip
         self._partition = partition
         self._member_id = member_id
         self._batches = batches
-        self._until = now + partition.limits.lock_ms
+        self._limits = partition.limits
+        self._until = now + self._limits.lock_ms
         self._by_records = by_records
         self._batch_size = batch_size
         self._limit = 0
@@ -79,7 +76,7 @@ class Acquisition:
         """Compute how many records may be acquired. If the limit of records in flight is reached, only records that were given
         out before can be acquired."""
         partition = self._partition
-        self._limit = min(max_records, partition.limits.in_flight - partition.in_flight)
+        self._limit = min(max_records, self._limits.in_flight - partition.in_flight)
         if self._limit <= 0 and fetch_offset <= partition.end_offset:
             self._limit = min(max_records, partition.end_offset - fetch_offset + 1)
             self._last = min(self._last, partition.end_offset)
@@ -122,7 +119,7 @@ class Acquisition:
     def _take(self, first: int, last: int, record: InFlight) -> None:
         record.acquire(self._member_id)
         record.lock = self._partition.lock(self._member_id, first, last, self._until)
-        self._partition.tell_acquired(first, last, self._member_id, record)
+        self._partition.tell("acquired", first, last, self._member_id, record)
 
     def _add(self, first: int, last: int, delivery_count: int) -> None:
         self.acquired.append(Acquired(first, last, RecordState.ACQUIRED, delivery_count))
@@ -131,7 +128,7 @@ class Acquisition:
     @property
     def _throttle(self) -> int:
         """If a record has at least this delivery count, fewer records are acquired together with it."""
-        return max(MINIMUM_THROTTLE, (self._partition.limits.deliveries + 1) // 2)
+        return max(MINIMUM_THROTTLE, (self._limits.deliveries + 1) // 2)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
         available = [
@@ -143,7 +140,7 @@ class Acquisition:
 
     def _acquire_some(self, records: dict[int, InFlight], room: int) -> int:
         """Acquire some of the records of a batch. Returns the number of acquired records."""
-        limit = self._partition.limits.deliveries
+        limit = self._limits.deliveries
         taken: list[Acquired] = []
         at_most = -1
         for offset, record in records.items():
@@ -185,10 +182,8 @@ class Acquisition:
 
     def _end_of_batch(self, offset: int) -> int:
         """Returns the last offset of the fetched batch that contains `offset`. If no batch contains it, returns `offset`."""
-        for batch in self._batches:
-            if batch.base <= offset <= batch.last:
-                return batch.last
-        return offset
+        at = bisect_right(self._batches, offset, key=_base) - 1
+        return max(offset, self._batches[at].last) if at >= 0 else offset
 
     def _make(self, first: int, last: int, room: int) -> list[Acquired]:
         """Acquire the records from `first` to `last` in new batches. In the mode "batch_optimized", a new batch ends with a
@@ -197,12 +192,12 @@ class Acquisition:
             return [self._make_partly(first, last, room)]
         made = []
         if not self._by_records and last - first + 1 > self._batch_size:
-            for base, _ in self._batches:
-                if base > last:
+            for batch in self._batches:
+                if batch.base > last:
                     break
-                if base - first >= self._batch_size:
-                    made.append(Acquired(first, base - 1, RecordState.ACQUIRED, 1))
-                    first = base
+                if batch.base - first >= self._batch_size:
+                    made.append(Acquired(first, batch.base - 1, RecordState.ACQUIRED, 1))
+                    first = batch.base
         made.append(Acquired(first, last, RecordState.ACQUIRED, 1))
         for each in made:
             record = InFlight(RecordState.AVAILABLE, 0, NOBODY)
@@ -234,7 +229,7 @@ def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
     return found
 
 
-def without(acquired: Sequence[Acquired], aborted: Sequence[FetchedBatch]) -> list[Acquired]:
+def without(acquired: Sequence[Acquired], aborted: Sequence[BatchSpan]) -> list[Acquired]:
     """Returns the acquired records in order, except those in the batches of aborted transactions."""
     left = list(acquired)
     for gone in aborted:

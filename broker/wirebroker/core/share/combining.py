@@ -24,6 +24,8 @@ def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset
     """
     if start_offset != -1:
         held, new = _from(held, start_offset), _from(new, start_offset)
+    if len(held) + len(new) < 2:
+        return [*held, *new]
     before, after = 0, len(held)
     if new and not any(one.last + 1 == other.first and one[2:] == other[2:] for one, other in pairwise(held)):
         before = bisect_left(held, min(each.first for each in new) - 1, key=_last)

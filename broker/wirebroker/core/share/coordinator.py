@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
-from kafkawire.coordinator_log import CoordinatorRecord, read_record
+from kafkawire.coordinator_log import encode_key, encode_value, read_record
 from kafkawire.coordinator_records import SHARE_RECORDS, share_snapshot, share_update
 from kafkawire.coordinator_records.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
 from kafkawire.coordinator_records.share_update import ShareUpdateKey, ShareUpdateValue
@@ -29,6 +30,8 @@ from wirebroker.core.share.combining import combined
 from wirebroker.core.share.in_flight import Key, StateBatch
 from wirebroker.core.share.needed import NeededRecords
 
+RecordKey = Callable[..., ShareSnapshotKey | ShareUpdateKey]
+S = TypeVar("S", share_snapshot.StateBatch, share_update.StateBatch)
 LogPlace = tuple[int, int]
 """A partition of __share_group_state, and an offset in it."""
 PRUNE = "share.coordinator.state.topic.prune.interval.ms"
@@ -66,6 +69,7 @@ FENCED_STATE = Refusal(
 UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
+@lru_cache(maxsize=1 << 10)
 def coordinator_key(key: Key) -> str:
     """Returns the key of a share partition in a FindCoordinator request."""
     group_id, topic_id, index = key
@@ -154,11 +158,10 @@ class ShareCoordinator:
             return FENCED_LEADER
         if refused := self._unknown(key):
             return refused
+        refused = None
         if leader_epoch not in (UNKNOWN, self._leader_epochs[key]):
-            new = held._replace(leader_epoch=leader_epoch, batches=())
-            if refused := self._update(key, held, new, now):
-                return refused
-        return held
+            refused = self._update(key, held, leader_epoch, held.start_offset, held.completed, (), now)
+        return refused or held
 
     def write(
         self, key: Key, state_epoch: int, leader_epoch: int, start_offset: int, completed: int,
@@ -176,8 +179,7 @@ class ShareCoordinator:
             return FENCED_STATE
         if refused := self._unknown(key):
             return refused
-        new = held._replace(start_offset=start_offset, completed=completed, batches=tuple(batches))
-        return self._update(key, held, new, now)
+        return self._update(key, held, held.leader_epoch, start_offset, completed, batches, now)
 
     def summary(self, key: Key) -> ShareState | Refusal:
         """Returns the state of a share partition to a reader that is not the partition's leader and so has no epoch."""
@@ -192,7 +194,7 @@ class ShareCoordinator:
         return self._forget(key, now)
 
     def _forget(self, key: Key, now: int) -> Refusal | None:
-        written = self._log(key, CoordinatorRecord(_snapshot_key(key), None), now)
+        written = self._log(key, ShareSnapshotKey, None, now)
         if isinstance(written, Refusal):
             return written
         self._drop(key, written)
@@ -214,45 +216,48 @@ class ShareCoordinator:
             snapshot_epoch=state.snapshot_epoch, state_epoch=state.state_epoch, leader_epoch=state.leader_epoch,
             start_offset=state.start_offset, delivery_complete_count=state.completed, create_timestamp=state.created,
             write_timestamp=state.written,
-            state_batches=[share_snapshot.StateBatch(**_fields(each)) for each in state.batches],
+            state_batches=[_stored(share_snapshot.StateBatch, each) for each in state.batches],
         )  # fmt: skip
-        written = self._log(key, CoordinatorRecord(_snapshot_key(key), value), now)
+        written = self._log(key, ShareSnapshotKey, value, now)
         if isinstance(written, Refusal):
             return written
         self._take_snapshot(key, state, written)
         self._begin_work(now)
         return None
 
-    def _update(self, key: Key, held: ShareState, new: ShareState, now: int) -> Refusal | None:
+    def _update(
+        self, key: Key, held: ShareState, leader_epoch: int, start_offset: int, completed: int, batches: Sequence[StateBatch],
+        now: int,
+    ) -> Refusal | None:  # fmt: skip
+        """Write an update record or, after many of them, a snapshot."""
+        merged = _merged(held, leader_epoch, start_offset, completed, batches)
         if self._updates.get(key, 0) >= self._updates_at_most:
-            merged = _merged(held, new)
             return self._snapshot(
                 key, merged._replace(snapshot_epoch=held.snapshot_epoch + 1, created=now, written=now), now
             )  # fmt: skip
-        batches = combined((), new.batches, new.start_offset)
         value = ShareUpdateValue(
-            snapshot_epoch=held.snapshot_epoch, leader_epoch=new.leader_epoch, start_offset=new.start_offset,
-            delivery_complete_count=new.completed,
-            state_batches=[share_update.StateBatch(**_fields(each)) for each in batches],
+            snapshot_epoch=held.snapshot_epoch, leader_epoch=leader_epoch, start_offset=start_offset,
+            delivery_complete_count=completed,
+            state_batches=[_stored(share_update.StateBatch, each) for each in combined((), batches, start_offset)],
         )  # fmt: skip
-        group_id, topic_id, index = key
-        record = CoordinatorRecord(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=index), value)
-        written = self._log(key, record, now)
+        written = self._log(key, ShareUpdateKey, value, now)
         if isinstance(written, Refusal):
             return written
-        self._take_update(key, _merged(held, new))
+        self._take_update(key, merged)
         return None
 
     @property
     def _updates_at_most(self) -> int:
         return self._cluster.configs.integer("share.coordinator.snapshot.update.records.per.snapshot")
 
-    def _log(self, key: Key, record: CoordinatorRecord, now: int) -> LogPlace | Refusal:
+    def _log(self, key: Key, kind: RecordKey, value: Message | None, now: int) -> LogPlace | Refusal:
+        """Write a record of this kind; without a value, the record deletes the state."""
         log = self._cluster.coordinator_log("share", coordinator_key(key))
         if log is None:
             return Refusal(ErrorCode.NOT_COORDINATOR)
         try:
-            batch = build_batch([Record(0, 0, *record.encode())], base_timestamp=now)
+            record = Record(0, 0, _record_key(kind, key), None if value is None else encode_value(value))
+            batch = build_batch([record], base_timestamp=now)
         except EncodeError:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
         place = log.index, log.log_end_offset
@@ -282,12 +287,12 @@ class ShareCoordinator:
                 ), at,
             )  # fmt: skip
         elif isinstance(value, ShareUpdateValue):
-            new = ShareState(
-                value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, value.delivery_complete_count,
-                tuple(map(_batch, value.state_batches)), 0, 0,
+            new = (
+                value.leader_epoch, value.start_offset, value.delivery_complete_count, tuple(map(_batch, value.state_batches))
             )  # fmt: skip
             held = self.states.get(place)
-            self._take_update(place, new if held is None else _merged(held, new))
+            state = ShareState(value.snapshot_epoch, 0, *new, 0, 0) if held is None else _merged(held, *new)
+            self._take_update(place, state)
         else:
             self._drop(place, at)
 
@@ -347,21 +352,27 @@ class ShareCoordinator:
                     self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written=now), now)
 
 
-def _merged(held: ShareState, new: ShareState) -> ShareState:
-    start = held.start_offset if new.start_offset == UNKNOWN else new.start_offset
-    leader_epoch = held.leader_epoch if new.leader_epoch == UNKNOWN else new.leader_epoch
-    batches = tuple(combined(held.batches, new.batches, start))
-    return held._replace(start_offset=start, leader_epoch=leader_epoch, completed=new.completed, batches=batches)
+def _merged(
+    held: ShareState, leader_epoch: int, start_offset: int, completed: int, batches: Sequence[StateBatch]
+) -> ShareState:  # fmt: skip
+    """Returns the state `held` after these changes."""
+    snapshot_epoch, state_epoch, held_leader_epoch, held_start, _, held_batches, created, written = held
+    start = held_start if start_offset == UNKNOWN else start_offset
+    leader = held_leader_epoch if leader_epoch == UNKNOWN else leader_epoch
+    changed = tuple(combined(held_batches, batches, start))
+    return ShareState(snapshot_epoch, state_epoch, leader, start, completed, changed, created, written)
 
 
-def _snapshot_key(key: Key) -> ShareSnapshotKey:
-    group_id, topic_id, index = key
-    return ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=index)
-
-
-def _fields(batch: StateBatch) -> dict[str, int]:
+def _stored(kind: type[S], batch: StateBatch) -> S:
     first, last, state, count = batch
-    return {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": count}
+    return kind(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+
+
+@lru_cache(maxsize=1 << 10)
+def _record_key(kind: RecordKey, key: Key) -> bytes:
+    """Returns the key of a share partition's records of one kind. Raises EncodeError."""
+    group_id, topic_id, index = key
+    return encode_key(kind(group_id=group_id, topic_id=topic_id, partition=index))
 
 
 def _batch(read: share_snapshot.StateBatch | share_update.StateBatch) -> StateBatch:

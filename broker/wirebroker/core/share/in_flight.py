@@ -44,6 +44,23 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
+class Limits(NamedTuple):
+    """The settings of a share group that limit the use of its records."""
+
+    lock_ms: int
+    """The duration of an acquisition in ms (share.record.lock.duration.ms)."""
+    deliveries: int
+    """The largest number of deliveries of a record (share.delivery.count.limit)."""
+    in_flight: int
+    """The largest number of a partition's records that may be in flight (share.partition.max.record.locks)."""
+    renews: bool
+    """Tells whether members may renew a lock (share.renew.acknowledge.enable)."""
+    has_dead_letters: bool
+    """Tells whether a record that is rejected or delivered too often gets a dead letter."""
+    committed: bool
+    """Tells whether the isolation level is read_committed (share.isolation.level)."""
+
+
 class InFlight:
     """The state of a record, or of all records in a batch."""
 
@@ -73,11 +90,11 @@ class InFlight:
         self.state, self.member_id = RecordState.ACQUIRED, member_id
         self.delivery_count += 1
 
-    def settle(self, wanted: RecordState, limit: int, *, dead_letters: bool) -> None:
-        """Change an acquired record to the state `wanted`. A record that was delivered `limit` times does not become available
-        again. Such a record is archived instead; with `dead_letters`, only after its dead letter was written."""
-        if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
-            wanted = RecordState.ARCHIVING if dead_letters else RecordState.ARCHIVED
+    def settle(self, wanted: RecordState, limits: Limits) -> None:
+        """Change an acquired record to the state `wanted`. A record that was delivered too often does not become available
+        again. Such a record is archived instead; if the group has dead letters, only after its dead letter was written."""
+        if wanted is RecordState.AVAILABLE and self.delivery_count >= limits.deliveries:
+            wanted = RecordState.ARCHIVING if limits.has_dead_letters else RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY
 
     def archive(self) -> None:

@@ -9,13 +9,13 @@ written down, so after a restart the acquired records are available again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import ShareChange, ShareEvent
 from wirebroker.core.purgatory import Timer, Timers
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, RecordState, StateBatch
+from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, Limits, RecordState, StateBatch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """The types of an acknowledgement. A client sends GAP for an offset at which the log has no record."""
@@ -36,28 +36,19 @@ class Acknowledged(NamedTuple):
     types: Sequence[int]
 
 
-class Limits(Protocol):
-    """The current settings of the share group."""
+class Settings(Protocol):
+    """The settings of the share group."""
 
     @property
-    def lock_ms(self) -> int:
-        """The duration of an acquisition in ms (share.record.lock.duration.ms)."""
+    def limits(self) -> Limits:
+        """The current limits."""
 
-    @property
-    def deliveries(self) -> int:
-        """The largest number of deliveries of a record (share.delivery.count.limit)."""
 
-    @property
-    def in_flight(self) -> int:
-        """The largest number of records in flight (share.partition.max.record.locks)."""
+class Watched(Protocol):
+    """The cluster, as a share partition sees it."""
 
-    @property
-    def renews(self) -> bool:
-        """Tells whether members may renew a lock (share.renew.acknowledge.enable)."""
-
-    @property
-    def has_dead_letters(self) -> bool:
-        """Tells whether a record that is rejected or delivered too often gets a dead letter."""
+    watch: Callable[[Any], None] | None
+    """Called with each change, if somebody wants to know the changes."""
 
 
 class Stored(Protocol):
@@ -96,18 +87,19 @@ NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the
 class SharePartition:
     """The state that one share group has of one partition. Times are in ms since the epoch.
 
-    The share partition calls `woken(now)` when more records may be available, and `report` for each change of a record's state.
+    The share partition calls `woken(now)` when more records may be available, and `watched.watch` for each change of a record's
+    state.
     """
 
     def __init__(
-        self, topic: str, key: tuple[str, bytes, int], leader_epoch: int, limits: Limits, timers: Timers, stored: Stored,
-        woken: Callable[[int], None], report: Callable[[ShareChange], None],
+        self, topic: str, key: tuple[str, bytes, int], leader_epoch: int, settings: Settings, timers: Timers, stored: Stored,
+        woken: Callable[[int], None], watched: Watched,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.group_id, self.topic_id, self.index = key
         self.leader_epoch = leader_epoch
         self.state_epoch = 0
-        self.limits = limits
+        self._settings = settings
         self.batches = Batches()
         self.start_offset = 0
         self.end_offset = 0
@@ -122,7 +114,7 @@ class SharePartition:
         self._timers = timers
         self._stored = stored
         self._woken = woken
-        self._report = report
+        self._watched = watched
 
     def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
         """Load the state that was written down. Raises Broken if the batches are not possible after `start_offset`."""
@@ -145,6 +137,11 @@ class SharePartition:
             if gap != -1:
                 self._gap = gap, self.end_offset
             self._move_start()
+
+    @property
+    def limits(self) -> Limits:
+        """The current limits of the share group."""
+        return self._settings.limits
 
     # Where to fetch
 
@@ -221,11 +218,11 @@ class SharePartition:
                 self._bury(each, False, now)
 
     def _unlocked(self, record: InFlight, first: int, last: int, member_id: str) -> StateBatch:
-        record.settle(self._released(last), self.limits.deliveries, dead_letters=self.limits.has_dead_letters)
+        record.settle(self._released(last), self.limits)
         record.unlock()
         self._count_completed(record, first, last)
         self.looks_for_next |= record.available
-        self._tell("lock_expired", first, last, member_id, record)
+        self.tell("lock_expired", first, last, member_id, record)
         return StateBatch(first, last, record.state, record.delivery_count)
 
     def _released(self, last: int) -> RecordState:
@@ -238,16 +235,16 @@ class SharePartition:
         if record.state.is_terminal and last >= self.start_offset:
             self.completed += step * (last - max(first, self.start_offset) + 1)
 
-    def _tell(self, what: ShareEvent, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
-        change = ShareChange(
-            what, self.group_id, self.topic, self.index, first, last, member_id, record.state.name.lower(),
-            record.delivery_count, why,
-        )  # fmt: skip
-        self._report(change)
-
-    def tell_acquired(self, first: int, last: int, member_id: str, record: InFlight) -> None:
-        """Report that a member has acquired records."""
-        self._tell("acquired", first, last, member_id, record)
+    def tell(self, what: ShareEvent, first: int, last: int, member_id: str, record: InFlight, why: str = "") -> None:
+        """Report what has happened to records, if somebody wants to know it."""
+        watch = self._watched.watch
+        if watch is not None:
+            state = record.state.name.lower()
+            watch(
+                ShareChange(
+                    what, self.group_id, self.topic, self.index, first, last, member_id, state, record.delivery_count, why
+                )
+            )
 
     # Acknowledgements
 
@@ -255,11 +252,15 @@ class SharePartition:
         """Apply a member's acknowledgements: either all of `batches` or none of them. Returns the refusal, or the changes. The
         caller passes the changes to `finish`. Raises Broken."""
         changed: list[Undo] = []
+        limits = self.limits
         for batch in batches:
             if batch.last < self.start_offset:
                 continue
             found = self._acknowledged_batches(batch)
-            refused = found if isinstance(found, Refusal) else self._acknowledge(member_id, batch, found, changed, now)
+            if isinstance(found, Refusal):
+                refused: Refusal | None = found
+            else:
+                refused = self._acknowledge(member_id, batch, found, changed, limits, now)
             if refused is not None:
                 self._undo(changed)
                 return refused
@@ -282,7 +283,7 @@ class SharePartition:
         return found
 
     def _acknowledge(
-        self, member_id: str, batch: Acknowledged, held: Sequence[InFlightBatch], changed: list[Undo], now: int
+        self, member_id: str, batch: Acknowledged, held: Sequence[InFlightBatch], changed: list[Undo], limits: Limits, now: int
     ) -> Refusal | None:
         for each in held:
             if each.last < self.start_offset:
@@ -294,15 +295,15 @@ class SharePartition:
                     return Refusal(INVALID, "Member is not the owner of batch record")
             covers = each.first >= batch.first and each.last <= batch.last
             if covers and each.records is None and len(batch.types) == 1 and not self._starts_within(each):
-                refused = self._settle(member_id, each.first, each.last, each.whole, batch.types[0], changed, now)
+                refused = self._settle(member_id, each.first, each.last, each.whole, batch.types[0], changed, limits, now)
             else:
-                refused = self._acknowledge_some(member_id, batch, each, changed, now)
+                refused = self._acknowledge_some(member_id, batch, each, changed, limits, now)
             if refused is not None:
                 return refused
         return None
 
     def _acknowledge_some(
-        self, member_id: str, batch: Acknowledged, held: InFlightBatch, changed: list[Undo], now: int
+        self, member_id: str, batch: Acknowledged, held: InFlightBatch, changed: list[Undo], limits: Limits, now: int
     ) -> Refusal | None:
         if held.records is None and held.whole.state is not RecordState.ACQUIRED:
             return Refusal(INVALID, "The batch cannot be acknowledged. The subset batch is not in the acquired state.")
@@ -314,31 +315,28 @@ class SharePartition:
             if record.member_id != member_id:
                 return Refusal(INVALID, "Member is not the owner of offset")
             kind = batch.types[offset - batch.first] if len(batch.types) > 1 else batch.types[0]
-            refused = self._settle(member_id, offset, offset, record, kind, changed, now)
+            refused = self._settle(member_id, offset, offset, record, kind, changed, limits, now)
             if refused is not None:
                 return refused
         return None
 
     def _settle(
-        self, member_id: str, first: int, last: int, record: InFlight, kind: int, changed: list[Undo], now: int
+        self, member_id: str, first: int, last: int, record: InFlight, kind: int, changed: list[Undo], limits: Limits, now: int
     ) -> Refusal | None:
         if kind == RENEW:
-            if not self.limits.renews:
+            if not limits.renews:
                 return NO_RENEWAL
             record.unlock()
-            record.lock = self.lock(member_id, first, last, now + self.limits.lock_ms)
+            record.lock = self.lock(member_id, first, last, now + limits.lock_ms)
             return None
-        self._change(record, NEXT_STATE[kind], first, last, changed, rejected=kind == REJECT)
+        self._change(record, NEXT_STATE[kind], first, last, changed, limits, kind == REJECT)
         return None
 
     def _change(
-        self, record: InFlight, wanted: RecordState, first: int, last: int, changed: list[Undo], *, rejected: bool = False
+        self, record: InFlight, wanted: RecordState, first: int, last: int, changed: list[Undo], limits: Limits, rejected: bool
     ) -> None:
         changed.append(Undo(record, record.state, record.member_id, first, last, rejected))
-        dead_letters = self.limits.has_dead_letters
-        record.settle(
-            RecordState.ARCHIVING if rejected and dead_letters else wanted, self.limits.deliveries, dead_letters=dead_letters
-        )
+        record.settle(RecordState.ARCHIVING if rejected and limits.has_dead_letters else wanted, limits)
         record.moving = True
         self._count_completed(record, first, last)
 
@@ -351,6 +349,7 @@ class SharePartition:
         """Release all records that the member has acquired, because its session has ended. Returns the changes. The caller
         passes these changes to `finish`."""
         changed: list[Undo] = []
+        limits = self.limits
         for batch in self.batches:
             if (
                 batch.records is None
@@ -361,7 +360,7 @@ class SharePartition:
                 batch.split(self.lock)
             for first, last, record in batch.states():
                 if record.member_id == member_id and record.state is RecordState.ACQUIRED:
-                    self._change(record, self._released(last), first, last, changed)
+                    self._change(record, self._released(last), first, last, changed, limits, False)
         return changed
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
@@ -380,7 +379,7 @@ class SharePartition:
             record.moving = False
             record.unlock()
             self.looks_for_next |= record.available
-            self._tell("released" if record.available else "settled", first, last, member_id, record)
+            self.tell("released" if record.available else "settled", first, last, member_id, record)
         if self._move_start():
             self._woken(now)
         for written, change in zip(batches, changed, strict=True):
@@ -395,9 +394,10 @@ class SharePartition:
 
     def bury_the_rest(self, now: int) -> None:
         """Write the dead letters of records that the loaded state shows as ARCHIVING."""
+        deliveries = self.limits.deliveries
         for batch in list(self.batches):
             for first, last, record in list(batch.states()):
-                rejected = record.delivery_count < self.limits.deliveries
+                rejected = record.delivery_count < deliveries
                 self._bury(StateBatch(first, last, record.state, record.delivery_count), rejected, now)
 
     def buried(self, records: StateBatch, why: str, now: int) -> None:
@@ -409,7 +409,7 @@ class SharePartition:
                 if record.state is RecordState.ARCHIVING and records.first <= first and last <= records.last:
                     record.archive()
                     self._count_completed(record, first, last)
-                    self._tell("buried", first, last, NOBODY, record, why)
+                    self.tell("buried", first, last, NOBODY, record, why)
         self._stored.write(self, [records._replace(state=RecordState.ARCHIVED)], now)
         if self._move_start():
             self._woken(now)

@@ -124,7 +124,7 @@ class SharePartitions:
         settings = self.settings(key[0])
         share = SharePartition(
             partition.topic, key, partition.leader_epoch, settings, self._cluster.timers, self,
-            lambda now: self.wake(key, now), self._cluster.report,
+            lambda now: self.wake(key, now), self._cluster,
         )  # fmt: skip
         held = self._held[key] = Held(share, partition, node_id, settings)
         return held

@@ -10,6 +10,7 @@ from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.features import SHARE
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.setting_definitions import GROUP_SETTINGS
+from wirebroker.core.share.in_flight import Limits
 
 WITH_DEAD_LETTERS = 2
 """The first level of the feature share.version at which groups have dead letters (KIP-1191)."""
@@ -31,6 +32,22 @@ class ShareSettings:
     def __init__(self, group_id: str, configs: BrokerConfigs) -> None:
         self.group_id = group_id
         self._configs = configs
+        self._read_from: tuple[object, ...] = ()
+        self._limits = Limits(0, 0, 0, False, False, False)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the group, which are read again only after a setting or the level of the feature has changed."""
+        configs = self._configs
+        inputs = (configs.version, configs.groups.get(self.group_id), configs.features[SHARE])
+        if inputs != self._read_from:
+            self._read_from = inputs
+            self._limits = Limits(
+                self._number("share.record.lock.duration.ms"), self._number("share.delivery.count.limit"),
+                self._number("share.partition.max.record.locks"), self._text("share.renew.acknowledge.enable") == "true",
+                bool(self.dead_letter_topic), self._text("share.isolation.level") == "read_committed",
+            )  # fmt: skip
+        return self._limits
 
     def _number(self, name: str) -> int:
         return group_number(self._configs.groups.get(self.group_id, {}), name, self._configs)
@@ -40,41 +57,11 @@ class ShareSettings:
         return _parsed(name, own.get(name))
 
     @property
-    def lock_ms(self) -> int:
-        """The duration of an acquisition in ms."""
-        return self._number("share.record.lock.duration.ms")
-
-    @property
-    def deliveries(self) -> int:
-        """The largest number of deliveries of a record."""
-        return self._number("share.delivery.count.limit")
-
-    @property
-    def in_flight(self) -> int:
-        """The largest number of a partition's records that may be in flight."""
-        return self._number("share.partition.max.record.locks")
-
-    @property
-    def renews(self) -> bool:
-        """Tells whether members may renew a lock."""
-        return self._text("share.renew.acknowledge.enable") == "true"
-
-    @property
-    def committed(self) -> bool:
-        """Tells whether the isolation level is read_committed."""
-        return self._text("share.isolation.level") == "read_committed"
-
-    @property
     def dead_letter_topic(self) -> str:
         """The name of the topic for dead letters, or "" if the group has no dead letters."""
         if self._configs.features[SHARE] < WITH_DEAD_LETTERS:
             return ""
         return self._configs.groups.get(self.group_id, {}).get("errors.deadletterqueue.topic.name", "").strip()
-
-    @property
-    def has_dead_letters(self) -> bool:
-        """Tells whether a record that is rejected or delivered too often gets a dead letter."""
-        return bool(self.dead_letter_topic)
 
     @property
     def copies_dead_letters(self) -> bool:
