@@ -133,22 +133,34 @@ def test_stopping_closes_connections_whose_handshake_is_not_done() -> None:
 
 
 def test_a_handshake_that_is_not_done_in_time_is_given_up() -> None:
-    alarms: dict[float, Any] = {}
-    calls: list[str] = []
+    alarms: list[tuple[float, Callable[[], None]]] = []
 
-    def call_later(seconds: float, then: Any) -> Any:
-        alarms[seconds] = then
-        return SimpleNamespace(cancel=lambda: calls.append("cancel"))
+    def call_later(seconds: float, then: Callable[[], None]) -> object:
+        alarms.append((seconds, then))
+        return object()
 
-    loop: Any = SimpleNamespace(call_later=call_later)
-    turns = HandshakeTurns(loop)
-    transport = TlsTransport(None, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "SSL", turns)  # type: ignore[arg-type]
-    transport.connection_made(SimpleNamespace(abort=lambda: calls.append("abort")))  # type: ignore[arg-type]
-    assert turns.unfinished == {transport}
-    alarms[tls_transport.HANDSHAKE_WITHIN_S]()
-    transport.connection_lost(None)
-    assert calls == ["abort", "cancel"]
-    assert not turns.unfinished
+    loop: Any = SimpleNamespace(call_later=call_later, time=lambda: now)
+    now, within = 5.0, tls_transport.HANDSHAKE_WITHIN_S
+    turns, aborted = HandshakeTurns(loop), list[str]()
+
+    def begin(name: str) -> TlsTransport:
+        made = TlsTransport(None, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "SSL", turns)  # type: ignore[arg-type]
+        made.connection_made(SimpleNamespace(abort=lambda: aborted.append(name)))  # type: ignore[arg-type]
+        return made
+
+    first, done = begin("first"), begin("done")
+    now += 20
+    later = begin("later")
+    turns.over(done)
+    now += within - 20
+    ((seconds, give_up),) = alarms
+    give_up()
+    first.connection_lost(None)
+    assert (seconds, aborted, list(turns.unfinished)) == (within, ["first"], [later])
+    now += 20
+    seconds, give_up = alarms[1]
+    give_up()
+    assert (seconds, aborted) == (20, ["first", "later"])
 
 
 def test_a_failed_handshake_is_logged_once(secured: MockKafka, caplog: pytest.LogCaptureFixture) -> None:

@@ -51,7 +51,7 @@ class _WriterSource(Source):
         for step in steps:
             if is_fixed(step[0].spec):
                 end_written = self.flexible and step is steps[-1] and not self.tagged()
-                self._fixed(step, end_written)
+                self._pack("o", step, end_written)
             else:
                 self._value(f"o.{step[0].name}", step[0].spec, step[0].nullable(self.version))
         if self.flexible and not end_written:
@@ -60,15 +60,15 @@ class _WriterSource(Source):
             self.put("pass")
         return self.made("o, out, splices")  # type: ignore[no-any-return]
 
-    def _fixed(self, run: list[Field], with_tags: bool) -> None:
+    def _pack(self, struct: str, run: list[Field], with_tags: bool) -> None:
         """Makes the code that writes adjacent fields of fixed size together. With `with_tags` it also writes 0, the number of
         tags.
         """
         for field in run:
             if field.spec == "uuid":
-                self._check_uuid(f"o.{field.name}")
+                self._check_uuid(f"{struct}.{field.name}")
         form = layout(">" + "".join(FORMATS[field.spec] for field in run) + "B" * with_tags)
-        values = ", ".join([f"o.{field.name}" for field in run] + ["0"] * with_tags)
+        values = ", ".join([f"{struct}.{field.name}" for field in run] + ["0"] * with_tags)
         self.put(f"out += {self.name(form.pack, 'pack')}({values})")
 
     def _check_uuid(self, value: str) -> None:
@@ -85,13 +85,22 @@ class _WriterSource(Source):
         if isinstance(spec, type):
             if nullable:
                 self.put("out.append(1)")
-            self.put(f"{self._sub(spec)}({value}, out, splices)")
+            self._struct(value, spec)
         elif isinstance(spec, list):
             self._array(value, spec[0])
         else:
             self._blob(value, spec, form)
         if nullable:
             self.indent -= 1
+
+    def _struct(self, value: str, spec: type[Struct]) -> None:
+        """Makes the code that writes a struct. If all its fields have a fixed size, the code does not call the struct's writer,
+        because an array may have many such structs."""
+        fields = [field for field in spec.__wire__ if field.present(self.version)]
+        if fields and all(field.tag is None and is_fixed(field.spec) for field in fields):
+            self._pack(value, fields, self.flexible)
+        else:
+            self.put(f"{self._sub(spec)}({value}, out, splices)")
 
     def _null(self, spec: Any, form: str, null_struct: bytes) -> bytes:
         if isinstance(spec, type):

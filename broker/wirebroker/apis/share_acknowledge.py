@@ -57,10 +57,10 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
         finish(each, outcomes, exchange)
     if epoch == FINAL_EPOCH:
         yield from shares.end_session(key, exchange.now, pause)
+    settings = settling[0][1].held.settings if settling else shares.settings(group_id)
     response = ShareAcknowledgeResponse(
-        error_code=ErrorCode.NONE, acquisition_lock_timeout_ms=shares.settings(group_id).limits.lock_ms, responses=[],
-        node_endpoints=[],
-    )  # fmt: skip
+        error_code=ErrorCode.NONE, acquisition_lock_timeout_ms=settings.limits.lock_ms, responses=[], node_endpoints=[]
+    )
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), (error, message) in outcomes.items():
         if pause():

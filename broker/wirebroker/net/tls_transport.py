@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -44,42 +45,64 @@ class HandshakeTurns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
         self.loop = loop
-        self.unfinished: set[TlsTransport] = set()
-        """The connections whose handshake is not complete."""
+        self.unfinished: dict[TlsTransport, float] = {}
+        """The connections whose handshake is not complete, in the order in which they began, each with the time of the loop at
+        which the broker closes the connection."""
+        self._alarm: asyncio.TimerHandle | None = None
         self._buffer = memoryview(bytearray(BUFFER)) if shared else None
         self._waiting: deque[Callable[[], None]] = deque()
-        self._until = 0.0
-        """The time, by `perf_counter`, at which the slice of this turn ends."""
-        self._is_scheduled = False
+        self._until = -math.inf
+        """The time, by `perf_counter`, at which the slice ends. The next slice begins in the next turn of the loop, or after a
+        pause that is as long as a slice."""
 
     def receive_buffer(self) -> memoryview:
         """Returns the buffer into which a new connection receives bytes."""
         return self._buffer if self._buffer is not None else memoryview(bytearray(BUFFER))
 
     def do(self, step: Callable[[], None]) -> None:
-        """Do the next step of a handshake: now or, if this turn's slice is used up, in a later turn."""
-        if not self._is_scheduled:
-            self._begin_turn()
-            step()
-        elif self._waiting or perf_counter() > self._until:
+        """Do the next step of a handshake: now or, if the slice is used up, in a later turn."""
+        now = perf_counter()
+        if self._waiting:
             self._waiting.append(step)
-        else:
+        elif now < self._until:
             step()
-
-    def _begin_turn(self) -> None:
-        self._until = perf_counter() + SLICE
-        self._is_scheduled = True
-        self.loop.call_soon(self._next_turn)
+        elif now >= self._until + SLICE:
+            self._until = now + SLICE
+            step()
+        else:
+            self._waiting.append(step)
+            self.loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        self._is_scheduled = False
-        if self._waiting:
-            self._begin_turn()
+        self._until = perf_counter() + SLICE
         while self._waiting and perf_counter() < self._until:
             self._waiting.popleft()()
+        if self._waiting:
+            self.loop.call_soon(self._next_turn)
+
+    def began(self, transport: TlsTransport) -> None:
+        """Close a connection if its handshake is not complete after HANDSHAKE_WITHIN_S. All connections share one timer."""
+        self.unfinished[transport] = self.loop.time() + HANDSHAKE_WITHIN_S
+        if self._alarm is None:
+            self._alarm = self.loop.call_later(HANDSHAKE_WITHIN_S, self._give_up)
+
+    def over(self, transport: TlsTransport) -> None:
+        """Note that a handshake has succeeded or failed."""
+        self.unfinished.pop(transport, None)
+
+    def _give_up(self) -> None:
+        """Close the connections whose time is over."""
+        self._alarm, now = None, self.loop.time()
+        for transport, end in list(self.unfinished.items()):
+            if end > now:
+                self._alarm = self.loop.call_later(end - now, self._give_up)
+                break
+            transport.abort()
 
     def close(self) -> None:
         """Close the connections whose handshake is not complete."""
+        if self._alarm is not None:
+            self._alarm.cancel()
         for each in list(self.unfinished):
             each.abort()
 
@@ -115,14 +138,13 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast("asyncio.Transport", transport)
-        self._turns.unfinished.add(self)
-        self._deadline = self._turns.loop.call_later(HANDSHAKE_WITHIN_S, self.abort)
+        self._turns.began(self)
         if self._watch is not None:
             self._watch.began(self)
         self._tls = self.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._over()
+        self._turns.over(self)
         self._is_closing = True
         if self._is_connected:
             self._above.connection_lost(exc or self._failure)
@@ -181,12 +203,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self._connect()
 
     def _connect(self) -> None:
-        self._over()
+        self._turns.over(self)
         self._is_connected = True
-        self._send()
         self._socket.resume_reading()
         self._above.connection_made(self)
-        self._decrypt()
+        self._decrypt()  # the response to a request that has arrived is sent together with the end of the handshake
 
     def _refuse(self, failure: ssl.SSLError) -> None:
         cause = cause_of(failure)
@@ -195,11 +216,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._watch.failed(str((self.get_extra_info("peername") or ("",))[0]), cause)
         self._send()
         self._socket.close()
-
-    def _over(self) -> None:
-        """The handshake has succeeded or failed."""
-        self._deadline.cancel()
-        self._turns.unfinished.discard(self)
 
     # Data
 

@@ -15,8 +15,6 @@ from wirebroker.core.share.in_flight import NOBODY, InFlight, InFlightBatch, Rec
 from wirebroker.core.share.partition import SharePartition
 
 MINIMUM_THROTTLE = 2
-
-
 _base = itemgetter(0)
 Acquired = StateBatch
 """Consecutive acquired records with the same number of deliveries."""
