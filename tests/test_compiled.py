@@ -95,6 +95,19 @@ def test_records_and_batches(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+def test_the_walk_of_the_audit(seed: int) -> None:
+    fast, slow = both("wirebroker_audit.reading.walking")
+
+    def lists(walked: Any) -> list[Any]:
+        return [walked.positions.tolist(), walked.crcs.tolist(), walked.contents.tolist(), walked.end]
+
+    log = b"".join(batches(seed))
+    for pos in (0, 7, Random(seed).randrange(len(log))):
+        for stop in (pos, pos + 200, len(log)):
+            assert lists(fast.walk(log, pos, stop)) == lists(slow.walk(log, pos, stop)), (seed, pos, stop)
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_the_checks_of_a_batch(seed: int) -> None:
     checks, slow = both("wirebroker.core.record_checks")
     random = Random(seed)

@@ -26,9 +26,9 @@ ABOUT: dict[str, Any] = {"base_timestamp": 1000, "producer_id": 9, "producer_epo
 
 
 def chunk_of(batches: list[bytes]) -> Chunk:
-    view = memoryview(b"".join(batches))
+    data = b"".join(batches)
     piece = Piece("orders", 0, Mark(), Mark())
-    return Chunk(view, batch_rows(view, walk(view, 0, len(view)), piece, Linker(0, "orders"), 0), 0)
+    return Chunk(memoryview(data), batch_rows(data, walk(data, 0, len(data)), piece, Linker(0, "orders"), 0), 0)
 
 
 def rows_of(chunk: Chunk) -> list[dict[str, Any]]:

@@ -20,9 +20,8 @@ from kafkawire.messages.alter_client_quotas import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
-from wirebroker.core.groups.java_order import buckets_for, hash_order
-from wirebroker.core.names import java_hash
-from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, java_buckets, kept, value_error
+from wirebroker.core.names import buckets_for, hash_order, java_hash
+from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, kept, value_error
 from wirebroker.core.releases.changes import Behaviour
 
 
@@ -37,7 +36,7 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
             yield None
         names = {each.entity_type: each.entity_name for each in entry.entity}
         entity = entity_of(names)
-        order = shown.setdefault(entity, hash_order(names, java_hash, java_buckets(len(entry.entity), len(names))))
+        order = shown.setdefault(entity, hash_order(names, java_hash, buckets_for(len(names), len(entry.entity))))
         repeated = len({op.key for op in entry.ops}) < len(entry.ops)
         if behaviour.strict_quotas and (repeated or entity in results):
             written = ", ".join(f"{kind}={'null' if names[kind] is None else names[kind]}" for kind in order)
@@ -62,7 +61,7 @@ def _value_error(entry: EntryData, names: dict[str, str | None], behaviour: Beha
         errors = (value_error(names, op.key, op.value, behaviour) for op in entry.ops if not op.remove)
         return next(filter(None, errors), None)
     ops = {op.key: op for op in entry.ops}
-    for key in hash_order(ops, java_hash, java_buckets(len(ops), len(ops))):
+    for key in hash_order(ops, java_hash, buckets_for(len(ops), len(ops))):
         if not ops[key].remove and (error := value_error(names, key, ops[key].value, behaviour)):
             return error
     return None

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.printable import printable
-from wirebroker.core.names import hash_order, java_hash
-from wirebroker.core.quotas import java_buckets
+from wirebroker.core.names import buckets_for, hash_order, java_hash
 from wirebroker.core.releases import Feature
 from wirebroker.core.releases.changes import Behaviour
 
@@ -75,7 +74,7 @@ def refusals(
     `supported` are the features of each broker that is up, by the broker's id. The controller checks its own features first.
     """
     last = {each.feature: each for each in updates}
-    in_order = hash_order(last, java_hash, java_buckets(16, len(last))) if behaviour.updates_together else sorted(last)
+    in_order = hash_order(last, java_hash, buckets_for(len(last))) if behaviour.updates_together else sorted(last)
     return {name: _refusal_by_anybody(last[name], supported, levels.get(name, 0), controller, behaviour) for name in in_order}
 
 

@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from wirebroker.core.configs import BrokerConfigs, ConfigError
-from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.names import buckets_for, hash_order, java_hash
 from wirebroker.core.scala_order import hash_order_12
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 CORDONED = "cordoned.log.dirs"
 ALL = "*"
-_BUCKETS, _FULL = 16, 0.75
-"""The initial number of buckets of Java's HashMap, and the ratio of entries to buckets at which it grows."""
 
 Where = tuple[str, int]
 Move = Callable[["Partition", int, str], None]
@@ -194,15 +192,15 @@ def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
     def hashed(index: int) -> int:
         return (31 * (31 + index) + name) & 0xFFFFFFFF
 
-    grown = max(_BUCKETS, _power_of_two(len(indexes) / _FULL))
-    return hash_order(hash_order(indexes, hashed, grown), hashed, _power_of_two(len(indexes) / _FULL + 1))
+    copied = 1 << ceil(len(indexes) / 0.75).bit_length()
+    return hash_order(hash_order(indexes, hashed, buckets_for(len(indexes))), hashed, copied)
 
 
 def _in_order_of_scala_13(topic: str, indexes: Iterable[int]) -> list[int]:
     """Returns the partitions in the order of ReplicaManager.becomeLeaderOrFollower, which puts them into a mutable HashMap of
     Scala 2.13."""
     name, indexes = java_hash(topic), sorted(indexes)
-    buckets = max(_BUCKETS, _power_of_two(len(indexes) / _FULL))
+    buckets = buckets_for(len(indexes))
 
     def place(index: int) -> tuple[int, int]:
         code = _scala_hash(name, index)
@@ -224,7 +222,3 @@ def _in_order_of_scala_12(topic: str, indexes: Iterable[int]) -> list[int]:
 def _scala_hash(topic_hash: int, index: int) -> int:
     """Returns the hash of a partition as a key of these hash tables, from the `java_hash` of its topic."""
     return (31 + topic_hash + 17 * index) & 0xFFFFFFFF
-
-
-def _power_of_two(least: float) -> int:
-    return 1 << (ceil(least) - 1).bit_length()

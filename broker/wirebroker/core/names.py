@@ -68,6 +68,15 @@ def abs_hash(text: str) -> int:
     return value if value < 0x80000000 else 0x100000000 - value
 
 
+def buckets_for(count: int, capacity: int = 16) -> int:
+    """Returns the number of buckets of a Java HashMap that was made with this capacity, after `count` keys were put into it one
+    by one."""
+    buckets = 1 << max(capacity - 1, 0).bit_length()
+    while count * 4 > buckets * 3:
+        buckets *= 2
+    return buckets
+
+
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
     """Returns the keys in the order in which a Java HashMap with `buckets` buckets iterates over them. `keys` are in the order
     in which they were inserted."""

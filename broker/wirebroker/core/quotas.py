@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from kafkawire.disk.metadata import QuotaEntity
-from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.names import buckets_for, hash_order, java_hash
 from wirebroker.core.releases.changes import Behaviour
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -37,14 +37,6 @@ def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
     """Returns the quota entity for `names`, a dictionary from entity types to names. The name None is the default entity: its
     limits apply to all users, client ids or addresses that have no limit of their own."""
     return tuple(sorted(names.items()))
-
-
-def java_buckets(capacity: int, count: int) -> int:
-    """Returns the number of buckets of a Java HashMap that was created with `capacity` buckets and now has `count` keys."""
-    buckets = 1 << max(capacity - 1, 0).bit_length()
-    while count > buckets * 3 // 4:
-        buckets *= 2
-    return buckets
 
 
 def entity_hash(entity: QuotaEntity) -> int:
@@ -138,10 +130,10 @@ class Quotas:
         for entity, key, value in changes:
             by_entity.setdefault(entity, {})[key] = value
         count = len(self.limits)
-        new = dict.fromkeys(hash_order(by_entity, entity_hash, java_buckets(16, len(by_entity))))
+        new = dict.fromkeys(hash_order(by_entity, entity_hash, buckets_for(len(by_entity))))
         made = {entity: self._altered(self.limits.get(entity, {}), by_entity.get(entity)) for entity in {**self.limits, **new}}
         kept = {entity: held for entity, held in made.items() if held}
-        self.limits = {entity: kept[entity] for entity in hash_order(kept, entity_hash, java_buckets(count, len(kept)))}
+        self.limits = {entity: kept[entity] for entity in hash_order(kept, entity_hash, buckets_for(len(kept), count))}
         self.on = bool(self.limits)
         self.version += 1
 
@@ -150,9 +142,9 @@ class Quotas:
         """Returns an entity's limits `held` with the changes applied, in the order of Kafka's HashMap."""
         if changes is None:
             return held
-        new = {key: changes[key] for key in hash_order(changes, java_hash, java_buckets(16, len(changes)))}
+        new = {key: changes[key] for key in hash_order(changes, java_hash, buckets_for(len(changes)))}
         kept = {key: value for key, value in {**held, **new}.items() if value is not None}
-        return {key: kept[key] for key in hash_order(kept, java_hash, java_buckets(len(held), len(kept)))}
+        return {key: kept[key] for key in hash_order(kept, java_hash, buckets_for(len(kept), len(held)))}
 
 
 class Measured(NamedTuple):

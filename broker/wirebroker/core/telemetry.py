@@ -18,7 +18,7 @@ from kafkawire.compression import NONE, decompress
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker.core.configs import BrokerConfigs
-from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.names import buckets_for, hash_order, java_hash
 from wirebroker.core.patterns import PatternError, compile_pattern
 
 INTERVAL_MS = 300_000
@@ -172,7 +172,7 @@ class Telemetry:
             if _matches(_listed(held, "match"), attributes):
                 wanted |= dict.fromkeys(_listed(held, "metrics"))
                 interval = min(interval, int(held.get("interval.ms", INTERVAL_MS)))
-        metrics = [EVERYTHING] if EVERYTHING in wanted else hash_order(wanted, java_hash, _buckets(len(wanted)))
+        metrics = [EVERYTHING] if EVERYTHING in wanted else hash_order(wanted, java_hash, buckets_for(len(wanted)))
         return Client(_subscription_id(metrics, interval, instance), self._version, metrics, interval)
 
 
@@ -191,14 +191,6 @@ def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
         except PatternError:  # Java accepts the expression, and RE2 does not
             return False
     return True
-
-
-def _buckets(count: int) -> int:
-    """Returns the number of buckets of a Java HashSet with `count` elements."""
-    buckets = 16
-    while count * 4 > buckets * 3:
-        buckets *= 2
-    return buckets
 
 
 def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:

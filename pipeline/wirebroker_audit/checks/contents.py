@@ -224,10 +224,10 @@ def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> Data
     def of_files(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
         return pack((rows for file in files for rows in checksums(file, topics)), buckets)
 
-    packed = from_files(data, of_files, PACKED)
-    return (
-        packed if packed is not None else mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
-    )
+    def of_rows() -> DataFrame:
+        return mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
+
+    return from_files(data, of_files, PACKED, of_rows)
 
 
 def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> DataFrame:

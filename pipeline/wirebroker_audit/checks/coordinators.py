@@ -19,6 +19,7 @@ from kafkawire.disk.metadata import written_image
 from kafkawire.disk.names import LOG, file_name, offsets_in
 from kafkawire.disk.opening import open_to_read
 from kafkawire.errors import ProtocolError
+from kafkawire.primitives import Buffer
 from wirebroker.audit.findings import Severity
 from wirebroker_audit.reading.folders import PartitionFolder
 from wirebroker_audit.reading.scan import stored_crc
@@ -92,7 +93,7 @@ class Coordinators:
         made._latest_ms, made._ended, made._is_whole = now_ms, frozenset(ended), is_whole
         return made
 
-    def _take(self, batch: memoryview) -> None:
+    def _take(self, batch: Buffer) -> None:
         for record in iter_records(batch):
             read = read_record(TRANSACTION_RECORDS, record.key or b"", record.value)
             if read is None or not isinstance(read.key, TransactionLogKey):
@@ -160,17 +161,17 @@ def _has_all(folders: Sequence[PartitionFolder]) -> bool:
     return bool(counts) and len(folders) >= max(counts)
 
 
-def _batches(folder: Path) -> Iterator[memoryview]:
+def _batches(folder: Path) -> Iterator[bytes]:
     """Yields the sound batches of a partition that hold states. Damaged batches, and files deleted in the meantime, are left
     out."""
     try:
         for start in offsets_in(folder, LOG):
             path = folder / file_name(start, LOG)
             with open_to_read(path, 0) as file:
-                for _, view, walked in whole_batches(file, 0, path.stat().st_size):
-                    for at, crc in zip(walked.positions, walked.crcs, strict=True):
-                        header = read_header(view, at)
-                        if crc == stored_crc(view, at) and not header.is_control:
-                            yield view[at : at + LOG_OVERHEAD + header.batch_length]
+                for _, data, walked in whole_batches(file, 0, path.stat().st_size):
+                    for at, crc in zip(walked.positions.tolist(), walked.crcs.tolist(), strict=True):
+                        header = read_header(data, at)
+                        if crc == stored_crc(data, at) and not header.is_control:
+                            yield data[at : at + LOG_OVERHEAD + header.batch_length]
     except (OSError, ProtocolError):
         return

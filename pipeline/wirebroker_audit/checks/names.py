@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from wirebroker_audit.reading.linker import Array
+from wirebroker_audit.reading.linker import Array, is_among
 from wirebroker_audit.spark.tables import collected, from_files, in_groups, mapped, settled, united
 
 BUCKET = 500_000
@@ -102,12 +102,10 @@ def _packed_rows(rows: DataFrame, columns: list[str], names: Callable[[pa.Record
     def of_files(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
         return pack((names(each) for file in files for each in pq.ParquetFile(file).iter_batches(columns=columns)), buckets)
 
-    packed = from_files(rows, of_files, PACKED)
-    return (
-        packed
-        if packed is not None
-        else mapped(rows.select(*columns), lambda chunks: pack(map(names, chunks), buckets), PACKED)
-    )
+    def of_rows() -> DataFrame:
+        return mapped(rows.select(*columns), lambda chunks: pack(map(names, chunks), buckets), PACKED)
+
+    return from_files(rows, of_files, PACKED, of_rows)
 
 
 def _of_stored(rows: pa.RecordBatch, left_out: LeftOut) -> Array:
@@ -181,18 +179,21 @@ MOST_PICKED = 1_000_000
 
 def picked(rows: DataFrame, odd: DataFrame) -> DataFrame:
     """Returns the rows whose hash is among the odd ones. Filters of `rows` may not apply."""
+
+    def joined() -> DataFrame:
+        return rows.join(odd.select("hash"), ["hash"], "left_semi")
+
     few = collected(odd.select("hash").limit(MOST_PICKED + 1))
     if len(few) > MOST_PICKED:
-        return rows.join(odd.select("hash"), ["hash"], "left_semi")
+        return joined()
     hashes = np.sort(np.array([row["hash"] for row in few], np.int64))
+    if not len(hashes):
+        return rows.limit(0)
 
     def of_files(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
         return (each for file in files for each in _picked_in(pq.ParquetFile(file), hashes))
 
-    if not len(hashes):
-        return rows.limit(0)
-    found = from_files(rows, of_files, rows.schema)
-    return found if found is not None else rows.join(odd.select("hash"), ["hash"], "left_semi")
+    return from_files(rows, of_files, rows.schema, joined)
 
 
 def _picked_in(file: pq.ParquetFile, hashes: Array) -> Iterator[pa.RecordBatch]:
@@ -200,7 +201,6 @@ def _picked_in(file: pq.ParquetFile, hashes: Array) -> Iterator[pa.RecordBatch]:
     for number in range(file.num_row_groups):
         group = file.read_row_group(number, ["hash"])["hash"]
         mine = group.fill_null(0).to_numpy()
-        found = hashes[np.minimum(np.searchsorted(hashes, mine), len(hashes) - 1)] == mine
-        found &= group.is_valid().to_numpy()
+        found = is_among(mine, hashes) & group.is_valid().to_numpy()
         if found.any():
             yield from file.read_row_group(number).filter(pa.array(found)).to_batches()

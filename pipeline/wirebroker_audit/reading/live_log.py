@@ -72,7 +72,7 @@ class _Reader:
             if len(chosen.positions):
                 rows = batch_rows(fetched, chosen, self.piece, self.linker, 0)
                 places = dict(zip(rows.column("position").to_pylist(), chosen.positions.tolist(), strict=True))
-                yield Chunk(fetched, rows, 0, places)
+                yield Chunk(memoryview(fetched), rows, 0, places)
             self.offset = max(last.last_offset, self.offset) + 1
 
     def _is_over(self) -> bool:
@@ -84,7 +84,7 @@ class _Reader:
             raise BrokerError(f"{self.empty} responses without a batch, although the log reaches offset {self.stop - 1}")
         return True
 
-    def _fetch(self) -> memoryview | Chunk:
+    def _fetch(self) -> bytes | Chunk:
         """Returns record data from the current offset on, or a `deleted` row if retention has removed this data."""
         try:
             records, _ = self.client.fetch(self.piece.topic, self.piece.partition, self.offset)
@@ -95,4 +95,4 @@ class _Reader:
             gone = self.damage("deleted", f"offsets {self.offset} to {start - 1} were deleted while they were read")
             self.offset = start
             return gone
-        return memoryview(records)
+        return bytes(records)

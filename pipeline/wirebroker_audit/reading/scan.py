@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ def stored_crc(view: Buffer, pos: int) -> int:
     return int.from_bytes(memoryview(view)[pos + 17 : pos + CRC_START], "big")
 
 
-def looks_like_batch(view: memoryview, pos: int) -> bool:
+def looks_like_batch(view: Buffer, pos: int) -> bool:
     """Tells whether a batch header may begin at `pos`; the CRC is not checked."""
     if len(view) - pos < HEADER_SIZE or view[pos + MAGIC_AT] != MAGIC:
         return False
@@ -114,16 +115,16 @@ def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
     return None
 
 
-def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base_position: int) -> pa.RecordBatch:
-    """Returns the walked batches as rows; `base_position` is the view's position in its segment."""
-    positions = found.positions
-    rows = headers_at(view, positions)
+def batch_rows(data: bytes, found: Walk, piece: Piece, linker: Linker, base_position: int) -> pa.RecordBatch:
+    """Returns the walked batches as rows; `base_position` is the data's position in its segment."""
+    positions, view = found.positions, memoryview(data)
+    rows = headers_at(data, positions)
     crc_stored = rows["crc"].astype(np.int64)
     base = rows["base_offset"].astype(np.int64)
     delta = rows["last_offset_delta"].astype(np.int64)
     last = base + delta
     first_sequence = rows["base_sequence"].astype(np.int64)
-    last_sequence = np.where(first_sequence >= 0, (first_sequence + delta) % SEQUENCES, -1)
+    last_sequence = np.where(first_sequence >= 0, (first_sequence + delta) & (SEQUENCES - 1), -1)
     control = (rows["attributes"] & CONTROL) != 0
     bad_crc = crc_stored != found.crcs
     wrong = bad_crc | _contradictory(rows) | _too_few(view, positions, rows, bad_crc, piece.cleaned_until)
@@ -163,7 +164,7 @@ def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Arra
             f"{row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}",
         )  # fmt: skip
     if not found:
-        return (pa.nulls(len(rows), pa.string()),) * 2
+        return (_constant(None, len(rows)),) * 2
     each = [found.get(index, (None, None)) for index in range(len(rows))]
     return pa.array([problem for problem, _ in each], pa.string()), pa.array([detail for _, detail in each], pa.string())
 
@@ -193,8 +194,9 @@ def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cl
     return fewer
 
 
-def _constant(text: str, count: int) -> pa.Array:
-    """Returns the text `count` times."""
+@lru_cache(8)  # most chunks of a segment have the same number of batches
+def _constant(text: str | None, count: int) -> pa.Array:
+    """Returns the text, or null, `count` times."""
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 

@@ -88,42 +88,43 @@ class _FileReader:
         if self._size < self.piece.file_size and not self._is_same(file):
             yield self.damage("deleted", f"{self.piece.path} was compacted before it was read", self.position, 0)
             return
-        buffer = bytearray(min(CHUNK, max(self._size - self.position, 0)))
         wanted = CHUNK
-        view = memoryview(b"")
+        data, at = b"", 0
         while self.position < self.stop:
-            if not view:
-                view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
-            if not view:  # Kafka cut off preallocated space, or a follower truncated to its leader
+            if at == len(data):
+                data, at = _read_at(file, self.position, min(wanted, self._size - self.position)), 0
+            if not data:  # Kafka cut off preallocated space, or a follower truncated to its leader
                 yield self.damage("deleted", f"{self.piece.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
                 return
-            found = walk(view, 0, self.stop - self.position, BATCHES)
-            if len(found.positions) and (end := self._trusted_end(file, view, found)):
-                rows = batch_rows(view, found.until(end), self.piece, self.linker, self.position)
-                yield Chunk(view, rows, self.position)
-                self.position += end
-                view, wanted = view[end:], CHUNK
+            begin = self.position - at
+            found = walk(data, at, self.stop - begin, BATCHES)
+            if len(found.positions) and (end := self._trusted_end(file, data, begin, found)) > at:
+                rows = batch_rows(data, found.until(end), self.piece, self.linker, begin)
+                yield Chunk(memoryview(data), rows, begin)
+                self.position, at, wanted = begin + end, end, CHUNK
                 continue
+            view = memoryview(data)[at:]
+            at = len(data)
             needed = _needed(view)
             if needed > len(view) and self.position + needed <= self._size:
-                view, wanted = view[:0], needed
+                wanted = max(needed, CHUNK)
                 continue
             row, self.position = self._skip(file, view)
-            view = view[:0]
             if row is not None:
                 yield row
 
-    def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
+    def _trusted_end(self, file: BinaryIO, data: bytes, base_position: int, found: Walk) -> int:
         """Returns the end of the walk, without the last batch if its CRC does not match and no batch begins after it. In that
-        case the length of the last batch is wrong, or its end was never written.
+        case the length of the last batch is wrong, or its end was never written. `base_position` is the data's position in the
+        file.
         """
         begin, end = int(found.positions[-1]), found.end
-        if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
+        position = base_position + end
+        if found.crcs[-1] == stored_crc(data, begin) or position >= self._size:
             return end
-        position = self.position + end
         head = _read_at(file, position, min(HEADER_SIZE, self._size - position))
-        if looks_like_batch(head, 0) or (not any(head) and any(view[end - 16 : end])):
+        if looks_like_batch(head, 0) or (not any(head) and any(data[end - 16 : end])):
             return end
         return begin
 
@@ -165,7 +166,7 @@ class _FileReader:
 
 def old_format_until(file: BinaryIO, begin: int, size: int) -> int:
     """Returns the end of the messages of magic 0 and 1 that begin at `begin` and have matching checksums."""
-    view, at = memoryview(b""), 0
+    view, at = b"", 0
     while True:
         if len(view) - at < _OLD.size or len(view) - at < LOG_OVERHEAD + _OLD.unpack_from(view, at)[1]:
             begin, at = begin + at, 0
@@ -200,21 +201,16 @@ def _what_is_wrong(view: memoryview, left: int) -> str:
     return f"its header announces {length + LOG_OVERHEAD} bytes, but its checksum does not match and no batch follows"
 
 
-def _read_at(file: BinaryIO, position: int, size: int, buffer: bytearray | None = None) -> memoryview:
-    """Returns up to `size` bytes from `position` on, in `buffer` if it is given and large enough."""
+def _read_at(file: BinaryIO, position: int, size: int) -> bytes:
+    """Returns `size` bytes from `position` on, or those up to the end of the file."""
     file.seek(position)
-    if buffer is None or len(buffer) < size:
-        buffer = bytearray(size)
-    view, filled = memoryview(buffer), 0
-    while filled < size:
-        count = file.readinto(view[filled:])  # type: ignore[attr-defined]
-        if not count:
-            break
-        filled += count
-    return view[:filled]
+    data = file.read(max(size, 0))
+    while len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data
 
 
-def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
+def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[bytes]:
     while begin < end:
         piece = _read_at(file, begin, min(CHUNK, end - begin))
         if not piece:
@@ -223,21 +219,21 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
         begin += len(piece)
 
 
-def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
+def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, bytes, Walk]]:
     """Yields each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
 
     The walk ends before a batch that is still being written: the last batch, if that reaches beyond the end of the file.
     """
     wanted = 2 * CHUNK
     while position < size:
-        view = _read_at(file, position, min(wanted, size - position))
-        walked = walk(view, 0, len(view))
+        data = _read_at(file, position, min(wanted, size - position))
+        walked = walk(data, 0, len(data))
         if len(walked.positions):
-            yield position, view, walked
+            yield position, data, walked
             position, wanted = position + walked.end, 2 * CHUNK
             continue
-        needed = _needed(view)
-        if len(view) < needed <= size - position:
+        needed = _needed(memoryview(data))
+        if len(data) < needed <= size - position:
             wanted = needed
             continue
         if (after := next_batch(file, position + 1, size)) is None:
@@ -248,7 +244,7 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
 def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
     """Returns the next batch, from `begin` on, that is proven by its CRC."""
     while begin < size:
-        view = _read_at(file, begin, min(2 * CHUNK, size - begin))
+        view = memoryview(_read_at(file, begin, min(2 * CHUNK, size - begin)))
         at = find_batch(view, 0, min(len(view), CHUNK))
         if at is not None:
             return begin + at

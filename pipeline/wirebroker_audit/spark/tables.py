@@ -174,15 +174,19 @@ def mapped(rows: DataFrame, function: Fold, schema: StructType) -> DataFrame:
 
 
 def from_files(
-    rows: DataFrame, function: Callable[[Iterable[Path]], Iterator[pa.RecordBatch]], schema: StructType
-) -> DataFrame | None:  # fmt: skip
-    """Returns the Arrow batches that `function` makes from the Parquet files of the rows; None if the rows are not in files.
+    rows: DataFrame,
+    function: Callable[[Iterable[Path]], Iterator[pa.RecordBatch]],
+    schema: StructType,
+    otherwise: Callable[[], DataFrame],
+) -> DataFrame:
+    """Returns the Arrow batches that `function` makes from the Parquet files of the rows, or the result of `otherwise` if the
+    rows are not in files.
 
     Python reads the files itself, because reading them through the JVM costs several times as much. Filters of `rows` do not
     apply.
     """
     if not (files := rows.inputFiles()):
-        return None
+        return otherwise()
 
     def of_files(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = (number for chunk in chunks for number in chunk.column("id").to_pylist())

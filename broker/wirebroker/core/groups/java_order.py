@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from wirebroker.common.slices import TOPICS, pauses
+from wirebroker.core.names import buckets_for as buckets_for
 from wirebroker.core.names import hash_order as hash_order
 from wirebroker.core.names import java_hash
 
@@ -39,14 +40,6 @@ def uuid_hash(raw: bytes) -> int:
 def uuid_order(raw: bytes) -> tuple[int, int]:
     """Returns a sort key for the order of Kafka's `Uuid.compareTo`, which compares both halves as signed numbers."""
     return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
-
-
-def buckets_for(count: int) -> int:
-    """Returns the number of buckets of a HashMap after `count` keys were put into it one by one."""
-    buckets = SMALLEST
-    while count * 4 > buckets * 3:
-        buckets *= 2
-    return buckets
 
 
 def buckets_of_copy(count: int) -> int:
