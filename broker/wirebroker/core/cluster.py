@@ -184,8 +184,8 @@ class Cluster:
         self.deletion_ms = 0
         """With ZooKeeper: the time in ms for which the name of a deleted topic is still taken."""
         self.deleting: dict[str, int] = {}
-        """The names of deleted topics that are still taken, because the controller has not yet removed the topics from
-        ZooKeeper, and their numbers of partitions, whose logs are still there."""
+        """The name of each deleted topic that the controller has not yet removed from ZooKeeper, with its number of partitions.
+        The name is still taken, and the partitions' logs are still there."""
         self.growing: set[str] = set()
         """Topics that are being created or extended in slices."""
         self.stillborn: dict[str, int] = {}

@@ -33,8 +33,9 @@ core, progress is visible, and no core is idle for long at the end."""
 def fold(
     spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int, records: Path | None = None
 ) -> DataFrame:  # fmt: skip
-    """Returns the runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`,
-    and their records, with their names, into another in the new folder `records`, if there is one."""
+    """Returns the runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`. If
+    there is a folder `records`, which must be new, the task also writes the batches' records and their names into a file
+    there."""
     if records is not None:
         records.mkdir()
 
