@@ -3,9 +3,9 @@ load.
 
 Valgrind counts the instructions and the system calls of one server. A second server runs with a library made from `copied.c`
 between it and the C library, which counts the copied bytes; this needs a C compiler. Each server first handles requests that
-are not counted, so that their code is loaded and compiled. Each server then handles several runs of requests. The median run
-counts, because timers and the garbage collector disturb some runs. Instructions of the kernel and waits for memory are not
-counted. To see their cost, measure the time with `--beside`.
+are not counted, so that their code is loaded and compiled. Each server then handles several runs of requests. The lowest count
+of these runs is the result: timers and the garbage collector only add to a run, and they add more on a busy machine.
+Instructions of the kernel and waits for memory are not counted. To see their cost, measure the time with `--beside`.
 
 The counts depend on the interpreter, the C library and the processor. So `budgets.json` names the interpreter,
 library and processor of its counts. On a machine where these differ, the script also counts the commit that wrote
@@ -28,7 +28,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import median
 
 from _kafka_security import SERVER, Security
 from bench_parts import report
@@ -204,7 +203,7 @@ class Meter(Server):
                 step()
             runs.append(self._take())
         self._switch("off")
-        each = [median(counts) / (EACH // fewer) for counts in zip(*runs, strict=True)]
+        each = [min(counts) / (EACH // fewer) for counts in zip(*runs, strict=True)]
         return dict(zip(self.figures, each, strict=True))
 
     def _switch(self, on: str) -> None:
