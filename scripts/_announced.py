@@ -190,9 +190,9 @@ def _keep_notes(before: Json, described: Json) -> None:
         told = described["settings"].get(kind, {})
         for name, change in settings.items():
             notes = [each for each in change or () if each == "internal" or each.startswith("valid=")]
-            if "internal" in notes:
+            if notes:  # a setting may differ from 4.3.1 only in its notes
                 told.setdefault(name, change)
-            elif told.get(name):
+            if told.get(name):
                 told[name] += [each for each in notes if each not in told[name]]
         described["settings"][kind] = dict(sorted(told.items()))
 

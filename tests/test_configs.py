@@ -20,6 +20,7 @@ import wirebroker
 from default_settings import defaults
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
 from wirebroker.core.releases import release
+from wirebroker.core.releases.changes import RELEASES
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
@@ -221,6 +222,24 @@ def test_with_several_brokers_the_coordinators_topics_are_replicated_as_kafka_do
     assert configs.integer("offsets.topic.replication.factor") == 3
     assert configs.integer("transaction.state.log.replication.factor") == 3
     assert configs.integer("default.replication.factor") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "last", "error"),
+    [
+        ("segment.bytes", "200", "4.0", "Value must be at least 1048576"),
+        ("flush.messages", "0", "3.0", "Value must be at least 1"),
+        ("segment.index.bytes", "0", "3.0", "Value must be at least 4"),
+        ("retention.ms", "-2", "2.1", "Value must be at least -1"),
+        ("segment.ms", "0", "1.1", "Value must be at least 1"),
+    ],
+)
+def test_older_releases_accept_smaller_values(name: str, value: str, last: str, error: str) -> None:
+    """The ConfigDef of each release names the valid values. `last` is the last release that accepts the value."""
+    newer = RELEASES[RELEASES.index(last) + 1]
+    TopicConfigs(BrokerConfigs({}, of=release(last)), {name: value})
+    with pytest.raises(ConfigError, match=error):
+        TopicConfigs(BrokerConfigs({}, of=release(newer)), {name: value})
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from wirebroker.commands.cli import main
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import deliberate
 from wirebroker.conformance.releases import recorded_releases, release_recording
@@ -47,3 +48,12 @@ def test_each_change_makes_a_difference() -> None:
         newest = getattr(Behaviour(), rule, None) if rule in Behaviour.__slots__ else getattr(profile("kafka-4.3"), rule)
         values = [newest, *(change.before for change in CHANGES if change.rule == rule)]
         assert all(one != other for one, other in pairwise(values)), rule
+
+
+def test_releases_diff_shows_changes_of_behaviour_versions_and_valid_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["releases", "diff", "4.0", "4.1"]) == 1
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "segment.bytes values 14.. → values 1048576.." in printed
+    assert "Produce 3–12 → 3–13" in printed
+    assert "with transaction version 2 a producer's first sequence must be 0 (since 4.1, KIP-890)" in printed
+    assert main(["releases", "diff", "4.1", "4.1"]) == 0

@@ -95,9 +95,14 @@ def _known(each: Release, kind: str) -> Mapping[str, Setting]:
 
 def _settings(old: Mapping[str, Setting], new: Mapping[str, Setting]) -> Iterator[str]:
     for name in sorted(old.keys() | new.keys()):
-        values = [_default(each[name]) if name in each else "absent" for each in (old, new)]
-        if values[0] != values[1]:
-            yield f"{name:<56}{values[0]}  →  {values[1]}"
+        for shown in (_default, _valid) if name in old and name in new else (_default,):
+            values = [shown(each[name]) if name in each else "absent" for each in (old, new)]
+            if values[0] != values[1]:
+                yield f"{name:<56}{values[0]}  →  {values[1]}"
+
+
+def _valid(setting: Setting) -> str:
+    return "any value" if setting.valid == "-" else f"values {setting.valid}"
 
 
 def _default(setting: Setting) -> str:
