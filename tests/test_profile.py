@@ -11,7 +11,7 @@ import pytest
 
 from kafkawire.registry import KEYS
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
-from wirebroker.core.partition import Partition
+from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.producers import explain
 from wirebroker.core.profile import DEFAULT_PROFILE, PROFILES, ProfileName, Rules, profile
 from wirebroker.core.releases import release
@@ -122,6 +122,11 @@ def _records_are_deleted(dialogue: Dialogue) -> None:
     dialogue.send(1)
 
 
+def _only_a_marker_is_stored(dialogue: Dialogue) -> None:
+    dialogue.partition.append_marker(EndMarker(7, 0, False, 0, 0), NOW)
+    dialogue.send(3)
+
+
 def _transaction_starts_later(dialogue: Dialogue) -> None:
     dialogue.begin_transaction_at(3)
 
@@ -129,6 +134,7 @@ def _transaction_starts_later(dialogue: Dialogue) -> None:
 DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
     "window": _retry_before_a_window_of_five,
     "first_sequence": _first_is_not_zero,
+    "after_marker": _only_a_marker_is_stored,
     "transaction_start": _transaction_starts_later,
     "unissued": _id_was_never_issued,
     "stale": _retry_before_a_window_of_five,

@@ -177,3 +177,41 @@ def test_a_transactional_commit_without_a_producer_id(profile: str, offset: int)
         wire = coordinated(kafka)
         wire.request(txn_offset_commit("t", (-1, 0), "g", 5), 2)
         assert only(wire.request(offset_fetch("g"), 5)).committed_offset == offset
+
+
+@pytest.mark.parametrize(("profile", "codes"), [("kafka-1.1", (25, 25, 25, 0)), ("kafka-2.1", (24, 24, 24, 24))])
+def test_requests_of_members_with_an_empty_group_id(profile: str, codes: tuple[int, ...]) -> None:
+    with broker(profile) as kafka:
+        wire = coordinated(kafka)
+        wire.request(offset_commit("", 1), 2)
+        told = (
+            wire.request(heartbeat("", "m", 1), 1).error_code,
+            wire.request(sync_group("", "m", 1), 1).error_code,
+            wire.request(plain("LeaveGroup", group_id="", member_id="m"), 1).error_code,
+            only(wire.request(txn_offset_commit("t", (1, 0), "", 5), 0)).error_code,
+        )
+        assert told == codes
+
+
+@pytest.mark.parametrize(("profile", "state"), [("kafka-1.0", "AwaitingSync"), ("kafka-1.1", "CompletingRebalance")])
+def test_the_name_of_the_state_in_which_a_group_waits_for_its_leader(profile: str, state: str) -> None:
+    with broker(profile) as kafka:
+        wire = coordinated(kafka)
+        led(wire)
+        assert wire.request(plain("DescribeGroups", groups=["g"]), 1).groups[0].group_state == state
+
+
+@pytest.mark.parametrize(("profile", "generation", "code"), [("kafka-2.1", 0, 27), ("kafka-2.3", -1, 22)])
+def test_wrong_generations_before_2_3(profile: str, generation: int, code: int) -> None:
+    with broker(profile) as kafka:
+        wire = coordinated(kafka)
+        assert wire.request(join_group("g", session_ms=1), 2).generation_id == generation
+        assert wire.request(heartbeat("g", led(wire).member_id, 9), 1).error_code == code
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-1.1", 0), ("kafka-2.1", 3)])
+def test_a_commit_to_an_unknown_partition_of_a_known_topic(profile: str, code: int) -> None:
+    with broker(profile) as kafka:
+        wire = coordinated(kafka)
+        assert only(wire.request(offset_commit("g", 5, partition=7), 2)).error_code == code
+        assert only(wire.request(offset_fetch("g", partitions=(7,)), 2)).committed_offset == (-1 if code else 5)

@@ -68,6 +68,50 @@ def test_a_null_setting_closes_the_connection_before_2_6() -> None:
         asked("kafka-2.5", (plain("AlterConfigs", resources=[altered("orders", "retention.ms", None)], validate_only=False), 1))
 
 
+@pytest.mark.parametrize(("profile", "code"), [("kafka-2.1", 37), ("kafka-2.3", 36)])
+def test_the_first_check_of_a_new_topic_before_2_3(profile: str, code: int) -> None:
+    (response,) = asked(profile, (create_topics(new_topic("orders", num_partitions=0)), 2))
+    assert response.topics[0].error_code == code
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-1.1", 0), ("kafka-2.1", 3)])
+def test_the_settings_of_an_unknown_topic_before_2_0(profile: str, code: int) -> None:
+    none = {"resource_type": TOPIC, "resource_name": "none", "configuration_keys": ["retention.ms"]}
+    (response,) = asked(profile, (plain("DescribeConfigs", resources=[none]), 1))
+    (found,) = response.results
+    assert (found.error_code, len(found.configs)) == (code, 0 if code else 1)
+
+
+@pytest.mark.parametrize(("profile", "epoch"), [("kafka-2.1", -1), ("kafka-2.3", 0)])
+def test_the_leader_epoch_of_an_offset_before_2_3(profile: str, epoch: int) -> None:
+    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
+        kafka.produce("orders", value=b"v")
+        parts = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
+        wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "orders", "partitions": parts}])
+        assert only(client(kafka).request(wanted, 4)).leader_epoch == epoch
+
+
+@pytest.mark.parametrize(("profile", "listed"), [("kafka-2.4", 1), ("kafka-2.5", 0)])
+def test_aborted_transactions_after_the_last_stable_offset(profile: str, listed: int) -> None:
+    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
+        wire = ready(client(kafka))
+        for txid, ends in (("t", False), ("u", True)):
+            while (producer := wire.request(init_producer_id(txid), 1)).error_code:
+                pass
+            who = producer.producer_id, producer.producer_epoch
+            wire.request(add_partitions(txid, who), 1)
+            data = batch(0, pid=who[0], epoch=who[1], transactional=True)
+            assert only(wire.request(produce_request("orders", data, txid=txid), 3)).error_code == 0
+            if ends:
+                wire.request(
+                    plain("EndTxn", transactional_id=txid, producer_id=who[0], producer_epoch=who[1], committed=False), 1
+                )
+        kafka.wait_until(lambda: len(kafka.records("orders")) == 3)
+        wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}]
+        request = plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=1000, isolation_level=1, topics=wanted)
+        assert len(only(wire.request(request, 4)).aborted_transactions) == listed
+
+
 @pytest.mark.parametrize(("profile", "created_code", "code"), [("kafka-2.7", 17, 3), ("kafka-2.8", 17, 17)])
 def test_metadata_of_a_topic_with_an_invalid_name(profile: str, created_code: int, code: int) -> None:
     requests = [plain("Metadata", topics=[{"name": "."}], allow_auto_topic_creation=each) for each in (True, False)]

@@ -23,7 +23,7 @@ from kafkawire.messages.describe_configs import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import ResourceType, describe_client_metrics, describe_group
-from wirebroker.core.configs import Entry, Source
+from wirebroker.core.configs import Entry, Source, TopicConfigs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import Behaviour
@@ -101,6 +101,8 @@ def _topic(name: str, exchange: Exchange) -> list[Entry] | Refusal:
     if error is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
     topic = exchange.cluster.topics.get(name)
+    if topic is None and not exchange.cluster.configs.release.behaviour.finds_described_topics:
+        return TopicConfigs(exchange.cluster.configs, {}).describe(exchange.node_id)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     return topic.configs.describe(exchange.node_id)

@@ -66,6 +66,8 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, Describe
         described.error_message = f"Group {group_id} {why}." if code else None
         return None, described
     described = _without_members(group_id, ErrorCode.NONE, group.state.value)
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        described.group_state = exchange.cluster.configs.release.behaviour.name_of_syncing
     described.protocol_type = group.protocol_type or ""
     if group.state is ClassicGroupState.STABLE:
         described.protocol_data = group.protocol or ""

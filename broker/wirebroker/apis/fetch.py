@@ -347,6 +347,11 @@ class Fetch:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
+        elif self.committed and offset == visible and not self.cluster.configs.release.behaviour.stops_at_stable_offset:
+            aborted = partition.transactions.aborted_between(offset, seen.log_end_offset)
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+            ]
         return data, found.available
 
     def response(self, results: Results) -> FetchResponse:

@@ -58,9 +58,12 @@ def _response(joined: Joined, exchange: Exchange) -> JoinGroupResponse:
     protocol = joined.protocol
     if protocol is None and exchange.version < 7:
         protocol = ""
+    generation = joined.generation
+    if joined.code and generation < 0:
+        generation = exchange.cluster.configs.release.behaviour.no_generation
     return JoinGroupResponse(
         error_code=joined.code or ErrorCode.NONE,
-        generation_id=joined.generation,
+        generation_id=generation,
         protocol_type=joined.protocol_type,
         protocol_name=protocol,
         leader=joined.leader,

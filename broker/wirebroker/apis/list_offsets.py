@@ -85,7 +85,8 @@ def _one(
     if partition.epochs.latest_start > partition.high_watermark and (requested.timestamp == LATEST or found.offset < 0):
         known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
         return _response(requested, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
-    return _response(requested, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
+    epoch = found.leader_epoch if behaviour.tells_offset_epochs else -1
+    return _response(requested, ErrorCode.NONE, found.offset, found.timestamp, epoch)
 
 
 def _old_style(request: ListOffsetsRequest, exchange: Exchange) -> Steps:

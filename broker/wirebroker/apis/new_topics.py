@@ -54,6 +54,9 @@ def _checks(release: Release) -> Iterator[Check]:
         yield from (_unused, _distinct, _named, _no_nulls, _settings, _placed)
         return
     late = release.behaviour.counts_before_settings
+    if not release.behaviour.finds_topics_at_once:
+        yield from (_no_nulls, _settings, _counted_or_assigned, _named, _unused, _distinct, _assigned_anywhere)
+        return
     yield from (_unused, _no_nulls)
     yield from () if late else (_settings,)
     yield from (_counted_or_assigned, _named, _distinct, _assigned_anywhere)

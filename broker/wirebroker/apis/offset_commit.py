@@ -45,7 +45,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         return zookeeper_offsets.commit(request, exchange)
     responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
-    pause = pauses()
+    pause, finds = pauses(), exchange.cluster.configs.release.behaviour.finds_committed_partitions
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now)
     for requested in request.topics:
         if pause():
@@ -56,7 +56,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         for partition in requested.partitions:
             if pause():
                 yield None
-            if topic is None or topic.partition(partition.partition_index) is None:
+            if topic is None or (finds and topic.partition(partition.partition_index) is None):
                 _response(responses, requested, partition, code)
                 continue
             error = metadata_error(partition.committed_metadata, exchange)

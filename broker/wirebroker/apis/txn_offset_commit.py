@@ -40,7 +40,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the response."""
     responses: Responses = {}
     known: list[Known] = []
-    pause = pauses()
+    pause, finds = pauses(), exchange.cluster.configs.release.behaviour.finds_committed_partitions
     producer: tuple[int, int] | None = (request.producer_id, request.producer_epoch)
     if request.producer_id == NO_PRODUCER and not exchange.cluster.configs.release.behaviour.verifies_offset_commits:
         producer = None  # Kafka takes it for a commit outside of a transaction
@@ -55,7 +55,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
         for partition in requested.partitions:
             if pause():
                 yield None
-            if topic is None or topic.partition(partition.partition_index) is None:
+            if topic is None or (finds and topic.partition(partition.partition_index) is None):
                 _response(responses, requested, partition, unknown)
                 continue
             error = metadata_error(partition.committed_metadata, exchange)

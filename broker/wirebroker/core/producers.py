@@ -308,7 +308,8 @@ def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: 
 
 def _judge_first_sequence(batch: BatchHeader, rules: Rules) -> Reject | None:
     if batch.base_sequence != 0 and rules.first_sequence != "any":
-        return Reject(int(rules.first_sequence[-2:]), "first_not_zero", batch.base_sequence, 0)
+        code = rules.first_sequence[-2:] if batch.producer_epoch >= 0 else rules.after_marker
+        return Reject(int(code), "first_not_zero", batch.base_sequence, 0)
     return None
 
 
@@ -341,7 +342,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
     if batch.producer_epoch != epoch:
         if got != 0 and epoch != -1:
             return Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "new_epoch_not_zero", got, 0)
-        return Accept(log_end_offset, "new_epoch")
+        return (_judge_first_sequence(batch, rules) if got else None) or Accept(log_end_offset, "new_epoch")
     if epoch == -1 and rules.first_sequence == "any":
         return Accept(log_end_offset, "no_epoch")
     return _judge_order(batch, rules, log_end_offset, last)
@@ -357,7 +358,8 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
         return _judge_stale(batch, rules, last, expected)
     if rules.gap == "accept":
         return Accept(log_end_offset, "gap_accepted")
-    return Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "gap", got, expected, rules.gap == "45_until_new_id")
+    code = int(rules.after_marker) if last < 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    return Reject(code, "gap", got, expected, rules.gap == "45_until_new_id")
 
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:

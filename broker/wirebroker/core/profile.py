@@ -28,6 +28,9 @@ class Rules:
     """the number of latest batches of a producer on a partition whose retries are recognised, at least 1"""
     first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
     """the first sequences that are allowed to a producer without state on the partition, and the error code for other ones"""
+    after_marker: Literal["45", "59"] = "45"
+    """the error for a sequence other than zero of a producer of which only a transaction's marker is stored, and, unless
+    `first_sequence` is `any`, of a producer without an epoch"""
     transaction_start: Literal["zero", "any"] = "zero"
     """the first sequences that are allowed to a producer of transaction version 2 without state on the partition"""
     unissued: Literal["accept", "59"] = "accept"

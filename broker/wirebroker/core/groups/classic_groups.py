@@ -141,13 +141,16 @@ class ClassicGroups:
         modern = self._registry.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             return self._members.heartbeat(modern, member_id, instance_id, generation, now)
+        behaviour = self._cluster.configs.release.behaviour
         group, error = self._member_of(group_id, member_id, instance_id, generation)
+        syncs = group is not None and group.state is ClassicGroupState.COMPLETING_REBALANCE
+        if syncs and error is ErrorCode.ILLEGAL_GENERATION and not behaviour.checks_syncing_generation:
+            return ErrorCode.REBALANCE_IN_PROGRESS
         if group is None or error:
             return error
         if group.state is ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        syncs = group.state is ClassicGroupState.COMPLETING_REBALANCE
-        if syncs and not self._cluster.configs.release.behaviour.syncing_is_alive:
+        if syncs and not behaviour.syncing_is_alive:
             return ErrorCode.REBALANCE_IN_PROGRESS
         group.alive(group.members[member_id], now)
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE

@@ -139,7 +139,9 @@ class GroupCoordinator:
 
     def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
         """Returns NONE if this broker coordinates the group and the group id is not empty, else the error."""
-        return self.coordinator_error(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        if not group_id and self._cluster.configs.release.behaviour.checks_group_ids:
+            return ErrorCode.INVALID_GROUP_ID
+        return self.coordinator_error(group_id, node_id)
 
     # Classic membership
 

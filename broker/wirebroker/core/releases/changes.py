@@ -232,6 +232,25 @@ class Behaviour:
     strict_members: bool = True
     """A request that names an unknown group.instance.id is refused, and so is a TxnOffsetCommit that names a member without a
     generation."""
+    checks_group_ids: bool = True
+    """SyncGroup, Heartbeat, LeaveGroup and TxnOffsetCommit refuse an empty group id with INVALID_GROUP_ID."""
+    name_of_syncing: str = "CompletingRebalance"
+    """The name of a classic group's state in which the group waits for the leader's SyncGroup."""
+    no_generation: int = -1
+    """The generation in a JoinGroup response with an error."""
+    checks_syncing_generation: bool = True
+    """A heartbeat with a wrong generation is refused while a classic group waits for the leader's SyncGroup. Older brokers
+    respond with REBALANCE_IN_PROGRESS."""
+    finds_topics_at_once: bool = True
+    """CreateTopics checks that a topic's name is free before all other checks. For brokers with ZooKeeper."""
+    finds_described_topics: bool = True
+    """DescribeConfigs refuses an unknown topic. Older brokers show the default settings."""
+    finds_committed_partitions: bool = True
+    """Commits of offsets refuse unknown partitions of existing topics, and not only unknown topics."""
+    tells_offset_epochs: bool = True
+    """ListOffsets returns the leader epoch of an offset."""
+    stops_at_stable_offset: bool = True
+    """A read_committed Fetch at the last stable offset lists no aborted transactions. Older brokers list those after it."""
     checks_unknown_topics: bool = True
     """Metadata refuses the invalid name of an unknown topic, also if the topic would not be created."""
     lists_empty_aborts: bool = False
@@ -612,6 +631,14 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "Metadata and DescribeGroups return −2³¹ instead of 0 for authorized operations that were not requested",
     ),
+    Change("2.5", "after_marker", "59", "KIP-360", "a gap after a transaction's marker gets error 45"),
+    Change(
+        "2.5",
+        "stops_at_stable_offset",
+        False,
+        "seen",
+        "a read_committed Fetch at the last stable offset lists no aborted transactions",
+    ),
     Change("2.5", "names_records", False, "seen", "the response to Produce names each refused record and its error"),
     Change(
         "2.5",
@@ -666,6 +693,16 @@ CHANGES: tuple[Change, ...] = (
     Change("2.4", "empty_messages", False, "seen", "if CreateAcls succeeds, its error message is empty instead of null"),
     Change("2.4", "explains_records", False, "KIP-467", "refused records get error 87 with details, instead of error 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state still exists after its records were deleted"),
+    Change("2.3", "no_generation", 0, "seen", "JoinGroup with an error returns generation −1 instead of 0"),
+    Change(
+        "2.3",
+        "checks_syncing_generation",
+        False,
+        "seen",
+        "a heartbeat with a wrong generation gets error 22 also while its group waits for the leader's SyncGroup",
+    ),
+    Change("2.3", "finds_topics_at_once", False, "seen", "CreateTopics checks first whether the topic's name is free"),
+    Change("2.3", "tells_offset_epochs", False, "seen", "ListOffsets returns the leader epoch of an offset"),
     Change("2.3", "describes_metadata", True, "seen", "DescribeGroups shows the assignments of members as their metadata"),
     Change(
         "2.3", "finds_topics_first", False, "seen", "for an unknown topic, Fetch before version 10 gets error 3 instead of 76"
@@ -678,7 +715,11 @@ CHANGES: tuple[Change, ...] = (
         "CreateTopics and DeleteTopics have a result for each repetition of a topic's name",
     ),
     Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
+    Change("2.1", "after_marker", "45", "seen", "a gap after a transaction's marker gets error 59"),
     Change("2.1", "newest_codec", 3, "KIP-110", "the broker knows the codec zstd"),
+    Change("2.0", "checks_group_ids", False, "seen", "all requests of members refuse an empty group id with error 24"),
+    Change("2.0", "finds_described_topics", False, "seen", "DescribeConfigs refuses an unknown topic"),
+    Change("2.0", "finds_committed_partitions", False, "seen", "commits of offsets refuse unknown partitions of a known topic"),
     Change(
         "2.0",
         "fills_converted",
@@ -704,6 +745,7 @@ CHANGES: tuple[Change, ...] = (
     Change("2.0", "finds_wrong_settings", False, "seen", "a setting whose value cannot be parsed gets error 40 instead of −1"),
     Change("2.0", "finds_partitions", False, "seen", "AddPartitionsToTxn refuses unknown partitions of a known topic"),
     Change("1.1", "compares_counts", False, "seen", "a batch's number of records must agree with its last offset delta"),
+    Change("1.1", "name_of_syncing", "AwaitingSync", "seen", "the state AwaitingSync of a group is called CompletingRebalance"),
     Change("1.0", "refuses_deletion", False, "seen", "with delete.topic.enable=false DeleteTopics is refused at once"),
     Change("1.0", "keeps_batches", False, "KAFKA-5494", "a retry is recognised even after its transaction has ended"),
     Change("1.0", "finds_partitions", True, "seen", "AddPartitionsToTxn accepts unknown partitions of a known topic"),
