@@ -602,3 +602,12 @@ def log_in(kafka: MockKafka, *, bare: bool) -> Connection:
     else:
         assert connection.request(plain("SaslAuthenticate", auth_bytes=token), 1).error_code == 0
     return connection
+
+
+@pytest.mark.parametrize(("profile", "responds"), [("kafka-2.3", True), ("kafka-2.4", False), ("kafka-2.5", True)])
+def test_metadata_during_a_login(profile: str, responds: bool) -> None:
+    with short_sessions(profile) as kafka, closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
+        connection.request(plain("SaslHandshake", mechanism="PLAIN"), 1)
+        with nullcontext() if responds else pytest.raises(ConnectionClosed):
+            response = connection.request(plain("Metadata", topics=[{"name": "x"}]), 8 if profile == "kafka-2.3" else 9)
+            assert response.topics[0].error_code == 34

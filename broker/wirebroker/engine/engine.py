@@ -393,6 +393,8 @@ class Engine:
         from wirebroker.requests.errors import refuse
 
         code, unheard = decision.error_code, isinstance(request, ProduceRequest) and request.acks == 0
+        if not self.configs.release.behaviour.tells_metadata_errors:
+            unheard |= exchange.api_key == KEYS["Metadata"] and exchange.version >= 9
         response = None if unheard else refuse(request, code, exchange)
         if decision.ends_by:
             self.unauthenticated(exchange, response, decision.ends_by)

@@ -232,6 +232,8 @@ class Behaviour:
     strict_members: bool = True
     """A request that names an unknown group.instance.id is refused, and so is a TxnOffsetCommit that names a member without a
     generation."""
+    tells_metadata_errors: bool = True
+    """A refused Metadata request of version 9 gets a response. Kafka 2.4 closes the connection."""
     checks_group_ids: bool = True
     """SyncGroup, Heartbeat, LeaveGroup and TxnOffsetCommit refuse an empty group id with INVALID_GROUP_ID."""
     name_of_syncing: str = "CompletingRebalance"
@@ -631,6 +633,7 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "Metadata and DescribeGroups return −2³¹ instead of 0 for authorized operations that were not requested",
     ),
+    Change("2.5", "tells_metadata_errors", False, "seen", "Metadata version 9 before the end of a login gets a response"),
     Change("2.5", "after_marker", "59", "KIP-360", "a gap after a transaction's marker gets error 45"),
     Change(
         "2.5",
@@ -669,6 +672,7 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "OffsetCommit checks the member and the generation also while the group waits for the leader's SyncGroup",
     ),
+    Change("2.4", "tells_metadata_errors", True, "seen", "Metadata version 9 before the end of a login closes the connection"),
     Change("2.4", "describes_metadata", False, "seen", "DescribeGroups shows the metadata of members, not their assignments"),
     Change("2.4", "takes_many_batches", True, "seen", "Produce before version 3 is refused if it has two compressed messages"),
     Change(
