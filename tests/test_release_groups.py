@@ -126,6 +126,15 @@ def test_the_case_of_a_state_in_the_filter_of_list_groups(profile: str, listed: 
             assert [each.group_id for each in groups] == expected
 
 
+@pytest.mark.parametrize(("profile", "listed"), [("kafka-3.9", []), ("kafka-4.0", ["g"])])
+def test_blanks_in_the_filter_of_list_groups(profile: str, listed: list[str]) -> None:
+    with broker(profile) as kafka:
+        wire = coordinated(kafka)
+        led(wire)
+        groups = wire.request(plain("ListGroups", states_filter=[" CompletingRebalance "]), 4).groups
+        assert [each.group_id for each in groups] == listed
+
+
 @pytest.mark.parametrize(("profile", "code"), [("kafka-3.3", 24), ("kafka-3.4", 35), ("kafka-3.5", 24)])
 def test_a_refused_leave_group_before_version_3(profile: str, code: int) -> None:
     with broker(profile) as kafka:
@@ -215,3 +224,10 @@ def test_a_commit_to_an_unknown_partition_of_a_known_topic(profile: str, code: i
         wire = coordinated(kafka)
         assert only(wire.request(offset_commit("g", 5, partition=7), 2)).error_code == code
         assert only(wire.request(offset_fetch("g", partitions=(7,)), 2)).committed_offset == (-1 if code else 5)
+
+
+@pytest.mark.parametrize(("profile", "times"), [("kafka-2.1", 1), ("kafka-2.3", 2)])
+def test_a_group_that_describe_groups_names_twice(profile: str, times: int) -> None:
+    with broker(profile) as kafka:
+        response = coordinated(kafka).request(plain("DescribeGroups", groups=["g", "g"]), 1)
+        assert [each.group_id for each in response.groups] == ["g"] * times

@@ -63,9 +63,29 @@ def test_the_settings_of_an_unknown_topic_in_zookeeper(profile: str, told: tuple
     assert shown.results[0].error_code == 3
 
 
-def test_a_null_setting_closes_the_connection_before_2_6() -> None:
-    with pytest.raises(ConnectionClosed):
-        asked("kafka-2.5", (plain("AlterConfigs", resources=[altered("orders", "retention.ms", None)], validate_only=False), 1))
+@pytest.mark.parametrize(
+    ("profile", "closes"), [("kafka-1.1", False), ("kafka-2.1", True), ("kafka-2.5", True), ("kafka-2.6", False)]
+)
+def test_a_setting_without_a_value(profile: str, closes: bool) -> None:
+    request = plain("AlterConfigs", resources=[altered("orders", "retention.ms", None)], validate_only=False)
+    with pytest.raises(ConnectionClosed) if closes else nullcontext():
+        (response,) = asked(profile, (request, 0))
+        assert response.responses[0].error_code == -1
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-2.4", 0), ("kafka-2.5", 75)])
+def test_the_leader_epoch_of_a_partition_in_a_fetch_session(profile: str, code: int) -> None:
+    def fetch(session_id: int, session_epoch: int, leader_epoch: int) -> tuple[Any, int]:
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9, "current_leader_epoch": leader_epoch}
+        session = {"session_id": session_id, "session_epoch": session_epoch}
+        topics = [{"topic": "orders", "partitions": [part]}]
+        return plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=9, topics=topics, **session), 11
+
+    with MockKafka(profile=profile, topics={"orders": 1}) as kafka:  # type: ignore[arg-type]
+        wire = client(kafka)
+        session_id = wire.request(*fetch(0, 0, -1)).session_id
+        responses = wire.request(*fetch(session_id, 1, 9)).responses
+    assert [each.error_code for topic in responses for each in topic.partitions] == ([code] if code else [])
 
 
 @pytest.mark.parametrize(("profile", "code"), [("kafka-2.1", 37), ("kafka-2.3", 36)])
@@ -611,3 +631,30 @@ def test_metadata_during_a_login(profile: str, responds: bool) -> None:
         with nullcontext() if responds else pytest.raises(ConnectionClosed):
             response = connection.request(plain("Metadata", topics=[{"name": "x"}]), 8 if profile == "kafka-2.3" else 9)
             assert response.topics[0].error_code == 34
+
+
+@pytest.mark.parametrize(("profile", "codes"), [("kafka-4.1", [3]), ("kafka-4.2", [0, 3])])
+def test_the_offsets_of_a_new_share_group(profile: str, codes: list[int]) -> None:
+    enable = {"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}
+    topics = [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in ("orders", "none")]
+    _, response = asked(
+        profile,
+        (plain("UpdateFeatures", timeout_ms=1000, feature_updates=[enable]), 1),
+        (plain("AlterShareGroupOffsets", group_id="shared", topics=topics), 0),
+    )
+    assert response.error_code == 0
+    assert [each.partitions[0].error_code for each in response.responses] == codes
+
+
+@pytest.mark.parametrize(("profile", "start"), [("kafka-1.0", 1), ("kafka-1.1", 0)])
+def test_records_of_a_compacted_topic_are_deleted_before_1_1(profile: str, start: int) -> None:
+    with MockKafka(profile=profile) as kafka:  # type: ignore[arg-type]
+        wire = ready(client(kafka))
+        wire.request(create_topics(new_topic("c", [1], settings=(("cleanup.policy", "compact"),))), 2)
+        kafka.produce("c", key=b"k", value=b"v")
+        partitions = [{"partition_index": 0, "offset": 1}]
+        request = plain("DeleteRecords", topics=[{"name": "c", "partitions": partitions}], timeout_ms=1000)
+        assert only(wire.request(request, 0)).error_code == 44
+        parts = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
+        wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "c", "partitions": parts}])
+        assert only(wire.request(wanted, 1)).offset == start

@@ -197,7 +197,15 @@ def test_the_heap_gives_out_equal_elements_in_javas_order() -> None:
 def test_the_assignor_keeps_tasks_and_levels_the_rest() -> None:
     had = Tasks(active={("0", 0): 0, ("0", 1): 0, ("0", 2): 0, ("0", 3): 0})
     members = [Assignable("a", "p", had), Assignable("b", "q", NOTHING)]
-    made = at_once(sticky(members, [Work("0", 4, False)], 0, skips_holders=True))
+    made = at_once(sticky(members, [Work("0", 4, False)], 0, is_newest=True))
     assert {member_id: sorted(tasks.active) for member_id, tasks in made.items()} == {
         "a": [("0", 0), ("0", 1)], "b": [("0", 2), ("0", 3)],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("is_newest", "first"), [(False, "one"), (True, "two")])
+def test_the_first_task_goes_to_the_first_process_in_kafkas_hash_table(is_newest: bool, first: str) -> None:
+    """Until Kafka 4.3 the table of two processes has four places, and since 4.4 it has two."""
+    members = [Assignable("two", "p2", NOTHING), Assignable("one", "p1", NOTHING)]
+    made = at_once(sticky(members, [Work("0", 1, False)], 0, is_newest=is_newest))
+    assert [each for each, tasks in made.items() if tasks.active] == [first]

@@ -41,8 +41,10 @@ class Shares(Asking):
         self._starts: dict[Place, int] = defaultdict(int)
         self._count = 0
         self._first = [
-            self._configs("@a", {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}),
-            self._configs("@b", {"share.delivery.count.limit": "3", "share.partition.max.record.locks": "100"}),
+            self._config("@a", "share.auto.offset.reset", "earliest"),  # one by one, because a release may lack some of them
+            self._config("@a", "share.assignment.interval.ms", "0"),
+            self._config("@b", "share.delivery.count.limit", "3"),
+            self._config("@b", "share.partition.max.record.locks", "100"),
             self._alter("@a", [("t", 0, 0), ("t", 1, 0), ("u", 0, 0), ("u", 1, 0)]),
             self._alter("@b", [("t", 0, 0), ("t", 1, 0), ("u", 0, 0), ("u", 1, 0)]),
             *(self._load(group, place) for group in ("@a", "@b") for place in PLACES),
@@ -80,8 +82,8 @@ class Shares(Asking):
     # Administration
 
     @staticmethod
-    def _configs(group: str, settings: dict[str, str]) -> Ask:
-        configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+    def _config(group: str, name: str, value: str) -> Ask:
+        configs = [{"name": name, "config_operation": 0, "value": value}]
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": configs}
         return Ask(0, "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
 

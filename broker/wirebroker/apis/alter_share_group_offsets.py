@@ -22,7 +22,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     """Respond for each partition."""
     groups, topics = exchange.engine.groups, exchange.cluster.topics
     if error := groups.membership_error(request.group_id, exchange.node_id):
-        return _refused(Refusal(error, MESSAGES.get(error)))
+        return _refused(Refusal(error, MESSAGES.get(error)), request, exchange)
     wanted = {
         topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
         for topic in request.topics
@@ -30,7 +30,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     }
     refused = yield from groups.shares.states.alter_offsets(request.group_id, wanted, exchange.now)
     if isinstance(refused, Refusal):
-        return _refused(refused)
+        return _refused(refused, request, exchange)
     pause = pauses()
     made: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     for topic in request.topics:
@@ -51,5 +51,22 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=list(made.values()))
 
 
-def _refused(refused: Refusal) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=refused.code, error_message=refused.message, responses=[])
+def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterShareGroupOffsetsResponse:
+    """Refuses the whole request. Kafka 4.1 does not tell the error, but tells which topics are unknown."""
+    if exchange.cluster.configs.release.behaviour.creates_altered_groups:
+        return AlterShareGroupOffsetsResponse(error_code=refused.code, error_message=refused.message, responses=[])
+    code, message = UNKNOWN
+    unknown = [
+        AlterShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, topic_id=NO_TOPIC_ID,
+            partitions=[
+                AlterShareGroupOffsetsResponsePartition(
+                    partition_index=each.partition_index, error_code=code, error_message=message
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if topic.topic_name not in exchange.cluster.topics
+    ]  # fmt: skip
+    return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=unknown)

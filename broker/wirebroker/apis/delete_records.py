@@ -75,13 +75,15 @@ def _delete(
     error = leader_error(partition, exchange.node_id)
     if error:
         return error
-    policy = partition.configs.value("cleanup.policy")
-    if policy == ["compact"]:
+    compacts = partition.configs.value("cleanup.policy") == ["compact"]
+    if compacts and exchange.cluster.configs.release.behaviour.keeps_compacted_records:
         return ErrorCode.POLICY_VIOLATION
     wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= wanted <= partition.high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     partition.delete_records(wanted, exchange.now)
+    if compacts:
+        return ErrorCode.POLICY_VIOLATION
     result.low_watermark = partition.replication.low_watermark
     if result.low_watermark < wanted:
         awaited.append(Awaited(partition, wanted, result))

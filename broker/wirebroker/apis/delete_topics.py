@@ -56,6 +56,8 @@ def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTo
     Kafka 0.11 does not check delete.topic.enable first, so the request times out.
     """
     late = not exchange.cluster.configs.release.behaviour.refuses_deletion
+    if late:  # the result is a map
+        requested = list({each.name: each for each in requested}.values())
     code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
 
     def code_of(topic: DeleteTopicState) -> ErrorCode:

@@ -48,6 +48,8 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
                 if not behaviour.describes_metadata:
                     described.member_metadata = described.member_assignment
                 response.members.append(described)
+    if not exchange.cluster.configs.release.behaviour.repeats_described_groups:
+        return DescribeGroupsResponse(groups=list(known.values()))
     if len(known) < len(request.groups):  # a thread encodes the response if it repeats groups
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])

@@ -14,8 +14,9 @@ _FILTERED = {NOT_READY: "not_ready"}
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     """List the groups."""
-    states = {state.lower().strip() for state in request.states_filter}
-    exact = None if exchange.cluster.configs.release.behaviour.ignores_case_of_states else set(request.states_filter)
+    behaviour = exchange.cluster.configs.release.behaviour
+    states = {state.lower().strip() if behaviour.trims_states else state.lower() for state in request.states_filter}
+    exact = None if behaviour.ignores_case_of_states else set(request.states_filter)
     types = {kind.lower() for kind in request.types_filter}
     pause = pauses(IDS)
     listed = []

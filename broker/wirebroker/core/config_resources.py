@@ -122,7 +122,7 @@ class Alteration:
             if change.operation not in tuple(Operation):
                 unknown = f"Unknown operation type {change.operation} is not allowed for the BROKER_LOGGER resource"
                 names = behaviour.names_unknown_operations
-                return Refusal(ErrorCode.INVALID_REQUEST, unknown) if names else Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+                return Refusal(ErrorCode.INVALID_REQUEST, unknown) if names else self._server_error("null")
             if change.operation not in (Operation.SET, Operation.DELETE):
                 message = f"{Operation(change.operation).name} operation is not allowed for the BROKER_LOGGER resource"
                 return Refusal(ErrorCode.INVALID_REQUEST, message)

@@ -8,6 +8,7 @@ A session belongs to the broker, not to a connection. `FetchSessions.open` retur
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,8 @@ KEPT_MS = 120_000
 A new session with more partitions may also evict a session that is in use, if that session has existed for this time.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
+NO_EPOCH = -1
+"""The leader epoch of a request that names none."""
 LARGEST_EPOCH = 2**31 - 1
 BY_TOPIC_ID_SINCE = 13
 
@@ -54,10 +57,15 @@ class Session:
     """the time at which the session was made, in ms since the epoch"""
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
+    keeps_epochs: bool = True
+    """Whether the session remembers the leader epoch that a request names (`Behaviour.keeps_fetch_epochs`)."""
 
     def hold(self, named: Iterable[Named]) -> None:
         """Add these partitions to the session, or update the fields with which they are fetched."""
         for key, partition in named:
+            if not self.keeps_epochs:
+                partition = copy(partition)
+                partition.current_leader_epoch = NO_EPOCH
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = Cached(partition)
@@ -114,8 +122,11 @@ class FetchContext:
 class FetchSessions:
     """All sessions of the cluster's brokers, each of which keeps at most `slots` (FetchSessionCacheShard)."""
 
-    def __init__(self, random_bytes: Callable[[int], bytes], slots: int = SLOTS) -> None:
-        self._random_bytes = random_bytes
+    def __init__(
+        self, random_bytes: Callable[[int], bytes], slots: int = SLOTS, keeps_epochs: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`keeps_epochs` tells whether new sessions remember the leader epochs that a request names."""
+        self._random_bytes, self._keeps_epochs = random_bytes, keeps_epochs
         self._slots = slots
         self._sessions: dict[tuple[int, int], Session] = {}
 
@@ -200,7 +211,7 @@ class FetchSessions:
         session_id = 0
         while session_id == 0 or (node_id, session_id) in self._sessions:
             session_id = int.from_bytes(self._random_bytes(4), "big") & 0x7FFFFFFF
-        session = Session(session_id, by_topic_id, now, now)
+        session = Session(session_id, by_topic_id, now, now, keeps_epochs=self._keeps_epochs())
         self._sessions[node_id, session_id] = session
         return session
 

@@ -143,7 +143,9 @@ class Engine:
         for broker in self.cluster.brokers.values():
             self.run_release(broker, self.rules)
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
-        self.fetch_sessions = FetchSessions(random_bytes, slots)
+        self.fetch_sessions = FetchSessions(
+            random_bytes, slots, lambda: self.configs.release.behaviour.keeps_fetch_epochs
+        )  # fmt: skip
         self.groups = GroupCoordinator(self.cluster, now)
         self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)
         self.shares = SharePartitions(self.cluster, self.groups.share_state)

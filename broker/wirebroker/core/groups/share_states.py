@@ -133,7 +133,7 @@ class ShareStates:
         """Set the start offsets, by topic and partition, of a group that has no members, in slices. Returns the refusals by
         partition, or one refusal for all.
         """
-        group = self._groups.find(group_id, create=True)
+        group = self._groups.find(group_id, create=self._groups.behaviour.creates_altered_groups)
         if isinstance(group, Refusal):
             return group
         if group.members:

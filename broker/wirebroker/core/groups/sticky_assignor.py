@@ -92,8 +92,8 @@ class _Quota:
 class _Assignment:
     """An assignment in progress."""
 
-    def __init__(self, members: Sequence[Assignable], work: Sequence[Work], standbys: int, skips_holders: bool) -> None:
-        self._skips_holders = skips_holders
+    def __init__(self, members: Sequence[Assignable], work: Sequence[Work], standbys: int, is_newest: bool) -> None:
+        self._is_newest = is_newest
         active = sum(each.tasks for each in work)
         self._work, self._standbys = work, standbys
         self._active_quota = _Quota(active, len(members))
@@ -105,7 +105,11 @@ class _Assignment:
         self._pause = pauses(SLICE)
         self.given: dict[str, tuple[dict[TaskId, int], dict[TaskId, int]]] = {}
         candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
+        self._buckets = 1
+        while self._buckets < len(members):
+            self._buckets *= 2
         for member_id, process_id, had, offsets in members:
+            self._grow()
             process = self._processes.setdefault(process_id, _Process())
             process.counts[member_id] = 0
             self._process_of[member_id] = process
@@ -119,11 +123,15 @@ class _Assignment:
         for task, found in candidates.items():  # those with the standby task first, then by offset
             self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
+    def _grow(self) -> None:
+        """Grow Kafka's HashMap of processes if it is too full."""
+        while len(self._processes) > self._buckets * 3 // 4:
+            self._buckets *= 2
+
     def _by_load(self) -> JavaHeap[_Process]:
-        buckets = 1
-        while len(self._processes) > buckets * 3 // 4 or buckets < len(self._process_of):  # as in Kafka's HashMap
-            buckets *= 2
-        in_order = hash_order(self._processes, java_hash, buckets)
+        if not self._is_newest:  # since 4.4 `computeIfAbsent` adds the processes, which does not grow the table afterwards
+            self._grow()
+        in_order = hash_order(self._processes, java_hash, self._buckets)
         return JavaHeap((self._processes[each] for each in in_order), lambda process: process.load)
 
     def _give(self, member_id: str, task: TaskId, count: int, *, active: bool) -> None:
@@ -172,7 +180,7 @@ class _Assignment:
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
         """Returns one of these members, if possible one with a low load. If `task` is given, the member's process must not have
         this task."""
-        if members and task is not None and self._skips_holders:
+        if members and task is not None and self._is_newest:
             members = [each for each in members if task not in self._process_of[each].tasks]
         if not members:
             return None
@@ -228,14 +236,14 @@ class _Assignment:
 
 
 def sticky(
-    members: Sequence[Assignable], work: Sequence[Work], standbys: int, *, skips_holders: bool
+    members: Sequence[Assignable], work: Sequence[Work], standbys: int, *, is_newest: bool
 ) -> Generator[None, Any, Mapping[str, Tasks]]:
     """Returns the target assignment of each member. `members` are in the order of Kafka's hash table, and `work` is in the
-    order of the subtopologies' ids. With `skips_holders`, only members whose process does not have a standby task are
-    considered for it."""
+    order of the subtopologies' ids. With `is_newest`, the assignor is that of Kafka 4.4: only members whose process does not
+    have a standby task are considered for it."""
     if not members:
         return {}
-    made = _Assignment(members, work, standbys, skips_holders)
+    made = _Assignment(members, work, standbys, is_newest)
     yield from made.assign_active()
     if standbys:
         yield from made.assign_standby()

@@ -335,7 +335,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             for each in in_order
         ]  # fmt: skip
         work = [Work(key, each.tasks, bool(each.changelogs)) for key, each in configured.subtopologies.items()]
-        return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0")), skips_holders=full))
+        return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0")), is_newest=full))
 
     def _assign_delayed(self, group: StreamsGroup, now: int) -> Generator[None, Any, None]:
         """Compute the first target assignments after the initial delay. Each member learns its target assignment with its next

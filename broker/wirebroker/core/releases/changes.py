@@ -234,6 +234,13 @@ class Behaviour:
     generation."""
     tells_metadata_errors: bool = True
     """A refused Metadata request of version 9 gets a response. Kafka 2.4 closes the connection."""
+    keeps_compacted_records: bool = True
+    """DeleteRecords deletes nothing from a compacted topic. Older brokers delete the records, and respond with the same
+    POLICY_VIOLATION."""
+    keeps_fetch_epochs: bool = True
+    """A fetch session remembers the leader epoch that a request names."""
+    repeats_described_groups: bool = True
+    """If DescribeGroups names a group twice, the response has two descriptions."""
     checks_group_ids: bool = True
     """SyncGroup, Heartbeat, LeaveGroup and TxnOffsetCommit refuse an empty group id with INVALID_GROUP_ID."""
     name_of_syncing: str = "CompletingRebalance"
@@ -282,6 +289,11 @@ class Behaviour:
     """If DescribeClientQuotas succeeds, the error message in the response is empty, and not null."""
     ignores_case_of_states: bool = True
     """ListGroups ignores the case of the states in its filter."""
+    creates_altered_groups: bool = True
+    """AlterShareGroupOffsets can create the group. In Kafka 4.1 the group must exist, and the response does not have an error
+    of the whole request."""
+    trims_states: bool = True
+    """ListGroups ignores blanks around the states in its filter."""
     ignores_committers: bool = True
     """An OffsetCommit without a generation to a classic group without members may name any member."""
     counts_votes_in_java: bool = True
@@ -381,6 +393,13 @@ CHANGES: tuple[Change, ...] = (
         "4.2", "strict_lists", False, "KIP-1161", "a list in a setting has no empty items, and an item given twice counts once"
     ),
     Change("4.2", "unfinished_feature", "streams.version", "KIP-1071", "brokers support the feature streams.version"),
+    Change(
+        "4.2",
+        "creates_altered_groups",
+        False,
+        "KIP-932",
+        "AlterShareGroupOffsets can create the group, and tells an error of the whole request",
+    ),
     Change("4.2", "tells_levels", False, "seen", "the refusal to lower metadata.version names the present level"),
     Change(
         "4.1", "shows_client_metrics", False, "KAFKA-17516", "DescribeConfigs shows all settings of client metrics, with types"
@@ -406,6 +425,7 @@ CHANGES: tuple[Change, ...] = (
         "KIP-848",
         "if protocols of a classic group have equal votes, the order of Java's hash tables decides, and not of Scala's",
     ),
+    Change("4.0", "trims_states", False, "KIP-848", "ListGroups ignores blanks around the states in its filter"),
     Change("4.0", "refuses_early", False, "KIP-848", "a commit that is refused creates no group"),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
     Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group gets GROUP_ID_NOT_FOUND"),
@@ -633,7 +653,9 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "Metadata and DescribeGroups return −2³¹ instead of 0 for authorized operations that were not requested",
     ),
+    Change("2.5", "empty_messages", False, "seen", "if CreateAcls succeeds, its error message is empty instead of null"),
     Change("2.5", "tells_metadata_errors", False, "seen", "Metadata version 9 before the end of a login gets a response"),
+    Change("2.5", "keeps_fetch_epochs", False, "seen", "a fetch session remembers the leader epoch that a request names"),
     Change("2.5", "after_marker", "59", "KIP-360", "a gap after a transaction's marker gets error 45"),
     Change(
         "2.5",
@@ -694,9 +716,9 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "2.4", "default_counts", False, "KIP-464", "CreateTopics takes −1 for the default number of partitions and replicas"
     ),
-    Change("2.4", "empty_messages", False, "seen", "if CreateAcls succeeds, its error message is empty instead of null"),
     Change("2.4", "explains_records", False, "KIP-467", "refused records get error 87 with details, instead of error 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state still exists after its records were deleted"),
+    Change("2.3", "repeats_described_groups", False, "seen", "DescribeGroups describes a group twice that is named twice"),
     Change("2.3", "no_generation", 0, "seen", "JoinGroup with an error returns generation −1 instead of 0"),
     Change(
         "2.3",
@@ -721,6 +743,7 @@ CHANGES: tuple[Change, ...] = (
     Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
     Change("2.1", "after_marker", "45", "seen", "a gap after a transaction's marker gets error 59"),
     Change("2.1", "newest_codec", 3, "KIP-110", "the broker knows the codec zstd"),
+    Change("2.0", "reads_null_settings", True, "seen", "AlterConfigs with a null value closes the connection"),
     Change("2.0", "checks_group_ids", False, "seen", "all requests of members refuse an empty group id with error 24"),
     Change("2.0", "finds_described_topics", False, "seen", "DescribeConfigs refuses an unknown topic"),
     Change("2.0", "finds_committed_partitions", False, "seen", "commits of offsets refuse unknown partitions of a known topic"),
@@ -748,6 +771,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change("2.0", "finds_wrong_settings", False, "seen", "a setting whose value cannot be parsed gets error 40 instead of −1"),
     Change("2.0", "finds_partitions", False, "seen", "AddPartitionsToTxn refuses unknown partitions of a known topic"),
+    Change("1.1", "keeps_compacted_records", False, "seen", "DeleteRecords deletes nothing from a compacted topic"),
     Change("1.1", "compares_counts", False, "seen", "a batch's number of records must agree with its last offset delta"),
     Change("1.1", "name_of_syncing", "AwaitingSync", "seen", "the state AwaitingSync of a group is called CompletingRebalance"),
     Change("1.0", "refuses_deletion", False, "seen", "with delete.topic.enable=false DeleteTopics is refused at once"),
