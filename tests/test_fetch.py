@@ -48,6 +48,27 @@ def offsets_of(partition: Any) -> list[int]:
     return [read_header(view).base_offset for view in iter_batches(partition.records)]
 
 
+def test_a_fetch_of_an_older_segment_does_not_wait_for_min_bytes(broker: InProcess, wire: Connections) -> None:
+    """A response has records of one segment only (case F of Kafka's DelayedFetch)."""
+    roll = lambda: broker._call(lambda e: e.cluster.topics["orders"].partitions[0].log.roll(e.now))  # noqa: E731
+    store(wire, 2)
+    roll()
+    store(wire, 1)
+    dialogue = Dialogue(broker) >> fetch({0: 0}, wait=60_000, least=LARGE)
+    dialogue << answered(offsets=[0, 1])
+    dialogue >> fetch({0: 2}, wait=60_000, least=LARGE)
+    store(wire, 1)
+    assert waiting(broker) == 1
+    roll()
+    store(wire, 1)
+    dialogue << answered(offsets=[2, 3])
+    dialogue >> fetch({0: 5}, wait=60_000, least=LARGE)
+    roll()
+    store(wire, 1)
+    dialogue << answered(offsets=[5])
+    assert waiting(broker) == 0
+
+
 def test_a_fetch_waits_for_min_bytes(broker: InProcess, wire: Connections) -> None:
     store(wire, 1, size=100)
     dialogue = Dialogue(broker) >> fetch({0: 0}, wait=60_000, least=1000)

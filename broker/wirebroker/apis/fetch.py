@@ -79,6 +79,9 @@ def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome
     if found.enough or request.max_wait_ms <= 0 or not context.partitions:
         return fetch.response(found.results + found.absent)
     fetch.watch(context.partitions)
+    if fetch.behind:
+        fetch.leave()
+        return fetch.response(found.results + found.absent)
     return fetch.wait()
 
 
@@ -100,7 +103,7 @@ def _in_slices(fetch: Fetch) -> Steps:
         yield from sliced(fetch.watch, partitions)
         found = yield from fetch.read_in_slices()
         if not found.enough and fetch.request.max_wait_ms > 0 and partitions:
-            if not fetch.has_changed():
+            if not fetch.has_changed() and not fetch.behind:
                 return fetch.wait()
             found = yield from fetch.read_in_slices()
         yield from fetch.leave_in_slices()
@@ -175,6 +178,8 @@ class Fetch:
     """The requested offsets, for the trace."""
     _timer: Timer | None = None
     _waits = False
+    behind = False
+    """Whether a watched partition has records in later segments, so that the request does not wait for more bytes."""
     room = UNLIMITED
     """The most bytes that a quota allows in a response."""
 
@@ -196,7 +201,8 @@ class Fetch:
         """Whether the client may read a topic; None without an authorizer."""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
-        self._watched: dict[Partition, Named] = {}
+        self._watched: dict[Partition, tuple[PartitionKey, FetchPartition, int]] = {}
+        """For each partition, its name in the request, the request, and the base offset of the requested segment."""
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""
 
@@ -439,7 +445,17 @@ class Fetch:
             partition, _ = self._find(key, requested)
             if partition is not None:
                 partition.waiting[callback] = None
-                self._watched[partition] = key, requested
+                segment = partition.segment_base(requested.fetch_offset)
+                self._watched[partition] = key, requested, segment
+                self.behind |= len(partition.log.segments) > 1 and self._ends_in_other_segment(partition, requested, segment)
+
+    def _ends_in_other_segment(self, partition: Partition, requested: FetchPartition, segment: int) -> bool:
+        """Tells whether the readable records end in another segment than the requested one. A response has records of one
+        segment only, so Kafka does not wait for more bytes (DelayedFetch.tryComplete, case F).
+        """
+        seen = partition.seen_at(self.node_id)
+        end = seen.last_stable_offset if self.committed else seen.high_watermark
+        return end != requested.fetch_offset and partition.segment_base(end) != segment
 
     def has_changed(self) -> bool:
         """Tells whether partitions that have changed since the read now have enough bytes for a response."""
@@ -466,12 +482,14 @@ class Fetch:
     def _enough_with(self, partition: Partition) -> bool:
         """Tells whether to respond after a change of this partition. The other partitions have not changed since the last look
         (DelayedFetch.tryComplete)."""
-        key, requested = self._watched[partition]
+        key, requested, segment = self._watched[partition]
         found, error = self._find(key, requested)
         if found is None or error:
             return True
         data, available = self._records(requested, found, self.request.max_bytes, at_least_one=False)
         if data.error_code or data.diverging_epoch.epoch >= 0:
+            return True
+        if self._ends_in_other_segment(found, requested, segment):
             return True
         available = min(available, requested.partition_max_bytes)
         self._total += available - self._available.get(key, 0)

@@ -416,12 +416,15 @@ class ShareFetch:
 
     def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
         """Returns how many bytes can be read from the next offsets on; each partition counts only up to its share of
-        max_bytes."""
+        max_bytes. If the records of a partition end in a later segment, the bytes are enough, as in Kafka's
+        DelayedShareFetch."""
         at_most, total = self._share_of_bytes(len(acquirable)), 0
         for place, held in acquirable.items():
             if self._pause():
                 yield None
             read = reads[place] if place in reads else _read(held, 0, at_least_one=False)
+            if read.found is not None and _ends_in_other_segment(held, read.offset):
+                return self.request.min_bytes
             total += min(read.found.available, at_most) if read.found is not None else 0
         return total
 
@@ -593,6 +596,11 @@ def _read(held: Held, limit: int, at_least_one: bool) -> Read:
         return Read(offset, found, limit)
     except OSError:  # the data directory cannot be read, or is damaged
         return Read(offset, None, failed=True)
+
+
+def _ends_in_other_segment(held: Held, offset: int) -> bool:
+    partition, end = held.partition, _visible(held)
+    return end != offset and partition.segment_base(end) != partition.segment_base(offset)
 
 
 def _visible(held: Held) -> int:

@@ -7,8 +7,10 @@ continue the sequence of their producer. `fast_path` stores such a batch faster,
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kafkawire.batches import TRANSACTIONAL, BatchHeader, end_txn_marker, read_header
@@ -56,6 +58,7 @@ from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
 from wirebroker.core.replication import Prefix, Replication
 
+_base_offset = attrgetter("base_offset")
 CHECKPOINT_MS = 60_000
 """The interval at which Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
 NEVER = 2**63 - 1
@@ -409,6 +412,16 @@ class Partition:
         """Returns the partition's offsets as the replica on the broker `node_id` knows them. All replicas share the records in
         `log`."""
         return self.replication.lagging.get(node_id, self)
+
+    def segment_base(self, offset: int) -> int:
+        """Returns the base offset of the segment to which the offset belongs. The log end offset belongs to the active
+        segment.
+        """
+        segments = self.log.segments
+        base = segments[-1].base_offset
+        if offset >= base:
+            return base
+        return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0)].base_offset
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
         """Returns the offset that ListOffsets finds for a timestamp: a time in ms since the epoch, or a negative constant such
