@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import aiokafka.record.default_records
@@ -22,6 +23,7 @@ from kafkawire.batches import (
     BatchHeader,
     CorruptBatch,
     Record,
+    batch_spans,
     build_batch,
     crc_of,
     end_txn_marker,
@@ -325,6 +327,15 @@ def test_a17_what_kafka_calls_corrupt(raw: bytes, message: str) -> None:
 def test_a_truncated_last_batch_ends_the_data(cut: int) -> None:
     whole = batch(count=3)
     assert [bytes(b) for b in iter_batches(whole + whole[:cut])] == [whole]
+    assert batch_spans(memoryview(whole + whole[:cut]), 100) == [(0, 2, 0, len(whole))]
+
+
+@pytest.mark.parametrize(("enough", "found"), [(0, 1), (1, 2), (3, 2), (4, 3), (7, 4), (100, 4)])
+def test_spans_end_with_the_first_batch_that_is_far_enough(enough: int, found: int) -> None:
+    parts = [build_batch([Record(i, 0, None, b"v" * base) for i in range(3)], base_offset=base) for base in (0, 3, 6, 9)]
+    stops = list(accumulate(map(len, parts)))
+    spans = [(base, base + 2, stop - len(part), stop) for base, part, stop in zip((0, 3, 6, 9), parts, stops, strict=True)]
+    assert batch_spans(memoryview(b"".join(parts)), enough) == spans[:found]
 
 
 @pytest.mark.parametrize(("size", "found"), [(11, None), (16, None), (17, 32)], ids=["no length", "no magic", "just enough"])
@@ -337,9 +348,11 @@ def test_how_much_is_needed_to_tell_the_next_size(size: int, found: int | None) 
 def test_record_data_of_any_bytes_is_batches_or_corrupt(raw: bytes) -> None:
     try:
         found = list(iter_batches(raw))
+        spans = batch_spans(memoryview(raw), 1 << 63)
     except CorruptBatch:
         return
     assert raw.startswith(b"".join(found))
+    assert [raw[each.start : each.stop] for each in spans] == found[: len(spans)]
 
 
 def test_a_header_name_that_is_no_text_is_read_as_java_reads_it() -> None:

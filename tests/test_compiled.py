@@ -89,6 +89,8 @@ def test_records_and_batches(seed: int) -> None:
         assert outcome(wire.may_be_compacted, *few) == outcome(slow_wire.may_be_compacted, *few), batch
         for name in ("read_header", "crc_of", "transactional_header"):
             assert outcome(getattr(wire, name), batch) == outcome(getattr(slow_wire, name), batch), (name, batch)
+        spans = (memoryview(batch * 3), 1)
+        assert outcome(wire.batch_spans, *spans) == outcome(slow_wire.batch_spans, *spans), batch
         for name, call in (("iter_batches", (batch,)), ("iter_records", few)):
             fast, slow = (outcome(each, getattr(module, name), call) for module in (wire, slow_wire))
             assert fast == slow, (name, batch)

@@ -51,6 +51,7 @@ def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[st
     makers["ConsumerGroupHeartbeat"] = lambda: heartbeat(address)
     makers["Produce and ShareFetch, 16 equal records"] = lambda: sharing(address, _equal(16, 52), NONE)
     makers["Produce and ShareFetch, 70 mixed records, zstd"] = lambda: sharing(address, mixed, ZSTD)
+    makers["5 Produces and ShareFetch, 500 equal records"] = lambda: sharing(address, _equal(100, 92), NONE, 5)
     for name, make in makers.items():
         if wanted(name):
             yield name, make()
@@ -167,9 +168,9 @@ def heartbeat(address: str) -> Step:
     return lambda: _check("ConsumerGroupHeartbeat", connection.request(beat, 1).error_code)
 
 
-def sharing(address: str, records: list[Record], codec: int) -> Step:
-    """Returns a step that produces a batch and fetches it as the member of a share group. The ShareFetch also acknowledges the
-    previous batch."""
+def sharing(address: str, records: list[Record], codec: int, batches: int = 1) -> Step:
+    """Returns a step that produces batches and fetches them as the member of a share group. The ShareFetch also acknowledges
+    the batches of the previous step."""
     connection = Connection(address_of(address), WITHIN)
     topic, topic_id = create_topic(connection)
     joins = ShareGroupHeartbeatRequest(group_id=topic, member_id=MEMBER, member_epoch=0, subscribed_topic_names=[topic])
@@ -194,7 +195,8 @@ def sharing(address: str, records: list[Record], codec: int) -> Step:
     produce = producing(address, records, codec, None, topic)
 
     def step() -> None:
-        produce()
+        for _ in range(batches):
+            produce()
         take()
         if not accepted:
             raise RuntimeError("ShareFetch returned no records")

@@ -2,7 +2,8 @@
 # the end), and pip ENVIRONMENT ARGUMENT ...
 source "$(dirname "${BASH_SOURCE[0]}")/../_env.sh"
 python=$(python_for_venv) || { echo "${0##*/} needs Python 3.11 or newer, and none was found on this machine." >&2; exit 2; }
-tools=${XDG_CACHE_HOME:-$HOME/.cache}/wirebroker/release-tools
+# A wheel is built for the Python that builds it, so each version of Python has its own tools.
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/wirebroker/release-tools-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 pip() { "$1/bin/python" -m pip --disable-pip-version-check --quiet "${@:2}"; }
