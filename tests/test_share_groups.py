@@ -13,17 +13,18 @@ from typing import Any, cast
 
 import pytest
 
-from kafkawire.batches import Record, build_batch
+from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from requesting import plain
 from responses import only, sole
 from wirebroker import MockKafka
-from wirebroker.apis.share_fetch import Read, ShareFetch, Slices, _in_reach
+from wirebroker.apis.share_fetch import Read, ShareFetch, Slices, _in_reach, _read
 from wirebroker.client.wire import WireClient
 from wirebroker.core.logs.interface import Slice
+from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.share.partitions import Held
 from wirebroker.trace.rows import ShareRow
-from wirekit import client
+from wirekit import NOW, client
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 Ranges = list[tuple[int, int, int]]
@@ -243,6 +244,40 @@ def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read
     found = Slice(data, len(data))
     _, spans = _in_reach(cast("Held", held), Read(begin, found, len(data)), found, 25)
     assert [each.base for each in spans] == [base for base in read if base >= begin]
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("sizes", [[1_000] * 400, [200_000, 1, 300_000, 1, 2_000_000, 1], [100_000] * 9])
+def test_a_fetch_gives_out_all_records_for_which_it_has_room(sizes: list[int], on_disk: bool, tmp_path: Path) -> None:
+    """The fetch reads few bytes first, and more if these bytes hold too few records."""
+    with MockKafka(
+        topics={"t": 1}, clock="frozen", data=tmp_path if on_disk else None, configs={"message.max.bytes": 10_000_000}
+    ) as kafka:
+        for size in sizes:
+            kafka.produce("t", value=bytes(size))
+        with closing(Shared(kafka)) as group:
+            group.fetch("a", max_records=1)  # the group's first fetch only makes the broker read the share state
+            most = len(sizes) - 2
+            data = group.fetch("a", max_records=most, share_acquire_mode=1)
+            assert data is not None
+            assert group.acquired(data) == [(0, most - 1, 1)]
+            found = [read_header(each) for each in iter_batches(data.records or b"")]
+            assert [(header.base_offset, header.last_offset) for header in found] == [(i, i) for i in range(most)]
+            last = group.acquired(group.fetch("a", [(0, most - 1, RELEASE)]))
+            again = group.acquired(group.fetch("a", max_records=len(sizes) - 1))
+            assert (last, again) == ([(most, most + 1, 1)], [(0, most - 1, 2)])
+
+
+def test_a_partition_begins_with_a_large_batch_that_the_limit_allows() -> None:
+    batch = build_batch([Record(0, 0, None, bytes(200_000))])
+    log = MemoryLog()
+    log.append(batch, 1, 0, NOW)
+    held = SimpleNamespace(
+        partition=SimpleNamespace(log=log, log_start_offset=0, log_end_offset=1, high_watermark=1),
+        share=SimpleNamespace(next_fetch_offset=lambda: 0), settings=SimpleNamespace(limits=SimpleNamespace(committed=False)),
+    )  # fmt: skip
+    sizes = [_read(cast("Held", held), limit, at_least_one=False).size for limit in (1 << 20, len(batch), len(batch) - 1)]
+    assert sizes == [len(batch), len(batch), 0]
 
 
 def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
