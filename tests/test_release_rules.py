@@ -658,3 +658,20 @@ def test_records_of_a_compacted_topic_are_deleted_before_1_1(profile: str, start
         parts = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
         wanted = plain("ListOffsets", replica_id=-1, isolation_level=0, topics=[{"name": "c", "partitions": parts}])
         assert only(wire.request(wanted, 1)).offset == start
+
+
+@pytest.mark.parametrize(("profile", "code", "message"), [("kafka-2.1", 34, None), ("kafka-2.3", 0, "")])
+def test_a_login_and_another_one_before_2_2(profile: str, code: int, message: str | None) -> None:
+    with short_sessions(profile) as kafka, closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
+        handshake = plain("SaslHandshake", mechanism="PLAIN")
+        assert connection.request(handshake, 1).error_code == 0
+        response = connection.request(plain("SaslAuthenticate", auth_bytes=b"\0alice\0secret"), 0)
+        assert (response.error_code, response.error_message) == (0, message)
+        assert connection.request(handshake, 1).error_code == code
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-2.1", 0), ("kafka-2.3", 58)])
+def test_a_login_with_plain_that_ends_with_a_nul(profile: str, code: int) -> None:
+    with short_sessions(profile) as kafka, closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
+        connection.request(plain("SaslHandshake", mechanism="PLAIN"), 1)
+        assert connection.request(plain("SaslAuthenticate", auth_bytes=b"\0alice\0secret\0"), 0).error_code == code

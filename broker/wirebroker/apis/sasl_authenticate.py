@@ -28,7 +28,7 @@ def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenti
     ends = session.expires_at if isinstance(outcome, Success) else None
     return SaslAuthenticateResponse(
         error_code=ErrorCode.NONE,
-        error_message="",
+        error_message="" if exchange.cluster.configs.release.behaviour.empty_login_messages else None,
         auth_bytes=outcome.token,
         session_lifetime_ms=0 if ends is None else ends - exchange.now,
     )

@@ -116,7 +116,8 @@ class Authenticator:
     def _new(self, name: str, listener: str) -> Mechanism:
         if name == PLAIN:
             login = self._cluster.configs.at(listener, "sasl.jaas.config", PLAIN)
-            return Plain(self.passwords | users_of(str(login)) if login else self.passwords)
+            strict = self._cluster.configs.release.behaviour.strict_plain
+            return Plain(self.passwords | users_of(str(login)) if login else self.passwords, strict=strict)
         if name == OAUTHBEARER:
             return OAuthBearer(self._check_of_tokens(listener))
         mechanism, scram = BY_NAME[name], self._cluster.scram
@@ -183,6 +184,8 @@ class Authenticator:
     def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
         """Decides what happens to a request on an authenticated connection whose session can expire."""
         session = connection.session
+        if not self._cluster.configs.release.behaviour.authenticates_again:
+            return None
         began = session.begun_again_at
         if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
             session.begun_again_at = now

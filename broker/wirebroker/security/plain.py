@@ -11,12 +11,14 @@ from wirebroker.security.mechanisms import Failure, Outcome, Success
 class Plain:
     """Compares the client's password with the user's password."""
 
-    def __init__(self, passwords: Mapping[str, str]) -> None:
-        self._passwords = passwords
+    def __init__(self, passwords: Mapping[str, str], *, strict: bool = True) -> None:
+        """Unless the mechanism is `strict`, the client's message may end with NULs (`Behaviour.strict_plain`)."""
+        self._passwords, self._strict = passwords, strict
 
     def evaluate(self, token: bytes, now: int) -> Outcome:
         """Evaluate the client's only message: `[authorization id] NUL user NUL password`."""
-        parts = token.decode("utf-8", "replace").split("\0", 3)
+        text = token.decode("utf-8", "replace")
+        parts = (text if self._strict else text.rstrip("\0")).split("\0", 3)
         if len(parts) != 3:
             return _failure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, user, password = parts

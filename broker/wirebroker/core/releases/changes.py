@@ -234,6 +234,12 @@ class Behaviour:
     generation."""
     tells_metadata_errors: bool = True
     """A refused Metadata request of version 9 gets a response. Kafka 2.4 closes the connection."""
+    authenticates_again: bool = True
+    """An authenticated client may authenticate again, and sessions can expire."""
+    strict_plain: bool = True
+    """The message of a client that logs in with PLAIN must not end with a NUL."""
+    empty_login_messages: bool = True
+    """If SaslAuthenticate succeeds, the error message in the response is empty, and not null."""
     keeps_compacted_records: bool = True
     """DeleteRecords deletes nothing from a compacted topic. Older brokers delete the records, and respond with the same
     POLICY_VIOLATION."""
@@ -719,6 +725,9 @@ CHANGES: tuple[Change, ...] = (
     Change("2.4", "explains_records", False, "KIP-467", "refused records get error 87 with details, instead of error 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state still exists after its records were deleted"),
     Change("2.3", "repeats_described_groups", False, "seen", "DescribeGroups describes a group twice that is named twice"),
+    Change(
+        "2.3", "empty_login_messages", False, "seen", "if SaslAuthenticate succeeds, its error message is empty instead of null"
+    ),
     Change("2.3", "no_generation", 0, "seen", "JoinGroup with an error returns generation −1 instead of 0"),
     Change(
         "2.3",
@@ -740,6 +749,8 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "CreateTopics and DeleteTopics have a result for each repetition of a topic's name",
     ),
+    Change("2.2", "authenticates_again", False, "KIP-368", "clients can authenticate again, and sessions can expire"),
+    Change("2.2", "strict_plain", False, "seen", "a login with PLAIN that ends with a NUL is refused"),
     Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
     Change("2.1", "after_marker", "45", "seen", "a gap after a transaction's marker gets error 59"),
     Change("2.1", "newest_codec", 3, "KIP-110", "the broker knows the codec zstd"),
