@@ -10,7 +10,7 @@ GroupMetadataManager in Kafka 4.3.1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSu
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
-from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.names import buckets_for, hash_order, java_hash
 from wirebroker.core.purgatory import Timer, Timers
 from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.scala_order import hash_order_12, trie_order_13
@@ -32,9 +32,6 @@ CONSUMER = "consumer"
 RECORD_VERSION = 3
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """A new member is removed if its first JoinGroup has waited for this time in ms."""
-
-_BUCKETS = 16
-"""The initial number of buckets of Java's HashMap."""
 
 Protocols = Sequence[tuple[str, bytes]]
 
@@ -706,11 +703,11 @@ class Group(AnyGroup):
                 member.heartbeat.cancel()
 
 
-def _in_order(names: Iterable[str], behaviour: Behaviour) -> list[str]:
+def _in_order(names: Collection[str], behaviour: Behaviour) -> list[str]:
     """Returns protocols in the order of the hash table in which Kafka counts the votes. If several protocols have most votes,
     the first of them wins."""
     if behaviour.counts_votes_in_java:
-        return hash_order(names, java_hash, _BUCKETS)
+        return hash_order(names, java_hash, buckets_for(len(names)))
     return hash_order_12(names, java_hash) if behaviour.scala == 12 else trie_order_13(names, java_hash)
 
 
