@@ -22,8 +22,15 @@ from requesting import find_coordinator, join_group, offset_delete, plain
 from responses import only, sole
 from wirebroker.common.slices import at_once
 from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
-from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, set_of_names, set_of_numbers, uuid_hash
-from wirebroker.core.names import java_hash
+from wirebroker.core.java_order import (
+    buckets_for,
+    buckets_of_copy,
+    hash_order,
+    java_hash,
+    set_of_names,
+    set_of_numbers,
+    uuid_hash,
+)
 from wirebroker.mock import MockKafka
 from wirekit import client, kafka_jars
 

@@ -18,7 +18,7 @@ from wirebroker import MockKafka
 from wirebroker.apis import SERVED
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
-from wirebroker.core.names import abs_hash
+from wirebroker.core.java_order import abs_hash
 from wirebroker.core.releases import release
 
 DATA = Path(__file__).parent / "data"

@@ -17,9 +17,9 @@ from requesting import plain
 from test_consumer_groups import written
 from wirebroker import MockKafka
 from wirebroker.common.slices import at_once
-from wirebroker.core.groups.java_order import JavaHeap
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_member import NOTHING, Tasks
+from wirebroker.core.java_order import JavaHeap
 from wirekit import client
 
 DELAYED, MISSING_SOURCES, MISSING_INTERNAL, SHUTDOWN = 5, 1, 3, 4

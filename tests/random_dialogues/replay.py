@@ -30,7 +30,7 @@ from responses import sole
 from wirebroker.client.wire import Connection, NoResponse, WireClient
 from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
 from wirebroker.conformance.versions import Announced
-from wirebroker.core.names import abs_hash
+from wirebroker.core.java_order import abs_hash
 
 Responses = dict[int, Json]
 """Responses by the number of the connection."""

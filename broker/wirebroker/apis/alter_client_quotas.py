@@ -20,7 +20,7 @@ from kafkawire.messages.alter_client_quotas import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
-from wirebroker.core.names import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, kept, value_error
 from wirebroker.core.releases.changes import Behaviour
 

@@ -18,8 +18,7 @@ from kafkawire.messages.describe_client_quotas import (
     ValueData,
 )
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.groups.java_order import SMALLEST, hash_order
-from wirebroker.core.names import java_hash
+from wirebroker.core.java_order import SMALLEST, hash_order, java_hash
 from wirebroker.core.quotas import IN_ZOOKEEPER, IP, entity_kinds
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import Behaviour

@@ -18,12 +18,12 @@ from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.delegation_tokens import DelegationTokens
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.java_order import abs_hash
 from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.loggers import Loggers
 from wirebroker.core.logs.interface import Log
 from wirebroker.core.logs.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
 from wirebroker.core.metadata_writes import Decisions
-from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.printable import printable
-from wirebroker.core.names import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.releases import Feature
 from wirebroker.core.releases.changes import Behaviour
 

@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from wirebroker.core.configs import BrokerConfigs, ConfigError
-from wirebroker.core.names import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.scala_order import hash_order_12
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from kafkawire.disk.metadata import QuotaEntity
-from wirebroker.core.names import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.releases.changes import Behaviour
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"

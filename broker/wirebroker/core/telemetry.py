@@ -18,7 +18,7 @@ from kafkawire.compression import NONE, decompress
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker.core.configs import BrokerConfigs
-from wirebroker.core.names import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.patterns import PatternError, compile_pattern
 
 INTERVAL_MS = 300_000

@@ -17,7 +17,7 @@ from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, api_name
 from wirebroker.client.jaas import users_of
 from wirebroker.core.delegation_tokens import password_of
-from wirebroker.core.groups.java_order import set_of_names
+from wirebroker.core.java_order import set_of_names
 from wirebroker.requests.connection import (
     Connection,
     Decision,

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from wirebroker.common.slices import TOPICS, after, pauses, weighted_pauses
-from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, set_of_numbers, uuid_hash
 from wirebroker.core.groups.uniform_mixed import Backwards, MixedAssignment, backwards, forwards, give
+from wirebroker.core.java_order import buckets_for, buckets_of_copy, hash_order, set_of_numbers, uuid_hash
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """The partitions by topic id, in the order of Java's HashSet."""

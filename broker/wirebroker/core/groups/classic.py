@@ -22,7 +22,7 @@ from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSu
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
-from wirebroker.core.names import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.purgatory import Timer, Timers
 from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.scala_order import hash_order_12, trie_order_13

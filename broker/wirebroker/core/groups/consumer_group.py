@@ -18,8 +18,8 @@ from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.consumer_log import ConsumerRecords
 from wirebroker.core.groups.consumer_member import NOT_OWNED, ConsumerMember, Owned
 from wirebroker.core.groups.group import Where
-from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.modern import ModernGroup
+from wirebroker.core.java_order import TimelineOrder
 
 CONSUMER = "consumer"
 

@@ -23,11 +23,10 @@ from wirebroker.core.groups.assignors import Group as AssignorGroup
 from wirebroker.core.groups.classic import Group as ClassicGroup
 from wirebroker.core.groups.consumer_group import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
-from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names, topic_ids
 from wirebroker.core.groups.modern import TopicFacts
 from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, instance_error, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE
-from wirebroker.core.names import java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash, set_of_names, topic_ids
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 from wirebroker.core.refusals import Refusal
 

@@ -16,9 +16,9 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
-from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.modern_log import ModernRecords
 from wirebroker.core.groups.modern_member import ModernMember
+from wirebroker.core.java_order import TimelineOrder
 from wirebroker.core.purgatory import Action, Timer
 
 FIRST_EPOCH = 1

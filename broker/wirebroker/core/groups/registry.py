@@ -15,7 +15,7 @@ from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.log import encoded_batch
-from wirebroker.core.names import abs_hash
+from wirebroker.core.java_order import abs_hash
 
 BYTES = 64 * 1024
 """The number of bytes of encoded records in one slice."""

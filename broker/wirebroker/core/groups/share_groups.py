@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import after
-from wirebroker.core.groups.java_order import buckets_for, hash_order, topic_ids
 from wirebroker.core.groups.modern import TopicFacts
 from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES
@@ -22,7 +21,7 @@ from wirebroker.core.groups.share_group import NOTHING, ShareGroup
 from wirebroker.core.groups.share_member import ShareMember
 from wirebroker.core.groups.share_states import ShareStates
 from wirebroker.core.groups.simple_assignor import Partitions, ShareSubscriber, simple
-from wirebroker.core.names import java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash, topic_ids
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import ShareCoordinator
 

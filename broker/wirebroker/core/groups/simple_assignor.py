@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from wirebroker.common.slices import weighted_pauses
-from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, uuid_hash
+from wirebroker.core.java_order import buckets_for, buckets_of_copy, hash_order, uuid_hash
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """By topic id, the sorted indexes of its partitions."""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wirebroker.common.slices import SLICE, pauses
-from wirebroker.core.groups.java_order import JavaHeap, buckets_for, hash_order
 from wirebroker.core.groups.streams_member import NOTHING, Some, TaskId, Tasks
-from wirebroker.core.names import java_hash
+from wirebroker.core.java_order import JavaHeap, buckets_for, hash_order, java_hash
 
 
 class Assignable(NamedTuple):

@@ -11,7 +11,6 @@ from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from wirebroker.common.slices import after
-from wirebroker.core.groups.java_order import buckets_for, hash_order
 from wirebroker.core.groups.modern_groups import ModernGroups, Step, blank_name, instance_error, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.registry import Registry
@@ -20,7 +19,7 @@ from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks, reconcile
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic, Misfit, Status, Told, Topology, configure
-from wirebroker.core.names import java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.refusals import Refusal
 
 DELAY = "delay"

@@ -15,8 +15,7 @@ from kafkawire.coordinator_records.streams_group_topology import StreamsGroupTop
 from kafkawire.declare import Struct
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import TOPICS, after, pauses, weighted_pauses
-from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
-from wirebroker.core.names import java_hash
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash, set_of_names
 
 S = TypeVar("S", bound=Struct)
 Counts = Callable[[str], int | None]

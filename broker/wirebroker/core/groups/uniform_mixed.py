@@ -11,7 +11,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from wirebroker.common.slices import weighted_pauses
-from wirebroker.core.groups.java_order import uuid_order
+from wirebroker.core.java_order import uuid_order
 
 ROUNDS = 16
 """The largest number of rounds. A round balances each topic once."""

@@ -1,19 +1,19 @@
-"""The iteration order of Java's hash tables.
+"""Java's hashes, and the iteration order of its hash tables.
 
-Kafka's assignors iterate over hash tables, so their assignments depend on this order. This module computes the order of
-java.util.HashMap, whose tables only grow, and the order of Kafka's own TimelineHashMap.
+Kafka iterates over hash tables, so assignments and the order in many responses depend on this order. This module computes the
+order of java.util.HashMap, whose tables only grow, and the order of Kafka's own TimelineHashMap.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import lru_cache
+from operator import mul
 from typing import Any, Generic, Protocol, TypeVar
 
 from wirebroker.common.slices import TOPICS, pauses
-from wirebroker.core.names import buckets_for as buckets_for
-from wirebroker.core.names import hash_order as hash_order
-from wirebroker.core.names import java_hash
 
 K = TypeVar("K")
 
@@ -28,6 +28,62 @@ SMALLEST = 16
 """The initial number of buckets of a HashMap."""
 FIBONACCI = -7046029254386353131
 LONG = 0xFFFFFFFFFFFFFFFF
+REMEMBERED = 249
+"""The hashes of texts up to this length are remembered: the length of the longest topic name."""
+
+
+def java_hash(text: str) -> int:
+    """Returns Java's `String.hashCode`, as an unsigned number of 32 bits."""
+    return _remembered_hash(text) if len(text) <= REMEMBERED else _hash(text)
+
+
+def _hash(text: str) -> int:
+    """Sum the code units, each times a power of 31, block by block, because one `sum` of a block is faster than a loop in
+    Python."""
+    units = array("H", text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
+    value = 0
+    for start in range(0, len(units), _BLOCK):
+        block = units[start : start + _BLOCK]
+        value = value * pow(31, len(block), 1 << 32) + sum(map(mul, block, _POWERS[_BLOCK - len(block) :]))
+        value &= 0xFFFFFFFF
+    return value
+
+
+_BLOCK = 256
+_POWERS = [pow(31, _BLOCK - 1 - index, 1 << 32) for index in range(_BLOCK)]
+_remembered_hash = lru_cache(maxsize=1 << 15)(_hash)
+
+
+def abs_hash(text: str) -> int:
+    """Returns `java_hash` of the text, made non-negative as by Kafka's Utils.abs. This hash of a group id or a transactional id
+    selects the partition of the coordinator's topic."""
+    value = java_hash(text)
+    if value == 0x80000000:
+        return 0
+    return value if value < 0x80000000 else 0x100000000 - value
+
+
+def buckets_for(count: int, capacity: int = SMALLEST) -> int:
+    """Returns the number of buckets of a Java HashMap that was made with this capacity, after `count` keys were put into it one
+    by one."""
+    buckets = 1 << max(capacity - 1, 0).bit_length()
+    while count * 4 > buckets * 3:
+        buckets *= 2
+    return buckets
+
+
+def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
+    """Returns the keys in the order in which a Java HashMap with `buckets` buckets iterates over them. `keys` are in the order
+    in which they were inserted."""
+    mask, keys = buckets - 1, list(keys)
+    if len(keys) < 2:
+        return keys
+
+    def bucket(key: K) -> int:
+        code = hashed(key)
+        return (code ^ code >> 16) & mask
+
+    return sorted(keys, key=bucket)
 
 
 @lru_cache(1 << 15)
