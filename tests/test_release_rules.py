@@ -52,6 +52,20 @@ def test_zookeepers_brokers_check_settings_themselves(
         assert response.responses[0].error_code == code, profile
 
 
+@pytest.mark.parametrize(("profile", "code", "kept"), [("kafka-3.0", 0, "2"), ("kafka-3.3", 42, "604800000")])
+def test_a_setting_given_twice(profile: str, code: int, kept: str) -> None:
+    """librdkafka's test 0092 alters message.format.version so, and passes on Kafka 2.8."""
+    resource = {"resource_type": TOPIC, "resource_name": "orders"}
+    configs = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
+    changed, described = asked(
+        profile,
+        (plain("AlterConfigs", resources=[resource | {"configs": configs}], validate_only=False), 1),
+        (plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["retention.ms"]}]), 1),
+    )
+    assert changed.responses[0].error_code == code
+    assert described.results[0].configs[0].value == kept
+
+
 @pytest.mark.parametrize(("profile", "told"), [("kafka-2.6", (-1, None)), ("kafka-2.7", (3, ""))])
 def test_the_settings_of_an_unknown_topic_in_zookeeper(profile: str, told: tuple[int, str | None]) -> None:
     described = plain(

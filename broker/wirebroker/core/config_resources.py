@@ -97,7 +97,8 @@ class Alteration:
 
     def _on_broker(self) -> Refusal | None:
         names = [change.name for change in self.changes]
-        if len(set(names)) != len(names):
+        takes_repeated = self.replaces and not self.cluster.configs.release.behaviour.refuses_repeated_settings
+        if len(set(names)) != len(names) and not takes_repeated:
             return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         nulls = [change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE]
         if nulls and self.cluster.configs.release.behaviour.refuses_null_changes:

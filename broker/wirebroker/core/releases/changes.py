@@ -218,6 +218,8 @@ class Behaviour:
     CreateTopics refuses the name with TOPIC_ALREADY_EXISTS."""
     counts_before_settings: bool = False
     """CreateTopics checks the numbers of partitions and replicas before it checks the settings. For brokers with ZooKeeper."""
+    refuses_repeated_settings: bool = True
+    """AlterConfigs refuses a setting that is given twice. In older brokers the last value counts."""
     expects_null_settings: bool = True
     """CreateTopics refuses a setting without a value with INVALID_REQUEST. Older brokers respond with UNKNOWN_SERVER_ERROR. For
     brokers with ZooKeeper."""
@@ -534,6 +536,7 @@ CHANGES: tuple[Change, ...] = (
     Change("3.3", "one_credential", False, "KIP-833", "AlterUserScramCredentials refuses a user that is named twice"),
     Change("3.3", "strict_loggers", False, "KIP-833", "unknown loggers and levels are refused with error 40 instead of 42"),
     Change("3.3", "has_quorum_loggers", False, "KIP-833", "brokers have the loggers of the quorum's controller"),
+    Change("3.3", "refuses_repeated_settings", False, "KIP-833", "AlterConfigs refuses a setting that is given twice"),
     Change("3.3", "names_unknown_operations", False, "seen", "an unknown operation on a logger gets error 42"),
     Change(
         "3.3",
