@@ -18,6 +18,10 @@ from wirebroker.core.releases.changes import CHANGES, RELEASES, Behaviour, numbe
 PLAIN = ("main", "controller")
 """Groups of scenarios (about producers, transactions, the protocol and the controller) on a broker with default settings."""
 
+FORGED = {("2.1", "controller_requests", 34)}
+"""Steps after an UpdateMetadata of a client that plays the controller. Kafka before 2.2, whose requests have no broker epochs,
+accepts the request and forgets its brokers. wirebroker responds as Kafka and keeps its state."""
+
 
 @pytest.mark.parametrize("name", recorded_releases())
 def test_a_release_responds_as_its_recording(name: str) -> None:
@@ -27,7 +31,7 @@ def test_a_release_responds_as_its_recording(name: str) -> None:
     for scenario in scenarios:
         with OwnBroker(scenario.settings, profile=f"kafka-{name}") as broker:  # type: ignore[arg-type]
             found += [each for each in replay(scenario, broker, "clamped")[1] if not deliberate(each)]
-    assert not found
+    assert not [each for each in found if (name, each.scenario, each.index) not in FORGED]
 
 
 def test_the_releases_are_those_with_a_file_oldest_first() -> None:
