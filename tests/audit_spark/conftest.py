@@ -1,4 +1,4 @@
-"""One Spark session for many tests of the audit, because a start is expensive."""
+"""One Spark session for all tests of the audit, because a start is expensive."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ QUICK = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests that use a Spark session in two processes, with one session in each (xdist does so with
-    `--dist loadgroup`). In one process they would take longer than all other tests."""
+    """Run all tests that use a Spark session in the same process (xdist does so with `--dist loadgroup`)."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark" if item.path.name < "test_l" else "spark again"))
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
