@@ -1,7 +1,9 @@
 """Measures how much faster two threads do the work of one: a loop on each core of a free-threaded CPython.
 
-    python3.14t scripts/measure_threads.py            a CPython configured with --disable-gil, with crc32c, msgspec, cramjam, rich
+    python3.14t scripts/measure_threads.py
     python3.14t -X gil=1 scripts/measure_threads.py   the same interpreter with the lock
+
+python3.14t is a CPython configured with --disable-gil, with crc32c, msgspec, cramjam and rich.
 
 Each thread has an engine of its own and handles Produce requests of 70 mixed records, without a network. Nothing is shared
 between the threads but the code. The best of five rounds counts.
