@@ -29,8 +29,8 @@ class Rules:
     first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
     """the first sequences that are allowed to a producer without state on the partition, and the error code for other ones"""
     after_marker: Literal["45", "59"] = "45"
-    """the error for a sequence other than zero of a producer of which only a transaction's marker is stored, and, unless
-    `first_sequence` is `any`, of a producer without an epoch"""
+    """the error for a sequence other than zero if only a transaction's marker of the producer is stored; also the error for a
+    producer without an epoch, unless `first_sequence` is `any`"""
     transaction_start: Literal["zero", "any"] = "zero"
     """the first sequences that are allowed to a producer of transaction version 2 without state on the partition"""
     unissued: Literal["accept", "59"] = "accept"

@@ -94,7 +94,7 @@ def stable_order(producers: Array) -> Array:
 
 
 def is_among(values: Array, ordered: Array) -> Array:
-    """Tells which values are among the ordered ones, of which there is at least one."""
+    """Tells for each value whether it is among the values of `ordered`, which is not empty."""
     found: Array = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
     return found
 
@@ -212,7 +212,8 @@ class Linker:
         chosen = numbered if len(numbered) < len(rows) else slice(None)  # a slice copies nothing
         producers = rows["producer_id"][chosen].astype(np.int64)
         order = stable_order(producers)
-        mine = is_among(self._known["producer_id"], producers[order])
+        ordered = producers[order]
+        mine = is_among(self._known["producer_id"], ordered)
         known = self._known.at(mine)
         seen = known.followed_by(Events.zeros(len(numbered)))
         here = seen.at(slice(len(known), None))
@@ -225,7 +226,7 @@ class Linker:
         here["data_sequence"], here["last_offset"] = last_sequences[chosen], last_offsets[chosen]
         here["kind"] = np.where(sound[chosen], rows["attributes"][chosen] & (TRANSACTIONAL | CONTROL), DAMAGED)
         here["producer_id"], here["run"] = producers, -1
-        first = np.searchsorted(producers[order], known["producer_id"])
+        first = np.searchsorted(ordered, known["producer_id"])
         order = np.insert(order + len(known), first, np.arange(len(known)))
         seen = seen.at(order)
         continues = follows(seen, self._expiration_ms, self._numbered)
