@@ -9,6 +9,7 @@ import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -437,6 +438,27 @@ def test_a_file_that_becomes_another_one_is_said(tmp_path: Path) -> None:
     planned = reading(tmp_path)
     shutil.rmtree(path.parent)
     assert [(row["problem"], "the topic was deleted" in str(row["detail"])) for row in planned] == [("unreadable", True)]
+
+
+def test_a_file_that_is_cut_inside_a_batch_while_it_is_read_ends_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = log(tmp_path)
+    writer.data(1)
+    writer.data(1)
+    writer.save(tmp_path)
+    path, first = only_segment(tmp_path), len(writer.pieces[0])
+    whole = path.read_bytes()
+    really = segments.size_of
+
+    def cut_after_the_size_is_known(file: BinaryIO) -> int:
+        size = really(file)
+        os.truncate(path, first + 70)
+        return size
+
+    monkeypatch.setattr(segments, "size_of", cut_after_the_size_is_known)
+    assert [row["problem"] for row in reading(tmp_path)] == [None, "torn_tail"]
+    path.write_bytes(whole[: first + 70])
+    with path.open("rb") as file:
+        assert [(at, walked.end) for at, _, walked in segments.whole_batches(file, 0, len(whole))] == [(0, first)]
 
 
 def test_what_nobody_lets_us_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,8 @@ class _FileReader:
         while self.position < self.stop:
             if at == len(data):
                 data, at = _read_at(file, self.position, min(wanted, self._size - self.position)), 0
+                if self.position + len(data) < min(self.position + wanted, self._size):
+                    self._size = self.position + len(data)  # the file was cut since its size was read
             if not data:  # Kafka cut off preallocated space, or a follower truncated to its leader
                 yield self.damage("deleted", f"{self.piece.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
@@ -227,6 +229,8 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
     wanted = 2 * CHUNK
     while position < size:
         data = _read_at(file, position, min(wanted, size - position))
+        if position + len(data) < min(position + wanted, size):
+            size = position + len(data)  # the file was cut since its size was read
         walked = walk(data, 0, len(data))
         if len(walked.positions):
             yield position, data, walked

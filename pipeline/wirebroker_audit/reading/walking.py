@@ -64,7 +64,8 @@ def _limits(data: bytes, pos: i64, last_header: i64, most: i64) -> list[int]:
     at: i64 = pos
     count: i64 = 0
     while at <= last_header and count < most:
-        length: i64 = data[at + 8] << 24 | data[at + 9] << 16 | data[at + 10] << 8 | data[at + 11]
+        begin: i64 = at + LENGTH_START
+        length: i64 = data[begin] << 24 | data[begin + 1] << 16 | data[begin + 2] << 8 | data[begin + 3]
         if length < LEAST_LENGTH or data[at + MAGIC_AT] != MAGIC:
             break
         at += LOG_OVERHEAD + length  # a length that is negative leads beyond the end, too
