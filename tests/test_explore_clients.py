@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from wirebroker import MockKafka
+from wirebroker.campaign.application import VARIABLES
 from wirebroker.commands.cli import main
 from wirekit import kafka_jars, lacking
 
@@ -133,7 +135,8 @@ def test_before_a_real_kafka(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def orders_in_java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Compiles the Java application, and returns the command that runs it."""
-    return in_java(HERE / "Orders.java", tmp_path_factory.mktemp("classes"))
+    folder = tmp_path_factory.mktemp("java")
+    return with_archive(in_java(HERE / "Orders.java", folder), "transactions", folder)
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +146,29 @@ def orders_in_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def in_java(program: Path, folder: Path) -> list[str]:
-    """Compiles a class with Kafka's client. The test is skipped without Java or the client."""
+    """Compiles a class with Kafka's client into a jar. The test is skipped without Java or the client."""
     jars = kafka_jars()
     if shutil.which("javac") is None:
         lacking("java", "javac is not installed")
-    subprocess.run(["javac", "-cp", jars, "-d", folder, program], check=True, timeout=100)
+    classes = folder / "classes"
+    subprocess.run(["javac", "-cp", jars, "-d", classes, program], check=True, timeout=100)
+    jar = Path(shutil.make_archive(str(classes), "zip", classes))
     quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-    return ["java", *quick, "-cp", f"{folder}{os.pathsep}{jars}", program.stem]
+    return ["java", *quick, "-cp", f"{jar}{os.pathsep}{jars}", program.stem]
+
+
+def with_archive(java: list[str], way: str, folder: Path) -> list[str]:
+    """Runs a program once, which makes an archive of the classes that it loads, and returns the command that uses the archive.
+
+    An exploration starts a program dozens of times, and half of each run would be the loading of classes.
+    """
+    archive = folder / "classes.jsa"
+    with MockKafka() as kafka:
+        environment = os.environ | dict.fromkeys(VARIABLES, kafka.bootstrap_servers)
+        subprocess.run([sys.executable, HERE / "fill.py"], env=environment, check=True, timeout=100)
+        making = [java[0], "-Xlog:disable", f"-XX:ArchiveClassesAtExit={archive}", *java[1:], way]
+        subprocess.run(making, env=environment, check=True, timeout=100)
+    return [java[0], f"-XX:SharedArchiveFile={archive}", *java[1:]]
 
 
 def in_go(program: Path, binary: Path) -> list[str]:
