@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from _kafka_releases import numbers
+
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 INTERNAL = "INTERNAL"
 """A listener without TLS for the other brokers."""
@@ -28,6 +30,8 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
+JAAS = "jaas.conf"
+"""The users of a broker of a release before 1.1, whose settings cannot have users."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Security:
         """the folder of the certificates, which exist once the broker has started"""
 
     def make_certificates(self, folder: Path) -> None:
-        """Write the certificate of an authority, the key and certificate of a broker on this machine, and those of a client."""
+        """Write the users, the certificate of an authority, and the keys and certificates of a broker on this machine and of a
+        client."""
         import trustme
 
         self.folder = folder
@@ -69,6 +74,7 @@ class Security:
         authority.cert_pem.write_to_path(str(folder / CA))
         _write(folder / SERVER, authority.issue_cert("127.0.0.1", "localhost"))
         _write(folder / CLIENT, authority.issue_cert("client@example.org", common_name="client"))
+        (folder / JAAS).write_text(f"KafkaServer {{ {PLAIN}{self._passwords()}; {SCRAM_LOGIN} }};\n")
 
     def settings(self) -> dict[str, str]:
         """Returns the broker's settings, without its listeners."""
@@ -80,14 +86,16 @@ class Security:
             **({"ssl.client.auth": "requested"} if encrypted else {}),
             "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, *(["OAUTHBEARER"] if self.oauth else []))),
         }
-        users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())
         for listener in self.listeners:
             if listener.startswith("SASL"):
                 prefix = f"listener.name.{listener.lower()}"
-                lines[f"{prefix}.plain.sasl.jaas.config"] = f"{PLAIN}{users};"
+                lines[f"{prefix}.plain.sasl.jaas.config"] = f"{PLAIN}{self._passwords()};"
                 lines |= {f"{prefix}.{each.lower()}.sasl.jaas.config": SCRAM_LOGIN for each in SCRAM}
                 lines |= self.oauth.settings(prefix) if self.oauth is not None else {}
         return lines
+
+    def _passwords(self) -> str:
+        return "".join(f' user_{name}="{password}"' for name, password in self.users.items())
 
     def _stores(self) -> dict[str, str]:
         """The key is in the settings themselves, because Kafka 2.7 and 2.8 read a file only if its key is encrypted."""
@@ -100,8 +108,10 @@ class Security:
             "ssl.truststore.location": str(self.folder / CA),
         }
 
-    def java_options(self) -> list[str]:
-        """Returns the JVM argument that lets a broker read key sets."""
+    def java_options(self, version: str) -> list[str]:
+        """Returns the JVM argument that lets a broker of this version read key sets, or the users."""
+        if self.listeners and numbers(version) < (1, 1):
+            return [f"-Djava.security.auth.login.config={self.folder / JAAS}"]
         keys = None if self.oauth is None else self.oauth.keys
         return [] if keys is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
 

@@ -181,7 +181,7 @@ class KafkaServer:
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         jars = fetch_jars(self.version)
-        options = (*self._java_options, *java_options(self.version), *self.security.java_options())
+        options = (*self._java_options, *java_options(self.version), *self.security.java_options(self.version))
         return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*:{self._plugins}", main, *arguments]
 
     def _zookeeper(self) -> ZooKeeper | None:

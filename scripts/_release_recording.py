@@ -59,6 +59,8 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
         return "needs metrics of clients (KIP-714)"
     if scenario.ran_on == "features" and release < (4,):
         return "needs levels of features that came later"
+    if scenario.ran_on == "secured_tokens" and release < (2,):
+        return "needs OAUTHBEARER (KIP-255)"
     if scenario.ran_on.startswith("log_dirs") and has_kraft(version) and release < (3, 7):
         return "needs several log directories in KRaft (KIP-858)"
     if scenario.ran_on.startswith("cold_shares") and "ShareGroupHeartbeat" not in has:

@@ -55,14 +55,18 @@ def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if path in log_dirs.cordoned(node_id):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    behaviour = exchange.cluster.configs.release.behaviour
     partition = exchange.cluster.partition(topic, index)
     if index < exchange.cluster.deleting.get(topic, 0):
         return ErrorCode.NONE
     if partition is None or node_id not in partition.replicas:
         log_dirs.prefer(node_id, topic, index, path)
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.REPLICA_NOT_AVAILABLE
+        unknown = partition is None and behaviour.finds_moved_partitions
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else ErrorCode.REPLICA_NOT_AVAILABLE
     if partition.offline_at == node_id:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if not behaviour.moves_replicas:
+        return ErrorCode.NONE
     try:
         log_dirs.move(partition, node_id, path)
     except OSError:

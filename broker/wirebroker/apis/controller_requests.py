@@ -77,7 +77,8 @@ def _stale(request: Any) -> ErrorCode:
 
 def _leader_and_isr(request: LeaderAndIsrRequest, exchange: Exchange) -> Message:
     if code := _stale(request):
-        return refuse(request, code, exchange)
+        lists = exchange.cluster.configs.release.behaviour.lists_stale_partitions
+        return refuse(request, code, exchange) if lists else _led(code, [], exchange)
     return _led(ErrorCode.NONE, [(each, _follow_error(each, exchange)) for each in _states(request)], exchange)
 
 

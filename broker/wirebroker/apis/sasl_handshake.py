@@ -18,7 +18,9 @@ def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeRe
     """Respond with the enabled mechanisms."""
     authenticator, connection = exchange.engine.authenticator, exchange.connection
     if connection.session.stage is Stage.DONE:
-        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        hides = exchange.cluster.configs.release.behaviour.hides_mechanisms
+        names = [] if hides else authenticator.mechanisms_in_setting(connection.session.listener)
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=names)
     failure = authenticator.handshake(connection, request.mechanism, bare=exchange.version == 0)
     code = ErrorCode.NONE if failure is None else ErrorCode.UNSUPPORTED_SASL_MECHANISM
     response = SaslHandshakeResponse(error_code=code, mechanisms=authenticator.mechanisms(connection.session.listener))

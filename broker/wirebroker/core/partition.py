@@ -616,9 +616,15 @@ class Partition:
             self._restart_in_memory(mode, now)
         else:
             self._take(kept, now)
-        # In releases with ZooKeeper, the controller elects the only replica again without a new leader epoch.
-        if not self._settings.release.has_zookeeper:
-            self.new_leader_epoch(self.leader_epoch + (self.configs.behaviour.clean_restart_epochs if mode == "clean" else 1))
+        if elections := self._elections_at_restart(mode):
+            self.new_leader_epoch(self.leader_epoch + elections)
+
+    def _elections_at_restart(self, mode: str) -> int:
+        """Returns the number by which a restart of the partition's only broker increases the leader epoch."""
+        behaviour = self.configs.behaviour
+        if self._settings.release.has_zookeeper:
+            return behaviour.zookeeper_restart_epochs
+        return behaviour.clean_restart_epochs if mode == "clean" else 1
 
     def _take(self, kept: Kept, now: int) -> None:
         """Restore the partition's state from `kept`, which the log has read from the disk."""

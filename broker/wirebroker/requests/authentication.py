@@ -109,9 +109,13 @@ class Authenticator:
 
     def mechanisms(self, listener: str) -> list[str]:
         """The enabled mechanisms of a listener, in Kafka's order."""
-        enabled = self._cluster.configs.at(listener, "sasl.enabled.mechanisms")
-        names = enabled if isinstance(enabled, list) and enabled != [GSSAPI] else BY_PASSWORD
-        return set_of_names(names)
+        names = self.mechanisms_in_setting(listener)
+        return set_of_names(BY_PASSWORD if names == [GSSAPI] else names)
+
+    def mechanisms_in_setting(self, listener: str) -> list[str]:
+        """The mechanisms in the listener's setting, in the order of the setting."""
+        names = self._cluster.configs.at(listener, "sasl.enabled.mechanisms")
+        return names if isinstance(names, list) else []
 
     def _new(self, name: str, listener: str) -> Mechanism:
         if name == PLAIN:
@@ -121,10 +125,12 @@ class Authenticator:
         if name == OAUTHBEARER:
             return OAuthBearer(self._check_of_tokens(listener))
         mechanism, scram = BY_NAME[name], self._cluster.scram
+        behaviour = self._cluster.configs.release.behaviour
         nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
         return Scram(
-            mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda name: self._token(mechanism, name),
-            checks_nonce=self._cluster.configs.release.behaviour.checks_nonces,
+            mechanism, nonce, lambda user: scram.get((user, mechanism.number)),
+            (lambda name: self._token(mechanism, name)) if behaviour.logs_in_by_token else None,
+            checks_nonce=behaviour.checks_nonces,
         )  # fmt: skip
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:

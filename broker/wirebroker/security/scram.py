@@ -68,10 +68,10 @@ class Scram:
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential: Callable[[str], ScramCredential | None],
-        token_owner: Callable[[str], TokenOwner | None], *, checks_nonce: bool = True,
+        token_owner: Callable[[str], TokenOwner | None] | None, *, checks_nonce: bool = True,
     ) -> None:  # fmt: skip
         """`nonce` is the broker's part of the nonce. `credential` returns the credential of a user, and `token_owner` returns
-        the owner of a delegation token.
+        the owner of a delegation token. Without `token_owner` all clients log in with a password.
         """
         self._mechanism = mechanism
         self._nonce = nonce
@@ -94,7 +94,7 @@ class Scram:
             return Failure("the client's first SCRAM message is malformed")
         authorization_id, quoted, nonce, extensions = match.groups()
         name = quoted.replace("=2C", ",").replace("=3D", "=")
-        if _by_token(extensions):
+        if self._token_owner is not None and _by_token(extensions):
             owner = self._token_owner(name)
             if owner is None:
                 return Failure(f"there is no delegation token {name!r}")

@@ -108,6 +108,10 @@ class Behaviour:
     __consumer_offsets belongs to the transaction."""
     clean_restart_epochs: int = 2
     """With KRaft, a clean restart of a partition's only broker increases the partition's leader epoch by this number."""
+    zookeeper_restart_epochs: int = 0
+    """With ZooKeeper, a restart of a partition's only broker increases the partition's leader epoch by this number."""
+    lists_stale_partitions: bool = True
+    """If LeaderAndIsr is refused because of an old epoch, the response has the error for each partition, too."""
     caps_min_in_sync: bool = True
     """A min.insync.replicas above the partition's number of replicas counts as the number of replicas."""
     verifies_transactions: bool = True
@@ -238,6 +242,12 @@ class Behaviour:
     """A refused Metadata request of version 9 gets a response. Kafka 2.4 closes the connection."""
     authenticates_again: bool = True
     """An authenticated client may authenticate again, and sessions can expire."""
+    hides_mechanisms: bool = True
+    """If SaslHandshake is refused because the client is authenticated or its listener needs no authentication, the response
+    lists no mechanisms."""
+    logs_in_by_token: bool = True
+    """Clients can log in with a delegation token instead of a password. Older brokers do not know the SCRAM extension
+    "tokenauth", and ignore it."""
     strict_plain: bool = True
     """The message of a client that logs in with PLAIN must not end with a NUL."""
     empty_login_messages: bool = True
@@ -245,6 +255,12 @@ class Behaviour:
     keeps_compacted_records: bool = True
     """DeleteRecords deletes nothing from a compacted topic. Older brokers delete the records, and respond with the same
     POLICY_VIOLATION."""
+    moves_replicas: bool = True
+    """AlterReplicaLogDirs moves replicas. Kafka 1.0 leaves an existing replica in its directory, and responds without an
+    error."""
+    finds_moved_partitions: bool = True
+    """AlterReplicaLogDirs refuses an unknown partition with UNKNOWN_TOPIC_OR_PARTITION. Older brokers respond with
+    REPLICA_NOT_AVAILABLE."""
     keeps_fetch_epochs: bool = True
     """A fetch session remembers the leader epoch that a request names."""
     repeats_described_groups: bool = True
@@ -756,6 +772,7 @@ CHANGES: tuple[Change, ...] = (
     Change("2.2", "strict_plain", False, "seen", "a login with PLAIN that ends with a NUL is refused"),
     Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
     Change("2.1", "after_marker", "45", "seen", "a gap after a transaction's marker gets error 59"),
+    Change("2.1", "finds_moved_partitions", False, "seen", "AlterReplicaLogDirs of an unknown partition gets error 3, not 9"),
     Change("2.1", "newest_codec", 3, "KIP-110", "the broker knows the codec zstd"),
     Change("2.0", "reads_null_settings", True, "seen", "AlterConfigs with a null value closes the connection"),
     Change("2.0", "checks_group_ids", False, "seen", "all requests of members refuse an empty group id with error 24"),
@@ -785,6 +802,17 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change("2.0", "finds_wrong_settings", False, "seen", "a setting whose value cannot be parsed gets error 40 instead of −1"),
     Change("2.0", "finds_partitions", False, "seen", "AddPartitionsToTxn refuses unknown partitions of a known topic"),
+    Change("1.1", "moves_replicas", False, "KIP-113", "AlterReplicaLogDirs moves existing replicas"),
+    Change("1.1", "zookeeper_restart_epochs", 1, "seen", "leader epochs do not increase when the only broker restarts"),
+    Change(
+        "1.1",
+        "lists_stale_partitions",
+        False,
+        "seen",
+        "the response to LeaderAndIsr with an old epoch has the error for each partition, too",
+    ),
+    Change("1.1", "hides_mechanisms", False, "seen", "a SaslHandshake that is refused with error 34 lists no mechanisms"),
+    Change("1.1", "logs_in_by_token", False, "KIP-48", "clients can log in with delegation tokens"),
     Change("1.1", "keeps_compacted_records", False, "seen", "DeleteRecords deletes nothing from a compacted topic"),
     Change("1.1", "compares_counts", False, "seen", "a batch's number of records must agree with its last offset delta"),
     Change("1.1", "name_of_syncing", "AwaitingSync", "seen", "the state AwaitingSync of a group is called CompletingRebalance"),
