@@ -60,7 +60,7 @@ def held(kafka: MockKafka) -> list[tuple[str, list[tuple[str, int, bool]]]]:
 
 def ask_to_move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 0) -> int:
     wanted = {"path": str(to.resolve()), "topics": [{"name": topic, "partitions": [index]}]}
-    return int(sole(sole(client(kafka).request(plain("AlterReplicaLogDirs", dirs=[wanted]), 2).results).partitions).error_code)
+    return int(sole(sole(client(kafka).request(plain("AlterReplicaLogDirs", dirs=[wanted]), 1).results).partitions).error_code)
 
 
 def move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 0) -> None:
@@ -322,3 +322,10 @@ def test_a_directory_that_is_missing_is_named(dirs: list[Path]) -> None:
         MockKafka(data=dirs[0]).start()
     with MockKafka(data=dirs) as kafka:
         assert values(kafka, "payments") == []
+
+
+@pytest.mark.parametrize(("release", "code"), [("2.1", 3), ("2.3", 17), ("4.4", 17)])
+def test_a_move_of_an_unknown_partition_with_a_long_name(dirs: list[Path], release: str, code: int) -> None:
+    """The responses of real brokers."""
+    with MockKafka(data=dirs, profile=f"kafka-{release}") as kafka:  # type: ignore[arg-type]
+        assert ask_to_move(kafka, dirs[1], "x" * 249) == code

@@ -19,7 +19,7 @@ from wirebroker.core.releases.changes import CHANGES, RELEASES, Behaviour, numbe
 PLAYED = ("main", "controller", "restart", "log_dirs", "log_dirs_new")
 """Groups of scenarios: about producers, transactions, the protocol, the controller, restarts, and log directories."""
 
-FORGED = {(name, "controller_requests", 34) for name in ("1.0", "1.1", "2.1")}
+FORGED = {(name, "controller_requests", 34) for name in ("0.11", "1.0", "1.1", "2.1")}
 """Steps after an UpdateMetadata of a client that plays the controller. Kafka before 2.2, whose requests have no broker epochs,
 accepts the request and forgets its brokers. wirebroker responds as Kafka and keeps its state."""
 
@@ -40,8 +40,9 @@ def test_a_release_responds_as_its_recording(name: str) -> None:
     assert not differences(name, PLAYED)
 
 
-def test_clients_log_in_as_in_an_old_release() -> None:
-    assert not differences("1.0", ("secured",))
+@pytest.mark.parametrize("name", ["0.11", "1.0"])
+def test_clients_log_in_as_in_an_old_release(name: str) -> None:
+    assert not differences(name, ("secured",))
 
 
 def test_the_releases_are_those_with_a_file_oldest_first() -> None:

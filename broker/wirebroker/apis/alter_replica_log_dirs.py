@@ -48,14 +48,14 @@ def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
 
 
 def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
-    if len(f"{topic}-{index}") + FUTURE_SUFFIX > LONGEST_NAME:
+    behaviour = exchange.cluster.configs.release.behaviour
+    if behaviour.checks_moved_names and len(f"{topic}-{index}") + FUTURE_SUFFIX > LONGEST_NAME:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs
     if path not in log_dirs.paths(node_id):
         return ErrorCode.LOG_DIR_NOT_FOUND
     if path in log_dirs.cordoned(node_id):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    behaviour = exchange.cluster.configs.release.behaviour
     partition = exchange.cluster.partition(topic, index)
     if index < exchange.cluster.deleting.get(topic, 0):
         return ErrorCode.NONE

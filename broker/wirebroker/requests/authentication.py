@@ -223,10 +223,11 @@ class Authenticator:
     # The dialogue
 
     def versions_told(self, connection: Connection) -> None:
-        """Note that the broker has answered ApiVersions. The client may not send ApiVersions again before it is
-        authenticated.
+        """Note that the broker has answered ApiVersions. From Kafka 1.0 on, the client may not send ApiVersions again before it
+        is authenticated.
         """
-        if connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
+        once = self._cluster.configs.release.behaviour.tells_versions_once
+        if once and connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
             connection.session.stage = Stage.HANDSHAKE
 
     def handshake(self, connection: Connection, name: str, *, bare: bool) -> Failure | None:

@@ -242,6 +242,8 @@ class Behaviour:
     """A refused Metadata request of version 9 gets a response. Kafka 2.4 closes the connection."""
     authenticates_again: bool = True
     """An authenticated client may authenticate again, and sessions can expire."""
+    tells_versions_once: bool = True
+    """Before a client logs in with SASL, it may send ApiVersions only once. Kafka 0.11 has no such limit."""
     hides_mechanisms: bool = True
     """If SaslHandshake is refused because the client is authenticated or its listener needs no authentication, the response
     lists no mechanisms."""
@@ -258,6 +260,8 @@ class Behaviour:
     moves_replicas: bool = True
     """AlterReplicaLogDirs moves replicas. Kafka 1.0 leaves an existing replica in its directory, and responds without an
     error."""
+    checks_moved_names: bool = True
+    """AlterReplicaLogDirs refuses a topic whose name is too long for the folder of a moving log."""
     finds_moved_partitions: bool = True
     """AlterReplicaLogDirs refuses an unknown partition with UNKNOWN_TOPIC_OR_PARTITION. Older brokers respond with
     REPLICA_NOT_AVAILABLE."""
@@ -769,6 +773,7 @@ CHANGES: tuple[Change, ...] = (
         "CreateTopics and DeleteTopics have a result for each repetition of a topic's name",
     ),
     Change("2.2", "authenticates_again", False, "KIP-368", "clients can authenticate again, and sessions can expire"),
+    Change("2.2", "checks_moved_names", False, "seen", "AlterReplicaLogDirs refuses a very long topic name with error 17"),
     Change("2.2", "strict_plain", False, "seen", "a login with PLAIN that ends with a NUL is refused"),
     Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
     Change("2.1", "after_marker", "45", "seen", "a gap after a transaction's marker gets error 59"),
@@ -816,6 +821,7 @@ CHANGES: tuple[Change, ...] = (
     Change("1.1", "keeps_compacted_records", False, "seen", "DeleteRecords deletes nothing from a compacted topic"),
     Change("1.1", "compares_counts", False, "seen", "a batch's number of records must agree with its last offset delta"),
     Change("1.1", "name_of_syncing", "AwaitingSync", "seen", "the state AwaitingSync of a group is called CompletingRebalance"),
+    Change("1.0", "tells_versions_once", False, "seen", "a second ApiVersions before a login closes the connection"),
     Change("1.0", "refuses_deletion", False, "seen", "with delete.topic.enable=false DeleteTopics is refused at once"),
     Change("1.0", "keeps_batches", False, "KAFKA-5494", "a retry is recognised even after its transaction has ended"),
     Change("1.0", "finds_partitions", True, "seen", "AddPartitionsToTxn accepts unknown partitions of a known topic"),
