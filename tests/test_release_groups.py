@@ -231,3 +231,14 @@ def test_a_group_that_describe_groups_names_twice(profile: str, times: int) -> N
     with broker(profile) as kafka:
         response = coordinated(kafka).request(plain("DescribeGroups", groups=["g", "g"]), 1)
         assert [each.group_id for each in response.groups] == ["g"] * times
+
+
+@pytest.mark.parametrize(("profile", "code"), [("kafka-3.9", 0), ("kafka-4.0", 27)])
+def test_a_client_leaves_before_it_has_joined(profile: str, code: int) -> None:
+    with broker(profile) as kafka:
+        wire = coordinated(kafka)
+        member = led(wire)
+        issued = wire.request(join_group("g"), 5)
+        assert issued.error_code == 79
+        assert wire.request(plain("LeaveGroup", group_id="g", member_id=issued.member_id), 1).error_code == 0
+        assert wire.request(sync_group("g", member.member_id, member.generation_id), 2).error_code == code

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kafkawire.frames import SIZE
-from requesting import add_partitions, create_topics, init_producer_id, plain, produce_request
+from kafkawire.primitives import format_uuid
+from requesting import add_partitions, create_topics, find_coordinator, init_producer_id, plain, produce_request
 from responses import only
 from wirebroker.client.wire import Connection, ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
@@ -400,6 +401,32 @@ def test_zookeepers_brokers_keep_topics_whose_time_is_over(profile: str, told: l
     assert [code for response in responses for code in codes(response)] == told
 
 
+@pytest.mark.parametrize(("profile", "kept"), [("kafka-3.0", "delete"), ("kafka-3.3", "compact"), ("kafka-3.4", "delete")])
+def test_the_settings_of_a_topic_whose_assignment_was_refused(profile: str, kept: str) -> None:
+    compacted = new_topic("a", settings=(("cleanup.policy", "compact"),))
+    refused = compacted | {"assignments": [{"partition_index": 1, "broker_ids": [1]}]}
+    validated = plain("CreateTopics", topics=[refused | {"name": "b"}], timeout_ms=1000, validate_only=True), 3
+    *refusals, _, described = asked(
+        profile,
+        created(refused),
+        validated,
+        created(new_topic("a", **ONE), new_topic("b", **ONE)),
+        (plain("DescribeConfigs", resources=[policy_of("a"), policy_of("b")]), 1),
+    )
+    assert [codes(refusal) for refusal in refusals] == [[39], [39]]
+    assert [each.configs[0].value for each in described.results] == [kept, "delete"]
+
+
+def policy_of(topic: str) -> dict[str, Any]:
+    return {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["cleanup.policy"]}
+
+
+@pytest.mark.parametrize(("profile", "known"), [("kafka-3.0", False), ("kafka-3.3", True)])
+def test_the_id_of_a_topic_that_is_only_validated(profile: str, known: bool) -> None:
+    (response,) = asked(profile, (create_topics({"name": "a", **ONE}, validate_only=True), 7))
+    assert (codes(response), any(response.topics[0].topic_id)) == ([0], known)
+
+
 @pytest.mark.parametrize(("profile", "times"), [("kafka-2.1", 1), ("kafka-2.8", 2), ("kafka-3.3", 1)])
 def test_results_for_a_topic_that_is_named_twice(profile: str, times: int) -> None:
     deletion = plain("DeleteTopics", topic_names=["orders", "orders"], timeout_ms=1000)
@@ -645,6 +672,58 @@ def test_metadata_during_a_login(profile: str, responds: bool) -> None:
         with nullcontext() if responds else pytest.raises(ConnectionClosed):
             response = connection.request(plain("Metadata", topics=[{"name": "x"}]), 8 if profile == "kafka-2.3" else 9)
             assert response.topics[0].error_code == 34
+
+
+@pytest.mark.parametrize("value", [",", "a,a", "a, b,"])
+def test_a_list_of_client_metrics_is_shown_as_it_was_given(value: str) -> None:
+    resource = {"resource_type": 16, "resource_name": "s"}
+    change = {"name": "metrics", "config_operation": SET, "value": value}
+    wanted = plain("DescribeConfigs", resources=[resource | {"configuration_keys": ["metrics"]}])
+    changed, described = asked(
+        "kafka-4.1",
+        (plain("IncrementalAlterConfigs", resources=[resource | {"configs": [change]}]), 1),
+        (wanted, 1),
+    )
+    assert codes(changed) == [0]
+    assert described.results[0].configs[0].value == value.replace(" ", "")
+
+
+def share_state(profile: str, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
+    """Sends requests about the state of the share partition orders-0 of the group `g`. Returns the results."""
+    with MockKafka(profile=profile, topics={"orders": 1}, clock="frozen") as kafka:  # type: ignore[arg-type]
+        wire = client(kafka)
+        topic_id = wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12).topics[0].topic_id
+        while wire.request(find_coordinator(f"g:{format_uuid(topic_id)}:0", kind=2), 6).coordinators[0].error_code:
+            pass
+        places = [(api, [{"topic_id": topic_id, "partitions": [{"partition": 0, **fields}]}]) for api, fields in requests]
+        responses = [wire.request(plain(f"{api}ShareGroupState", group_id="g", topics=place), 0) for api, place in places]
+        return [response.results[0].partitions[0] for response in responses]
+
+
+@pytest.mark.parametrize(("profile", "read", "code"), [("kafka-4.2", 74, 0), ("kafka-4.3", 0, 0), ("kafka-4.4", 42, 42)])
+def test_a_negative_epoch_in_requests_about_a_share_partition(profile: str, read: int, code: int) -> None:
+    begun = ("Initialize", {"state_epoch": 1, "start_offset": 0})
+    written = {"state_epoch": 1, "leader_epoch": 0, "start_offset": 0}
+    results = share_state(
+        profile,
+        begun,
+        ("Read", {"leader_epoch": -1}),
+        ("Write", written | {"leader_epoch": -1}),
+        ("Write", written | {"state_epoch": -1}),
+        ("Initialize", {"state_epoch": -1, "start_offset": 0}),
+    )
+    assert [each.error_code for each in results] == [0, read, code, code, code]
+
+
+@pytest.mark.parametrize(("profile", "start"), [("kafka-4.3", 3), ("kafka-4.4", 5)])
+def test_a_write_with_an_earlier_start_offset_of_a_share_partition(profile: str, start: int) -> None:
+    *_, read = share_state(
+        profile,
+        ("Initialize", {"state_epoch": 1, "start_offset": 5}),
+        ("Write", {"state_epoch": 1, "leader_epoch": 0, "start_offset": 3}),
+        ("Read", {"leader_epoch": 0}),
+    )
+    assert (read.error_code, read.start_offset) == (0, start)
 
 
 @pytest.mark.parametrize(("profile", "codes"), [("kafka-4.1", [3]), ("kafka-4.2", [0, 3])])

@@ -51,7 +51,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     for topic in single:
         if pause():
             yield None
-        plans.append((topic.name, planned(topic, cluster)))
+        plans.append((topic.name, planned(topic, cluster, request.validate_only)))
     good = [plan for _, plan in plans if isinstance(plan, Plan)]
     if not zookeeper and sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
@@ -97,7 +97,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
     cluster = exchange.cluster
     response = CreatableTopicResult(
         name=name,
-        topic_id=cluster.random_bytes(16),
+        topic_id=_id_before_creation(cluster),
         error_code=ErrorCode.NONE,
         error_message=None,
         num_partitions=plan.partitions,
@@ -117,6 +117,11 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
         if _leaders(plan, cluster) < plan.partitions:
             return _refused(name, TIMED_OUT)
     return response
+
+
+def _id_before_creation(cluster: Cluster) -> bytes:
+    """Returns a random topic id, or the id 0 if the release makes the id together with the topic."""
+    return cluster.random_bytes(16) if cluster.configs.release.behaviour.makes_ids_early else bytes(16)
 
 
 def _leaders(plan: Plan, cluster: Cluster) -> int:

@@ -16,7 +16,7 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import ConfigError, check_topic_configs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.placement import all_down, assignment_error, factor_error
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import MOST_RECORDS, Refusal
 from wirebroker.core.releases import Release
 
 Check = Callable[[CreatableTopic, Cluster], Refusal | None]
@@ -31,17 +31,28 @@ class Plan(NamedTuple):
     overrides: dict[str, str]
 
 
-def planned(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
+def planned(topic: CreatableTopic, cluster: Cluster, validate_only: bool) -> Plan | Refusal:
     """Returns the plan of a topic, or the refusal by the first check that fails."""
     for check in _checks(cluster.configs.release):
         refusal = check(topic, cluster)
         if refusal is not None:
+            if check is _placed and not validate_only:
+                _keep_settings(topic, cluster)
             return refusal
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
     if topic.assignments:
         assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
         return Plan(len(assignment), len(next(iter(assignment.values()))), assignment, overrides)
     return Plan(*_counts(topic, cluster), {}, overrides)
+
+
+def _keep_settings(topic: CreatableTopic, cluster: Cluster) -> None:
+    """Keep the settings of a refused topic for the next topic with its name, if the release does so. Kafka 3.3 writes the
+    settings down before it checks the placement of the topic's partitions."""
+    kept = cluster.refused_settings
+    if topic.configs and not cluster.configs.release.behaviour.forgets_refused_settings and len(kept) < MOST_RECORDS:
+        given = {config.name: config.value for config in topic.configs if config.value is not None}
+        kept.setdefault(topic.name, {}).update(given)
 
 
 def exists(name: str) -> Refusal:

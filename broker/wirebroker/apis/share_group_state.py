@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from kafkawire.errors import ErrorCode
 from kafkawire.messages import delete_share_group_state as delete
 from kafkawire.messages import initialize_share_group_state as initialize
 from kafkawire.messages import read_share_group_state as read
@@ -40,6 +41,8 @@ class _Operation(NamedTuple):
     """The action that the error message names if the broker does not coordinate the share partition."""
     every: int = WRITES
     """The number of partitions after which other requests have a turn."""
+    epochs: tuple[str, ...] = ()
+    """The epochs in the request that must not be negative."""
 
 
 def _read(state: Any) -> dict[str, Any]:
@@ -64,17 +67,18 @@ def _summary(state: Any) -> dict[str, Any]:
 _OPERATIONS = {
     initialize.InitializeShareGroupStateRequest: _Operation(
         lambda states, key, each, _, now: states.initialize(key, each.state_epoch, each.start_offset, now),
-        initialize.InitializeStateResult, initialize.PartitionResult, refused="initialize share group state",
+        initialize.InitializeStateResult, initialize.PartitionResult, refused="initialize share group state", epochs=("state",),
     ),
     read.ReadShareGroupStateRequest: _Operation(
         lambda states, key, each, _, now: states.read(key, each.leader_epoch, now),
-        read.ReadStateResult, read.PartitionResult, _read,
+        read.ReadStateResult, read.PartitionResult, _read, epochs=("leader",),
     ),
     write.WriteShareGroupStateRequest: _Operation(
         lambda states, key, each, batches, now: states.write(
             key, each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count, batches, now
         ),
         write.WriteStateResult, write.PartitionResult, refused="write share group state", every=SLICE,
+        epochs=("leader", "state"),
     ),
     delete.DeleteShareGroupStateRequest: _Operation(
         lambda states, key, _, __, now: states.delete(key, now),
@@ -106,6 +110,8 @@ def handle(request: Any, exchange: Exchange) -> Steps:
             key = (request.group_id, topic.topic_id, each.partition)
             if error := states.coordinator_error(key, exchange.node_id):
                 state: Any = Refusal(error, f"Unable to {operation.refused}: {MESSAGES.get(error)}")
+            elif refused := _negative_epoch(each, operation.epochs, exchange):
+                state = refused
             else:
                 state = operation.call(states, key, each, batches, exchange.now)
             (code, message), state = (state, None) if isinstance(state, Refusal) else ((0, None), state)
@@ -114,3 +120,13 @@ def handle(request: Any, exchange: Exchange) -> Steps:
         results.append(operation.topic(topic_id=topic.topic_id, partitions=partitions))
     made: Any = response_class(exchange.api_key)
     return made(results=results)  # type: ignore[no-any-return]
+
+
+def _negative_epoch(each: Any, epochs: tuple[str, ...], exchange: Exchange) -> Refusal | None:
+    """Returns the refusal of a partition with a negative epoch, or None. A negative partition index is refused elsewhere."""
+    if each.partition < 0 or not exchange.cluster.configs.release.behaviour.refuses_negative_epochs:
+        return None
+    for epoch in epochs:
+        if getattr(each, f"{epoch}_epoch") < 0:
+            return Refusal(ErrorCode.INVALID_REQUEST, f"The {epoch} epoch cannot be a negative number.")
+    return None

@@ -191,6 +191,8 @@ class Cluster:
         self.stillborn: dict[str, int] = {}
         """Topics in ZooKeeper that have replicas only on brokers that do not exist, and their numbers of partitions. No broker
         knows such a topic, but its name is taken."""
+        self.refused_settings: dict[str, dict[str, str]] = {}
+        """The settings that a refused CreateTopics has left behind for the next topic with this name."""
         self._due: dict[str, int] = {}
         """The time of the automatic creation of each topic that a Metadata request has asked for."""
         self.version = 0
@@ -277,7 +279,8 @@ class Cluster:
         created, raises OSError and creates nothing. The topic is removed again if its creation cannot be written to the
         metadata log.
         """
-        topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
+        overrides = self.refused_settings.pop(name, {}) | dict(overrides or {})
+        topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
         topic.partitions = yield from self._growing(topic, count, now, factor, assignment)

@@ -446,7 +446,7 @@ def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
         known = [each for each in CLIENT_METRICS_SETTINGS if each in own]
         return [Entry(each, own[each], source, False, False, unknown, []) for each in known]
     entries = []
-    for setting in CLIENT_METRICS_SETTINGS.values():
+    for setting in loosened(CLIENT_METRICS_SETTINGS, configs.release.behaviour.strict_lists).values():
         value = setting.text(setting.parse(own.get(setting.name, setting.default or "")))
         synonyms = [Synonym(setting.name, value, Source.CLIENT_METRICS)] if setting.name in own else []
         source = synonyms[0].source if synonyms else Source.DEFAULT

@@ -179,9 +179,13 @@ class ClassicGroups:
             return self._members.leave(group, leaving, now)
         if not isinstance(group, Group):
             return ErrorCode.UNKNOWN_MEMBER_ID
+        joined = len(group.members)
         codes = [self._leave(group, member_id, instance_id) for member_id, instance_id in leaving]
         if ErrorCode.NONE in codes and group.state is not ClassicGroupState.EMPTY:
-            group.rebalance_or_complete(now)
+            if len(group.members) < joined or self._cluster.configs.release.behaviour.rebalances_for_pending:
+                group.rebalance_or_complete(now)
+            else:
+                group.complete_join_if_all_joined(now)
         return codes
 
     @staticmethod

@@ -366,6 +366,21 @@ class Behaviour:
     hash tables."""
     forgets_start: bool = True
     """After InitProducerId, a transaction has no start time."""
+    refuses_negative_epochs: bool = True
+    """Requests about the state of a share partition refuse negative epochs. In older brokers −1 is an unknown epoch."""
+    reads_unknown_epochs: bool = True
+    """ReadShareGroupState takes −1 for an unknown leader epoch, if negative epochs are not refused. Older brokers take −1 for
+    an old leader epoch."""
+    keeps_share_progress: bool = True
+    """A write of a share partition's state never lowers the start offset, and never lowers the number of completed records at
+    the same start offset."""
+    rebalances_for_pending: bool = True
+    """A classic group also rebalances if a client leaves that has a member id, but has not joined with it yet."""
+    forgets_refused_settings: bool = True
+    """If CreateTopics refuses the assignment of a new topic, the broker forgets the settings of the topic. Older brokers keep
+    them for the next topic with this name."""
+    makes_ids_early: bool = True
+    """The response to a CreateTopics that only validates has a topic id."""
 
     def has_settings(self, resource: int) -> bool:
         """Tells whether this kind of resource, by its number in DescribeConfigs, has settings in the release."""
@@ -401,6 +416,8 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with error 42"),
     Change("4.4", "responds_to_deleted_topics", False, "seen", "ShareFetch of a deleted topic has error 3 for each partition"),
     Change("4.4", "finite_quotas", False, "seen", "a quota that is not a finite number is refused"),
+    Change("4.4", "refuses_negative_epochs", False, "seen", "the state of a share partition needs epochs of 0 or more"),
+    Change("4.4", "keeps_share_progress", False, "seen", "a write of a share partition's state never lowers its start offset"),
     Change(
         "4.3",
         "shows_group_synonyms",
@@ -413,6 +430,7 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.3", "counts_from_start", False, "KIP-1226", "the lag of a share partition is known before the first acknowledgement"
     ),
+    Change("4.3", "reads_unknown_epochs", False, "seen", "ReadShareGroupState with the leader epoch −1 succeeds, until 4.4"),
     Change("4.3", "limits_metrics", False, "seen", "decompressed metrics of clients are limited by telemetry.max.bytes"),
     Change(
         "4.3", "refuses_null_names", False, "seen", "ShareFetch without a group id or a member id gets error 42 instead of −1"
@@ -454,6 +472,13 @@ CHANGES: tuple[Change, ...] = (
         "if protocols of a classic group have equal votes, the order of Java's hash tables decides, and not of Scala's",
     ),
     Change("4.0", "trims_states", False, "KIP-848", "ListGroups ignores blanks around the states in its filter"),
+    Change(
+        "4.0",
+        "rebalances_for_pending",
+        False,
+        "KIP-848",
+        "a classic group also rebalances if a client leaves that has a member id but has not joined yet",
+    ),
     Change("4.0", "refuses_early", False, "KIP-848", "a commit that is refused creates no group"),
     Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
     Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group gets GROUP_ID_NOT_FOUND"),
@@ -536,6 +561,15 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "LeaveGroup before version 3 that is refused as a whole gets error 35",
     ),
+    Change(
+        "3.4",
+        "forgets_refused_settings",
+        False,
+        "seen",
+        "if CreateTopics refuses an assignment, the topic's settings are not kept for the next topic with this name",
+    ),
+    Change("3.3", "forgets_refused_settings", True, "KIP-833", "CreateTopics may keep the settings of a refused topic"),
+    Change("3.3", "makes_ids_early", False, "KIP-833", "the response to a CreateTopics that only validates has a topic id"),
     Change("3.3", "hides_at_creation", True, "KIP-833", "the response to CreateTopics of KRaft has internal settings, too"),
     Change("3.3", "limits_mutations", True, "KIP-833", "the quota controller_mutation_rate has no effect with KRaft"),
     Change(

@@ -154,7 +154,8 @@ class ShareCoordinator:
             return refused
         if held is None:
             return Refusal(ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
-        if UNKNOWN != leader_epoch < self._leader_epochs[key]:
+        known_epoch = leader_epoch != UNKNOWN or not self._cluster.configs.release.behaviour.reads_unknown_epochs
+        if known_epoch and leader_epoch < self._leader_epochs[key]:
             return FENCED_LEADER
         if refused := self._unknown(key):
             return refused
@@ -230,6 +231,8 @@ class ShareCoordinator:
         now: int,
     ) -> Refusal | None:  # fmt: skip
         """Write an update record or, after many of them, a snapshot."""
+        if self._cluster.configs.release.behaviour.keeps_share_progress:
+            start_offset, completed = _progress(held, start_offset, completed)
         merged = _merged(held, leader_epoch, start_offset, completed, batches)
         if self._updates.get(key, 0) >= self._updates_at_most:
             return self._snapshot(
@@ -361,6 +364,13 @@ def _merged(
     leader = held_leader_epoch if leader_epoch == UNKNOWN else leader_epoch
     changed = tuple(combined(held_batches, batches, start))
     return ShareState(snapshot_epoch, state_epoch, leader, start, completed, changed, created, written)
+
+
+def _progress(held: ShareState, start_offset: int, completed: int) -> tuple[int, int]:
+    """Returns the start offset and the number of completed records after a write of these two."""
+    if start_offset < held.start_offset:
+        return held.start_offset, held.completed
+    return start_offset, max(completed, held.completed) if start_offset == held.start_offset else completed
 
 
 def _stored(kind: type[S], batch: StateBatch) -> S:
