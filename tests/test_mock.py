@@ -355,6 +355,17 @@ def test_a_frozen_clock_moves_only_by_advance() -> None:
             kafka.trace.events("prodcue")
 
 
+def test_a_variable_names_the_profile_of_a_whole_suite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WIREBROKER_PROFILE", "kafka-3.9")
+    (learned := tmp_path / "prod.toml").write_text('format = 1\nrelease = "3.3"\n[[broker]]\nnode_id = 1\n')
+    made = MockKafka(), MockKafka(profile="kafka-2.8"), MockKafka(like=learned)
+    releases = [kafka._options.new_rules().release for kafka in made]
+    assert releases == ["3.9", "2.8", "3.3"]
+    monkeypatch.setenv("WIREBROKER_PROFILE", "kafka")
+    with pytest.raises(ValueError, match="^WIREBROKER_PROFILE: .*'kafka'"):
+        MockKafka()
+
+
 def test_one_seed_makes_ids_repeatable() -> None:
     def topic_id() -> bytes:
         with MockKafka(topics={"orders": 1}, random_seed=5) as kafka:

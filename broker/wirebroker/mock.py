@@ -39,7 +39,7 @@ from wirebroker.security.web_tokens import unsecured_token
 from wirebroker.testing import operations, states
 from wirebroker.testing import started as made
 from wirebroker.testing.operations import StoredRecord
-from wirebroker.testing.options import BrokerOptions, Folders
+from wirebroker.testing.options import BrokerOptions, Folders, OptionError
 from wirebroker.testing.states import PartitionState
 from wirebroker.testing.topic_specs import Topics
 from wirebroker.testing.views import Faults, TraceView, checked_rules
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from wirebroker.testing.metric_points import MetricPoint
 
 T = TypeVar("T")
+PROFILE_VARIABLE = "WIREBROKER_PROFILE"
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Data = bytes | str | dict[str, Any] | list[Any] | None
 """A record's key or value. A text is stored as UTF-8, and a dict or a list as JSON."""
@@ -93,6 +94,18 @@ class Settings(TypedDict, total=False):
     faults: Rule | Sequence[Rule]
 
 
+def _options(fault_seed: int, given: Mapping[str, Any]) -> BrokerOptions:
+    """Returns the options with the profile of the environment if these options do not determine a release. Raises
+    OptionError."""
+    profile = os.environ.get(PROFILE_VARIABLE)
+    if not profile or "profile" in given or "like" in given:
+        return BrokerOptions(fault_seed=fault_seed, **given)
+    try:
+        return BrokerOptions(fault_seed=fault_seed, profile=profile, **given)
+    except OptionError as wrong:
+        raise (OptionError(PROFILE_VARIABLE, wrong.problem) if wrong.option == "profile" else wrong) from None
+
+
 class MockKafka(Waits):
     """A cluster of `brokers` brokers, which listen on loopback ports: on free ports or, if `port` is given, on this port and
     the ports after it.
@@ -112,9 +125,10 @@ class MockKafka(Waits):
     and users may do only what the ACLs allow. With `telemetry`, clients push their own metrics to the broker. `features` are
     the feature levels of a new cluster, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` has
     written. The cluster is then an empty copy of the learned cluster, and the other options override what the file says.
-    `faults` are rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The copies
-    are in `kafka.faults.rules`. Raises ValueError if an option or a setting cannot be used, and DataError (an OSError) if the
-    directory `data` cannot be used.
+    `faults` are rules from `wirebroker.faults`. Copies of these rules are loaded at the start and after each reset. The
+    copies are in `kafka.faults.rules`. If neither `profile` nor `like` is given, the environment variable WIREBROKER_PROFILE
+    names the profile, so that a whole test suite can run on several releases. Raises ValueError if an option or a setting
+    cannot be used, and DataError (an OSError) if the directory `data` cannot be used.
     """
 
     def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
@@ -126,7 +140,8 @@ class MockKafka(Waits):
         control, security = given.pop("control", False), given.pop("security", "plaintext")
         capture, faults = given.pop("capture", None), given.pop("faults", ())
         seed = given.get("random_seed")
-        self._options = BrokerOptions(fault_seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed, **given)
+        fault_seed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
+        self._options = _options(fault_seed, given)
         for note in self._options.notes:
             warnings.warn(note, stacklevel=2)
         self._rules = checked_rules(faults)
