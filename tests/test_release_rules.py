@@ -421,6 +421,22 @@ def policy_of(topic: str) -> dict[str, Any]:
     return {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["cleanup.policy"]}
 
 
+@pytest.mark.parametrize(
+    ("profile", "shown"), [("kafka-2.6", [["cleanup.policy"]]), ("kafka-2.7", [["retention.ms"], ["cleanup.policy"]])]
+)
+def test_a_resource_that_describe_configs_names_twice(profile: str, shown: list[list[str]]) -> None:
+    resources = [policy_of("orders") | {"configuration_keys": ["retention.ms"]}, policy_of("orders")]
+    (described,) = asked(profile, (plain("DescribeConfigs", resources=resources), 1))
+    assert [[config.name for config in each.configs] for each in described.results] == shown
+
+
+@pytest.mark.parametrize(("profile", "tells"), [("kafka-2.5", True), ("kafka-2.6", False)])
+def test_the_message_about_a_topic_that_zookeeper_cannot_name(profile: str, tells: bool) -> None:
+    more = plain("CreatePartitions", topics=[{"name": ".", "count": 2, "assignments": None}], timeout_ms=1000), 0
+    (response,) = asked(profile, more)
+    assert (codes(response), bool(response.results[0].error_message)) == ([-1], tells)
+
+
 @pytest.mark.parametrize(("profile", "known"), [("kafka-3.0", False), ("kafka-3.3", True)])
 def test_the_id_of_a_topic_that_is_only_validated(profile: str, known: bool) -> None:
     (response,) = asked(profile, (create_topics({"name": "a", **ONE}, validate_only=True), 7))

@@ -52,7 +52,9 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
             yield None
         if zookeeper and not ends_zookeeper_path(topic.name):  # fails after the topics before it have grown
             changes.write_down()
-            return _all(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            tells = exchange.cluster.configs.release.behaviour.tells_server_errors
+            path = f'Invalid path string "/brokers/topics/{topic.name}"'
+            return _all(request, ErrorCode.UNKNOWN_SERVER_ERROR, path if tells else None)
         refusal = _error(topic, exchange.cluster)
         if refusal is None:
             more = topic.count - len(exchange.cluster.topics[topic.name].partitions)

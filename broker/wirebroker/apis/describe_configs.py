@@ -39,19 +39,22 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     pause = pauses(RESOURCES)
     behaviour = exchange.cluster.configs.release.behaviour
     known = behaviour.has_settings
-    if any(resource.resource_type not in KINDS or not known(resource.resource_type) for resource in request.resources):
+    resources = request.resources
+    if not behaviour.repeats_described_resources:
+        resources = list({(each.resource_type, each.resource_name): each for each in resources}.values())
+    if any(resource.resource_type not in KINDS or not known(resource.resource_type) for resource in resources):
         refusal = Refusal(
             ErrorCode.INVALID_REQUEST,
             "This most likely occurs because of a request being malformed by the client library or the message was "
             "sent to an incompatible broker. See the broker logs for more details.",
         )
-        results = [_result(resource, refusal) for resource in request.resources]
+        results = [_result(resource, refusal) for resource in resources]
         for result in results:
             result.resource_type = told_kind(result.resource_type, behaviour, repeats=behaviour.repeats_unknown_kinds)
         return DescribeConfigsResponse(results=results)
     results = []
     shown = Shown(request.include_synonyms, request.include_documentation)
-    for resource in request.resources:
+    for resource in resources:
         if pause():
             yield None
         found = _entries(resource, exchange)

@@ -298,13 +298,17 @@ class Behaviour:
     """AlterConfigs and IncrementalAlterConfigs of an unknown topic have the error UNKNOWN_TOPIC_OR_PARTITION. Older brokers
     respond with UNKNOWN_SERVER_ERROR. They can still alter a topic that is being deleted."""
     tells_server_errors: bool = False
-    """If AlterConfigs or IncrementalAlterConfigs fails with UNKNOWN_SERVER_ERROR, the response has a message."""
+    """If AlterConfigs, IncrementalAlterConfigs or CreatePartitions fails with UNKNOWN_SERVER_ERROR, the response has a
+    message."""
     refuses_null_changes: bool = True
     """IncrementalAlterConfigs refuses a null value, and can append to a list that is not set. Older brokers respond with
     UNKNOWN_SERVER_ERROR."""
     empty_described: bool = True
     """If DescribeConfigs succeeds, the error message in the response is empty, and so is the documentation of a logger. In
     older brokers these texts are null."""
+    repeats_described_resources: bool = True
+    """If DescribeConfigs names a resource twice, the response has two results. Older brokers have one result, and the settings
+    that the request names last."""
     reads_null_settings: bool = True
     """AlterConfigs refuses a setting without a value. Older brokers close the connection."""
     repeats_deleted_offsets: bool = False
@@ -666,6 +670,7 @@ CHANGES: tuple[Change, ...] = (
     Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early gets a response"),
     Change("2.7", "finds_altered_topics", False, "seen", "AlterConfigs of an unknown topic gets error 3 instead of −1"),
     Change("2.7", "empty_described", False, "seen", "the response to DescribeConfigs has empty texts instead of null"),
+    Change("2.7", "repeats_described_resources", False, "seen", "DescribeConfigs has two results for a resource named twice"),
     Change("2.7", "repeats_unknown_kinds", False, "seen", "DescribeConfigs repeats the number of an unknown resource type"),
     Change("2.7", "quotas_for_mutations", False, "KIP-599", "quotas may have a controller_mutation_rate"),
     Change(
@@ -683,7 +688,7 @@ CHANGES: tuple[Change, ...] = (
         "tells_server_errors",
         True,
         "seen",
-        "if AlterConfigs or IncrementalAlterConfigs fails with error −1, the response has no message",
+        "if AlterConfigs, IncrementalAlterConfigs or CreatePartitions fails with error −1, the response has no message",
     ),
     Change(
         "2.6",
