@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import kafka as kafka_python
 import pytest
 
 from actors import ClassicMember, Member
@@ -45,7 +46,7 @@ from wirebroker.learning.form import (
     read,
 )
 from wirebroker.learning.sections import DOWN
-from wirebroker.testing.options import BrokerOptions
+from wirebroker.testing.options import BrokerOptions, OptionError
 from wirekit import batch, client
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
@@ -217,8 +218,12 @@ def test_it_says_what_it_was_not_allowed_to_read(secured: MockKafka, file: Path,
         ("users", "CLUSTER_AUTHORIZATION_FAILED", "DESCRIBE on CLUSTER kafka-cluster"),
     }
     assert "acls: CLUSTER_AUTHORIZATION_FAILED; needs DESCRIBE on CLUSTER kafka-cluster" in capsys.readouterr().out
-    with pytest.warns(UserWarning, match="these sections could not be read from the learned cluster: acls, groups, quotas"):
+    with pytest.warns(UserWarning, match="could not be read") as warned:
         MockKafka(like=file)
+    said = [str(each.message) for each in warned]
+    assert "these sections could not be read from the learned cluster: acls, groups, quotas" in said[0]
+    assert said[1] == f"{file}: the ACLs could not be read, so this broker checks no ACLs, and clients may do everything"
+    assert len(BrokerOptions(like=file, acls=["allow User:alice READ TOPIC orders"]).notes) == 1
 
 
 def test_an_api_that_the_release_lacks_is_named(file: Path) -> None:
@@ -286,6 +291,10 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
         ("format = 1", "a cluster needs brokers with different ids from 0 to 2147483647, and there are none"),
         (GOOD + "[[topic]]\nname = 1\nreplicas = []", "topic 1, name: Expected str, got int"),
         (GOOD + "colour = 3", "broker 1: unknown: colour"),
+        (GOOD + '[settings]\n"a.b" = "1"\n"message.max.bytes" = 2', "settings, message.max.bytes: Expected str, got int"),
+        (TOPIC + 'settings = { "a.b" = "1", "retention.ms" = 2 }', "topic 1, settings, retention.ms: Expected str, got int"),
+        (GOOD + '[api_versions]\nFetch = [1, 2]\nProduce = [1, "x"]', "api_versions, Produce 2: Expected int, got str"),
+        (GOOD + '[features]\nx = [1, 2, 1]\ny = [1]', "features, y: Expected array of length 3"),
         (GOOD + '[[topic]]\nname = "t"\nreplicas = [[2]]', "t-0 has a replica on broker 2, which is not there"),
         (GOOD + '[[topic]]\nname = "t/"\nreplicas = [[1]]', "the topic t/ is refused: "),
         (TOPIC + 'settings = { "retention.ms" = "x" }', "the topic t is refused: Invalid value"),
@@ -294,7 +303,7 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
         (GOOD + '[[user]]\nname = "u"\nmechanisms = { SCRAM-SHA-256 = 1000000000 }', "1000000000 iterations, expected 4096"),
         (
             GOOD + '[[acl]]\npermission = "MAYBE"\nprincipal = "User:a"\noperation = "READ"\nresource = "TOPIC"\nname = "t"',
-            "an ACL of User:a has 'MAYBE', which Kafka 4.3 does not have",
+            "an ACL of User:a has 'MAYBE', which Kafka does not have",
         ),
         (GOOD + '[[quota]]\nentity = { planet = "x" }\nlimits = { x = 1.0 }', "Unhandled client quota entity type: planet"),
         (GOOD + '[[quota]]\nentity = { user = "x" }\nlimits = { x = nan }', "has a limit that is not a number"),
@@ -353,7 +362,18 @@ def test_users_log_in_as_the_file_says(file: Path) -> None:
         assert answers(kafka.bootstrap_servers, bob)["DescribeUserScramCredentials"] == {
             "alice": [(2, 5000)], "carol": [(1, 4096), (2, 4096)]
         }  # fmt: skip
-        assert kafka.client_settings("kafka-python", "alice")["sasl_plain_password"] == "alice"
+        given = {name: kafka.client_settings("kafka-python", name) for name in ("alice", "bob", "carol")}
+        assert [each["sasl_mechanism"] for each in given.values()] == ["SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256"]
+        for each in given.values():
+            kafka_python.KafkaAdminClient(**each).close()
+
+
+@pytest.mark.parametrize("enabled", ["PLAIN", "PLAIN,SCRAM-SHA-512"])
+def test_client_settings_name_an_enabled_mechanism(enabled: str) -> None:
+    with MockKafka(security="sasl_plaintext", users={"a": "b"}, configs={"sasl.enabled.mechanisms": enabled}) as kafka:
+        settings = kafka.client_settings("kafka-python")
+        assert settings["sasl_mechanism"] == enabled.split(",")[-1]
+        kafka_python.KafkaAdminClient(**settings).close()
 
 
 def test_what_serve_drops_it_names(file: Path) -> None:
@@ -361,6 +381,27 @@ def test_what_serve_drops_it_names(file: Path) -> None:
     options = BrokerOptions(like=file)
     assert options.notes == [f"{file}: a broker here does not have the mechanism GSSAPI, zookeeper.sharks"]
     assert options.settings["sasl.enabled.mechanisms"] == "PLAIN"
+
+
+def test_dropped_settings_of_topics_groups_and_alterations_are_named(file: Path) -> None:
+    group = '[[group]]\nname = "g"\ntype = "consumer"\nsettings = { "g.x" = "1", "consumer.session.timeout.ms" = "46000" }\n'
+    topic = TOPIC + 'settings = { "vendor.topic.x" = "1", "retention.ms" = "5" }\n'
+    file.write_text(topic + group + '[altered]\n"vendor.x" = "1"\n')
+    options = BrokerOptions(like=file)
+    assert options.notes == [f"{file}: a broker here does not have g.x of groups, vendor.topic.x of topics, vendor.x"]
+    engine = options.new_engine(0)
+    assert engine.cluster.topics["t"].configs.overrides == {"retention.ms": "5"}
+    assert engine.configs.groups == {"g": {"consumer.session.timeout.ms": "46000"}}
+
+
+def test_messages_escape_what_cannot_be_seen(file: Path) -> None:
+    file.write_text('unread = [{ section = "\\u001b[31mX\\u202e", error = "no" }]' + GOOD)
+    with pytest.warns(UserWarning, match="could not be read") as warned:
+        MockKafka(like=file)
+    assert str(warned[0].message).endswith("learned cluster: \\u001b[31mX\\u202e")
+    with pytest.raises(OptionError) as refused:
+        MockKafka(topics="a\u202e\0b:x")
+    assert str(refused.value).isprintable()
 
 
 def test_brokers_show_settings_in_which_they_differ(file: Path) -> None:
@@ -428,12 +469,33 @@ def test_compare_says_what_it_cannot_compare(
     learn(secured, partly, user="alice")
     capsys.readouterr()
     assert main(["learn", "--compare", str(file), str(hashed)]) == 0
-    assert f"topics: not compared, because the names in {hashed} are hashed" in capsys.readouterr().err
-    assert main(["learn", "--compare", str(file), str(partly)]) == 1
-    assert f"quotas: compared as far as {partly} could be read (CLUSTER_AUTHORIZATION_FAILED)" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert f"topics: not compared, because the names in {hashed} are hashed" in printed.err
+    assert printed.out == f"{file} and {hashed} are alike in the parts that were compared\n"
+    for files in ((file, partly), (partly, file)):
+        assert main(["learn", "--compare", *map(str, files)]) == 0
+        printed = capsys.readouterr()
+        assert printed.out == f"{files[0]} and {files[1]} are alike in the parts that were compared\n"
+        assert f"quotas: compared as far as {partly} could be read (CLUSTER_AUTHORIZATION_FAILED)" in printed.err
+    assert main(["learn", "--compare", str(file), str(partly), "--out", "x"]) == 2
+    assert "--compare reads two files" in capsys.readouterr().err
     file.write_text("damaged")
     assert main(["learn", "--compare", str(file), str(hashed)]) == 2
     assert "this is not TOML" in capsys.readouterr().err
+
+
+def test_compare_reports_what_was_read_of_a_section(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    acl = '[[acl]]\npermission = "ALLOW"\nprincipal = "User:d.e"\noperation = "READ"\nresource = "TOPIC"\nname = "a.b"\n'
+    file.write_text(GOOD + acl)
+    other = tmp_path / "other.toml"
+    other.write_text(GOOD)
+    assert main(["learn", "--compare", str(file), str(other)]) == 1
+    assert " ".join(capsys.readouterr().out.split()).endswith(" allow User:d.e READ TOPIC a.b yes — 1 difference")
+    other.write_text('unread = [{ section = "topics", error = "no" }]' + TOPIC)
+    assert main(["learn", "--compare", str(file), str(other)]) == 1, "a topic that was read is missing in the other file"
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "topics t — partitions 1, replicas 1 acls allow" in printed
+    assert printed.endswith("2 differences in the parts that were compared")
 
 
 # Something else listens
@@ -561,3 +623,15 @@ def test_a_broker_that_is_down_is_named(file: Path) -> None:
         learned = learn(kafka, file)
     assert [each.node_id for each in learned.brokers] == [1, 2]
     assert ("broker 2", DOWN) in [(each.section, each.error) for each in learned.unread]
+
+
+def test_an_advertised_address_that_cannot_be_reached_is_named(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(facts: Any, request: Any) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=1)], topics=[])
+
+    with MockKafka() as kafka:
+        kafka.faults.add(faults.answer(told, api="Metadata"))
+        learned = learn(kafka, file)
+    error = "127.0.0.1:1, the advertised listener of broker 1: Connection refused"
+    assert learned.unread == [Unread(section=each, error=error) for each in ("settings of brokers", "groups")]
+    assert f"not read    settings of brokers: {error}\n" in capsys.readouterr().out

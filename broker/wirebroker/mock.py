@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from kafkawire.batches import Record as WireRecord
+from kafkawire.printable import printable
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import ProfileName
@@ -143,7 +144,7 @@ class MockKafka(Waits):
         fault_seed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         self._options = _options(fault_seed, given)
         for note in self._options.notes:
-            warnings.warn(note, stacklevel=2)
+            warnings.warn(printable(note), stacklevel=2)
         self._rules = checked_rules(faults)
         self._clock = self._options.new_clock()
         self._address = (host, port)
@@ -363,15 +364,16 @@ class MockKafka(Waits):
         return ",".join(f"{host}:{port}" for host, port in self._ports)
 
     def client_settings(
-        self, library: Library, user: str | None = None, mechanism: MechanismName = "SCRAM-SHA-256"
+        self, library: Library, user: str | None = None, mechanism: MechanismName | None = None
     ) -> dict[str, Any]:  # fmt: skip
         """Returns the settings that a client library needs to connect, under the library's own names:
         `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
         `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the name of a
-        user, by default the first one in `users`. With OAUTHBEARER, any name is valid. If ssl.client.auth requires a client
-        certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if there is no user, or
-        if tokens for OAUTHBEARER must be signed.
+        user, by default the first one in `users`. `mechanism` is by default SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN: the first of
+        these that is enabled and with which the user can log in. With OAUTHBEARER, any name is valid. If ssl.client.auth
+        requires a client certificate, the settings contain one. Raises ValueError if the library or the user is unknown, if
+        there is no user, or if tokens for OAUTHBEARER must be signed.
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
@@ -383,10 +385,11 @@ class MockKafka(Waits):
             elif name not in users:
                 advice = did_you_mean(name or "", users) or "; name it in users="
                 raise ValueError(f"there is no user {name!r}{advice}" if name else "there is no user; give users=")
+        chosen = self._options.mechanism_of(name or "") if mechanism is None else mechanism
         folder = None if self._tls_folder is None else self.tls_folder
         shows = folder is not None and self._options.settings.get("ssl.client.auth", "none") != "none"
         access = Access(
-            self.bootstrap_servers, self._protocol, mechanism, name or "", users.get(name or "", ""),
+            self.bootstrap_servers, self._protocol, chosen, name or "", users.get(name or "", ""),
             ca=folder and folder / CA, client=folder / CLIENT if shows and folder is not None else None,
             token=lambda: self._token(name or ""),
         )  # fmt: skip

@@ -43,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
     """Learn a cluster, or compare two files. Returns 0, or 1 if the files differ, or 2 if the command failed."""
     try:
         if options.compare is not None:
+            if options.bootstrap or options.out or options.command_config or options.anonymous:
+                raise UsageError("--compare reads two files; give it without the flags that learn a cluster")
             return _compare(*options.compare)
         if options.bootstrap is None or options.out is None:
             raise UsageError("--bootstrap says which cluster, --out into which file; or --compare A B compares two files")
@@ -122,10 +124,11 @@ def _compare(one: str, other: str) -> int:
     found = compare(read(one), read(other), names)
     for note in found.notes:
         print(printable(note), file=sys.stderr)
+    reservation = " in the parts that were compared" if found.notes else ""
     if not found.differences:
-        print(printable(f"{one} and {other} are alike"))
+        print(printable(f"{one} and {other} are alike{reservation}"))
         return 0
     for line in table(found.differences, names):
         print(printable(line))
-    print(f"{plural(len(found.differences), 'difference')}")
+    print(f"{plural(len(found.differences), 'difference')}{reservation}")
     return 1

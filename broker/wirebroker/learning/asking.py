@@ -33,6 +33,10 @@ class NotOffered(Exception):
     """Raised if the broker offers no version of an API that wirebroker knows."""
 
 
+class Unreachable(Exception):
+    """Raised if a broker cannot be reached at the address that its listener advertises. The message names the address."""
+
+
 class Refused(Exception):
     """Raised if the broker refuses a request that reads a section of the cluster. `name` is the name of the error code."""
 
@@ -84,10 +88,13 @@ class Asked:
 
     def request(self, message: Message, node_id: int | None = None) -> Any:
         """Returns a broker's response to the request. Without `node_id`, the request is sent to the broker at `bootstrap`.
-        Raises NotOffered."""
+        Raises NotOffered, Unreachable."""
         address = self.bootstrap if node_id is None else self.addresses[node_id]
         if address not in self._spoken:
-            self._spoken[address] = self._versions(address)
+            try:
+                self._spoken[address] = self._versions(address)
+            except (NoResponse, ConnectionClosed) as silent:
+                raise Unreachable(f"{address}, the advertised listener of broker {node_id}: {silent}") from None
         key, (ours_oldest, ours_newest) = message.__schema__.key, message.__schema__.versions
         oldest, newest = _range(self._spoken[address], key)
         if max(oldest, ours_oldest) > min(newest, ours_newest):
@@ -95,9 +102,9 @@ class Asked:
         return self._brokers.request(message, min(newest, ours_newest), address)
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
-        """Returns the result of `read()`. If the broker refuses the request, does not respond to it, or does not offer the API,
-        this notes the reason and returns None. If the broker does not respond to ApiVersions either, this raises the same
-        errors as `_versions`.
+        """Returns the result of `read()`. If the broker refuses the request, does not respond to it, does not offer the API, or
+        cannot be reached, this notes the reason and returns None. If the broker at `bootstrap` stops responding to ApiVersions,
+        this raises the same errors as `_versions`.
         """
         self.progress(section, 0, 1)
         try:
@@ -106,6 +113,8 @@ class Asked:
             self.note(section, refused.name, needs)
         except NotOffered as missing:
             self.note(section, f"the broker does not offer {missing}")
+        except Unreachable as unreachable:
+            self.note(section, str(unreachable))
         except (NoResponse, ConnectionClosed) as silent:
             self._versions(self.bootstrap)
             self.note(section, str(silent), needs)

@@ -38,18 +38,19 @@ def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
     notes: list[str] = []
     found: list[Difference] = []
     hashed = [name for name, learned in zip(names, (one, other), strict=True) if learned.anonymous]
-    unread = {name: _unread(learned) for name, learned in zip(names, (one, other), strict=True)}
+    unread = [_unread(learned) for learned in (one, other)]
     if hashed:
         one, other = _without_names(one), _without_names(other)
     for section, read in SECTIONS.items():
-        missing = [name for name in names if section in unread[name]]
+        missing = [name for name, errors in zip(names, unread, strict=True) if section in errors]
         if hashed and section in NAMED:
             notes.append(f"{section}: not compared, because the names in {' and '.join(hashed)} are hashed")
             continue
         if missing:
-            error = unread[missing[0]][section]
+            error = next(errors[section] for errors in unread if section in errors)
             notes.append(f"{section}: compared as far as {' and '.join(missing)} could be read ({error})")
-        found += _differences(section, read(one), read(other))
+        partly = (section in unread[0], section in unread[1])
+        found += _differences(section, read(one), read(other), partly)
     return Comparison(found, notes)
 
 
@@ -62,24 +63,35 @@ def _without_names(learned: Learned) -> Learned:
 
 
 def _unread(learned: Learned) -> dict[str, str]:
-    """Returns the error for each section that could not be read. If the settings of topics could not be read, this is an error
-    of the section "topics". The settings of brokers are a section of their own, "settings".
+    """Returns an error for each section that could not be read completely. If the settings of topics could not be read, this is
+    an error of the section "topics". The settings of brokers are in two sections, "settings" and "brokers".
     """
-    of = re.compile(r"(?:settings of brokers|(?:settings|protocols) of (\w+)).*")
-    return {of.sub(lambda found: found[1] or "settings", each.section): each.error for each in learned.unread}
+    errors: dict[str, str] = {}
+    for each in learned.unread:
+        of_broker = re.match(r"settings of brokers|broker \d", each.section)
+        section = re.sub(r"(?:settings|protocols) of (\w+).*", r"\1", each.section)
+        for name in ("settings", "brokers") if of_broker else (section,):
+            errors.setdefault(name, each.error)
+    return errors
 
 
-def _differences(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yields the differences between two mappings. If only one of the clusters has a part, this is one difference."""
+def _differences(
+    section: str, one: Mapping[str, Any], other: Mapping[str, Any], partly: tuple[bool, bool]
+) -> Iterator[Difference]:
+    """Yields the differences between two mappings. If only one of the clusters has a part, this is one difference.
+
+    `partly` says for each cluster whether the section could not be read completely. Then a part that is missing is not a
+    difference, because the cluster may have the part.
+    """
     for place in sorted(one.keys() | other.keys()):
         held, wanted = one.get(place), other.get(place)
-        if held == wanted:
+        if held == wanted or (held is None and partly[0]) or (wanted is None and partly[1]):
             continue
         if isinstance(held, Mapping) and isinstance(wanted, Mapping):
-            for difference in _differences(section, held, wanted):
+            for difference in _differences(section, held, wanted, partly):
                 yield difference._replace(place=f"{place}: {difference.place}")
         else:
-            missing = DEFAULT if "." in place and not isinstance(held or wanted, Mapping) else MISSING
+            missing = DEFAULT if "." in place and not isinstance(wanted if held is None else held, Mapping) else MISSING
             yield Difference(section, place, _shown(held, missing), _shown(wanted, missing))
 
 

@@ -184,18 +184,38 @@ def loads(text: str, where: str) -> Learned:
     try:
         learned = msgspec.convert(document, Learned)
     except msgspec.ValidationError as wrong:
-        raise FileError(printable(f"{where}: {_reason(str(wrong))}")) from None
+        raise FileError(printable(f"{where}: {_reason(str(wrong), document)}")) from None
     if problem := contradiction(learned):
         raise FileError(printable(f"{where}: {problem}"))
     return learned
 
 
-def _reason(text: str) -> str:
-    """Returns an error message of msgspec in plainer words. The place of the error is named as in the TOML file."""
+def _reason(text: str, document: dict[str, Any]) -> str:
+    """Returns an error message of msgspec in plainer words. The place of the error is named as in the TOML file. `document` is
+    the content of the file, and this function changes it."""
     reason, _, place = text.partition(" - at ")
     reason = reason.replace("Object missing required field", "there is no").replace("Object contains unknown field", "unknown:")
     place = re.sub(r"\[(\d+)\]", lambda match: f" {int(match[1]) + 1}", place.strip("`$").lstrip(".")).replace(".", ", ")
+    if "[...]" in text:
+        place = place.replace("[, , , ]", f", {_key_of(text, document)}")
     return f"{place + ': ' if place else ''}{reason.replace('`', '')}"
+
+
+def _key_of(text: str, document: dict[str, Any]) -> str:
+    """Returns the key for which msgspec writes "[...]" in an error. A table with only this key causes the same error."""
+    path = text.partition("`$.")[2].partition("[...]")[0]
+    *outer, name = [int(each) if each.isdigit() else each for each in re.findall(r"\w+", path)]
+    holder: Any = document
+    for each in outer:
+        holder = holder[each]
+    for key, value in holder[name].items():
+        holder[name] = {key: value}
+        try:
+            msgspec.convert(document, Learned)
+        except msgspec.ValidationError as wrong:
+            if str(wrong) == text:
+                return str(key)
+    return "?"
 
 
 def contradiction(learned: Learned) -> str:

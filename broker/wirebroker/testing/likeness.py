@@ -8,7 +8,6 @@ support are dropped, and `notes` names them. A file that contradicts itself is r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
 from os import PathLike
 
 from kafkawire.registry import KEYS
@@ -22,7 +21,7 @@ from wirebroker.core.releases import DEFAULT, release
 from wirebroker.core.setting_definitions import ConfigError, definitions_of
 from wirebroker.engine.engine import Engine
 from wirebroker.learning.form import Acl as LearnedAcl
-from wirebroker.learning.form import FileError, Settings, Topic, read
+from wirebroker.learning.form import FileError, Group, Settings, Topic, read
 from wirebroker.security.acl_specs import AUTHORIZER
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
@@ -60,6 +59,10 @@ class Likeness:
         if self.acls:
             self.settings.setdefault("authorizer.class.name", AUTHORIZER)
         self.quotas = self._learned.quotas
+        self._altered: dict[int | None, Mapping[str, str]] = {None: self._known(self._learned.altered)}
+        self._altered |= {each.node_id: self._known(each.altered) for each in self._learned.brokers if each.altered}
+        self._topics = [self._with_known_settings(each) for each in self._learned.topics]
+        self._groups = {each.name: self._known_of_group(each) for each in self._learned.groups}
         self._iterations = {each.name: self._mechanisms(each.name, each.mechanisms) for each in self._learned.users}
         self.telemetry = TELEMETRY in self._learned.api_versions
 
@@ -86,12 +89,16 @@ class Likeness:
         """
         return self._iterations.get(user, {} if user in self.passwords({}) else None)
 
-    @property
-    def notes(self) -> list[str]:
-        """Sentences that describe how the broker differs from the learned cluster."""
+    def notes(self, *, authorized: bool) -> list[str]:
+        """Returns sentences that describe how the broker differs from the learned cluster. `authorized` says whether the broker
+        has an authorizer."""
         said = []
         if (unread := self._learned.unread) and (sections := sorted({each.section for each in unread})):
             said.append(f"{self.where}: these sections could not be read from the learned cluster: {', '.join(sections)}")
+        if not authorized and any(each.section == "acls" for each in self._learned.unread):
+            said.append(
+                f"{self.where}: the ACLs could not be read, so this broker checks no ACLs, and clients may do everything"
+            )
         if dropped := sorted(set(self._dropped)):
             more = f" and {len(dropped) - SHOWN} more" if len(dropped) > SHOWN else ""
             said.append(f"{self.where}: a broker here does not have {', '.join(dropped[:SHOWN])}{more}")
@@ -138,7 +145,7 @@ class Likeness:
                 Operation[acl.operation], Permission[acl.permission],
             )  # fmt: skip
         except KeyError as unknown:
-            raise FileError(f"{self.where}: an ACL of {acl.principal} has {unknown}, which Kafka 4.3 does not have") from None
+            raise FileError(f"{self.where}: an ACL of {acl.principal} has {unknown}, which Kafka does not have") from None
 
     def _mechanisms(self, user: str, mechanisms: Mapping[str, int]) -> dict[str, int]:
         for name, iterations in mechanisms.items():
@@ -151,14 +158,19 @@ class Likeness:
                 )
         return dict(mechanisms)
 
-    @cached_property
-    def _topics(self) -> list[Topic]:
-        """The learned topics, without the topic settings that wirebroker does not support."""
-        for topic in self._learned.topics:
-            unknown = [name for name in topic.settings if name == TIERED or not self._definitions.has_topic_setting(name)]
-            self._dropped += [f"{name} of topics" for name in unknown]
-            topic.settings = {name: value for name, value in topic.settings.items() if name not in unknown}
-        return self._learned.topics
+    def _with_known_settings(self, topic: Topic) -> Topic:
+        """Returns the topic without the settings that wirebroker does not support."""
+        unknown = [name for name in topic.settings if name == TIERED or not self._definitions.has_topic_setting(name)]
+        self._dropped += [f"{name} of topics" for name in unknown]
+        settings = {name: value for name, value in topic.settings.items() if name not in unknown}
+        return Topic(name=topic.name, replicas=topic.replicas, settings=settings)
+
+    def _known_of_group(self, group: Group) -> Settings:
+        """Returns the settings of the group that wirebroker supports."""
+        known = self._definitions.group
+        held = {name: value for name, value in group.settings.items() if name in known and not known[name].absent}
+        self._dropped += [f"{name} of groups" for name in group.settings.keys() - held.keys()]
+        return held
 
     # The engine
 
@@ -174,9 +186,7 @@ class Likeness:
             if not 0 <= level <= known[name].newest:
                 raise FileError(f"{self.where}: {name} is at level {level}, but the newest level here is {known[name].newest}")
         engine.begin_with(levels)
-        layers: dict[int | None, Mapping[str, str]] = {None: self._known(self._learned.altered)}
-        layers |= {each.node_id: self._known(each.altered) for each in self._learned.brokers if each.altered}
-        engine.configs.restore(layers)
+        engine.configs.restore(self._altered)
         engine.configs.apart = dict(self._apart)
         if levels.get(ELIGIBLE_REPLICAS):
             engine.configs.begin_eligible_replicas()
@@ -201,16 +211,13 @@ class Likeness:
             broker.versions = offered
 
     def _set_up_groups(self, engine: Engine) -> None:
-        for group in self._learned.groups:
-            known = self._definitions.group
-            held = {name: value for name, value in group.settings.items() if name in known and not known[name].absent}
-            self._dropped += [f"{name} of groups" for name in group.settings.keys() - held.keys()]
+        for name, held in self._groups.items():
             if held:
                 try:
-                    check_stored(ConfigResource.GROUP, group.name, held, engine.configs)
+                    check_stored(ConfigResource.GROUP, name, held, engine.configs)
                 except ConfigError as wrong:
-                    raise FileError(f"{self.where}: the settings of the group {group.name} are refused: {wrong}") from None
-                engine.configs.groups[group.name] = held
+                    raise FileError(f"{self.where}: the settings of the group {name} are refused: {wrong}") from None
+                engine.configs.groups[name] = dict(held)
 
     def create_topics(self, engine: Engine, but: Collection[str], now: int) -> None:
         """Creates the topics that do not exist, except those named in `but`. Raises FileError."""

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkawire.printable import printable
 from kafkawire.registry import KEYS, api_name
 from wirebroker.apis import served_versions
 from wirebroker.common.suggestions import did_you_mean
@@ -24,7 +25,7 @@ from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine.engine import Engine, first_node
 from wirebroker.net.clock import CLOCKS, Clock
 from wirebroker.security.acl_specs import AUTHORIZER, acl_of
-from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED
+from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SERVED
 from wirebroker.security.web_tokens import UnsecuredTokens
 from wirebroker.testing import operations
 from wirebroker.testing.topic_specs import Topics, TopicSpec, topic_specs
@@ -58,7 +59,7 @@ class OptionError(ValueError):
     """Raised if an option has a value with which a broker cannot start. The message begins with the option's name."""
 
     def __init__(self, option: str, problem: str) -> None:
-        super().__init__(f"{option}: {problem}")
+        super().__init__(printable(f"{option}: {problem}"))
         self.option = option
         self.problem = problem
 
@@ -203,6 +204,17 @@ class BrokerOptions:
         given = dict(self.users or {})
         return given if self._likeness is None else given | self._likeness.passwords(given)
 
+    def mechanism_of(self, user: str) -> str:
+        """Returns the mechanism with which a user can log in: SCRAM-SHA-256, or else SCRAM-SHA-512, or else PLAIN. Returns
+        SCRAM-SHA-256 if none of them is enabled.
+        """
+        scram = None if self._likeness is None else self._likeness.iterations_of(user)
+        own = [each for each in (SCRAM_SHA_256, SCRAM_SHA_512) if scram is None or each in scram]
+        enabled = [each.strip() for each in self.settings.get("sasl.enabled.mechanisms", GSSAPI).split(",")]
+        if enabled == [GSSAPI]:  # Kafka's default; the broker enables the mechanisms with passwords in its place
+            enabled = list(BY_PASSWORD)
+        return next((each for each in (*own, PLAIN) if each in enabled), SCRAM_SHA_256)
+
     @cached_property
     def _nodes(self) -> dict[int, str | None]:
         """The rack of each broker, by broker id. If the rack is None, the setting `broker.rack` decides."""
@@ -236,7 +248,8 @@ class BrokerOptions:
         """
         given = self.configs or {}
         names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
-        said = [] if self._likeness is None else self._likeness.notes
+        authorized = bool(self.settings.get("authorizer.class.name"))
+        said = [] if self._likeness is None else self._likeness.notes(authorized=authorized)
         if names:
             why = "docs/reference/settings.md says why"
             said.append(f"these settings of Kafka have no effect here: {', '.join(names)} ({why})")
