@@ -33,9 +33,20 @@ def test_the_profiles() -> None:
         ("kafka4.3", "did you mean 'kafka-4.3'"),
         ("texbook", "did you mean 'textbook'"),
         ("zzzzzz", f"there are {DEFAULT_PROFILE}"),
+        ("3.9", "there is no profile '3.9'; did you mean 'kafka-3.9'"),
+        ("kafka-3.9.2", "did you mean 'kafka-3.9'"),
+        ("KAFKA-3.9", "did you mean 'kafka-3.9'"),
+        ("kafka-3.1", "wirebroker has no profile of Kafka 3.1; the nearest is kafka-3.0$"),
+        ("kafka-3.2", "Kafka 3.2; the nearest is kafka-3.3$"),
+        ("kafka-3.10", "Kafka 3.10; the nearest is kafka-3.9$"),
+        ("kafka-2.0", "Kafka 2.0; the nearest is kafka-2.1$"),
+        ("0.8.2.2", "Kafka 0.8; the nearest is kafka-0.1"),
+        ("kafka-5.0", "Kafka 5.0; the nearest is kafka-4.4$"),
+        (3.9, "the name of a profile must be a string such as 'kafka-4.4', not 3.9"),
+        (["kafka-3.9"], "the name of a profile must be a string"),
     ],
 )
-def test_an_unknown_profile_names_the_nearest(name: str, message: str) -> None:
+def test_an_unknown_profile_names_the_nearest(name: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         profile(name)
 

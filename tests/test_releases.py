@@ -72,3 +72,11 @@ def test_releases_diff_shows_changes_of_behaviour_versions_and_valid_values(caps
     assert "Produce 3–12 → 3–13" in printed
     assert "with transaction version 2 a producer's first sequence must be 0 (since 4.1, KIP-890)" in printed
     assert main(["releases", "diff", "4.1", "4.1"]) == 0
+
+
+def test_releases_diff_suggests_a_release(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["releases", "diff", "3.9", "3.9.2"]) == main(["releases", "diff", "3.1", "3.9"]) == 2
+    assert [line.partition("releases: ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "there is no release '3.9.2'; did you mean 'kafka-3.9'?",
+        "wirebroker has no profile of Kafka 3.1; the nearest is kafka-3.0",
+    ]

@@ -7,6 +7,8 @@ together in a cluster.
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.faults.forms import FaultError
+from wirebroker.faults.rules import NotFired
 
 OLD, NEW = "kafka-3.9", "kafka-4.3"
 SERVE = [sys.executable, "-m", "wirebroker.commands.cli", "serve"]
@@ -177,12 +180,18 @@ def test_the_way_back_is_open_until_features_are_finalized(brokers: int) -> None
 
 def test_what_cannot_be_upgraded() -> None:
     with MockKafka(clock="frozen", brokers=2, profile=OLD) as kafka:
-        with pytest.raises(ValueError, match="'kafka-9.9' is not a release of Kafka"):
-            kafka.upgrade("kafka-9.9")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="there is no broker 7"):
-            kafka.upgrade(NEW, node_id=7)
-        with pytest.raises(ValueError, match="at least 0 seconds, not -1"):
-            kafka.upgrade(NEW, pause=-1)
+        to: Any
+        for to, advice in ("kafka-9.9", "the nearest is kafka-4.4"), ("3.9", "did you mean 'kafka-3.9'"), (None, "not None"):
+            with pytest.raises(ValueError, match=advice):
+                kafka.upgrade(to)
+        node: Any
+        for node in (7, "1", [1]):
+            with pytest.raises(ValueError, match=re.escape(f"there is no broker {node!r}; there are [1, 2]")):
+                kafka.upgrade(NEW, node_id=node)
+        pause: Any
+        for pause in (-1, "1", math.nan, math.inf):
+            with pytest.raises(ValueError, match=f"a pause must be a number of at least 0 seconds, not {pause!r}"):
+                kafka.upgrade(NEW, pause=pause)
         kafka.upgrade(NEW, pause=1)
         with pytest.raises(ValueError, match="an upgrade to kafka-4.3 is in progress"):
             kafka.upgrade("kafka-4.4")
@@ -216,8 +225,21 @@ def test_an_upgrade_goes_on_after_a_mishap(mishap: str) -> None:
         kafka.upgrade(NEW, pause=1)
         kafka.restart() if mishap == "restart" else kafka.kill_broker(2) if mishap == "kill" else kafka.start_broker(1)
         kafka.clock.advance(seconds=10)
-        assert [(each.alive, each.release) for each in kafka.brokers().values()] == [(True, "4.3")] * 3
+        assert [(each.alive, each.release) for each in kafka.brokers().values()] == [
+            (True, "4.3"), (mishap != "kill", "4.3"), (True, "4.3"),
+        ]  # fmt: skip
         assert announced(kafka)[2]["metadata.version"] == 30
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_killed_broker_stays_down(brokers: int) -> None:
+    with MockKafka(brokers=brokers, profile=OLD) as kafka:
+        kafka.kill_broker(brokers)
+        kafka.upgrade(NEW)
+        assert [each.alive for each in kafka.brokers().values()] == [True] * (brokers - 1) + [False]
+        kafka.start_broker(brokers)
+        newest, _, levels = announced(kafka, brokers)
+        assert (newest, levels["metadata.version"]) == (13, 30), "it starts with the new release"
 
 
 def test_a_reset_and_a_snapshot_bring_the_release_back() -> None:
@@ -278,7 +300,11 @@ def test_a_fault_upgrades_at_a_chosen_request() -> None:
         again = kafka.faults.add(faults.upgrade(NEW, api="Metadata"))
         assert ask(kafka, "Metadata", 12, topics=None).topics
         assert again.fired == 0, "there is nothing to upgrade"
-    with pytest.raises(FaultError, match="'kafka-4.33' is not a release of Kafka; did you mean 'kafka-4.3'"):
+        rule = kafka.faults.add(faults.upgrade("kafka-2.8", api="Metadata"))
+        assert ask(kafka, "Metadata", 12, topics=None).topics
+        with pytest.raises(NotFired, match="matched 1 and fired 0; the brokers cannot start with kafka-2.8: the cluster's"):
+            rule.assert_fired()
+    with pytest.raises(FaultError, match="upgrade: wirebroker has no profile of Kafka 4.33; the nearest is kafka-4.4"):
         faults.upgrade("kafka-4.33")
 
 
@@ -299,8 +325,8 @@ def test_over_http() -> None:
         body = control.ask("POST", "/upgrade", {"to": NEW, "finalize": False})
         assert [each["release"] for each in body["brokers"]] == ["4.3", "4.3"]
         assert announced(kafka)[2] == {"metadata.version": 21}
-        body = control.refused("POST", "/upgrade", {"to": "kafka-4.33"})
-        assert (body["status"], body["detail"]) == (422, "there is no profile 'kafka-4.33'; did you mean 'kafka-4.3'?")
+        body = control.refused("POST", "/upgrade", {"to": "kafka-4.3.1"})
+        assert (body["status"], body["detail"]) == (422, "there is no profile 'kafka-4.3.1'; did you mean 'kafka-4.3'?")
         kafka.upgrade(NEW)
         body = control.refused("POST", "/upgrade", {"to": OLD})
         assert (body["status"], "metadata.version is at level 30" in body["detail"]) == (409, True)
@@ -332,7 +358,8 @@ def test_serve_begins_on_a_signal() -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--upgrade-to", "kafka-4.33"], "--upgrade-to: the profile 'kafka-4.33' is not a release of Kafka; did you mean"),
+        (["--upgrade-to", "4.3"], "--upgrade-to: there is no profile '4.3'; did you mean 'kafka-4.3'?"),
+        (["--upgrade-to", OLD], f"--upgrade-to: the brokers cannot start with {OLD}: the cluster's metadata.version is"),
         (["--profile", "textbook", "--upgrade-to", NEW], "--upgrade-to: the profile 'textbook' is not a release of Kafka"),
         (["--upgrade-after", "5"], "--upgrade-after is for an upgrade; name the release with --upgrade-to"),
         (["--no-finalize"], "--no-finalize is for an upgrade; name the release with --upgrade-to"),

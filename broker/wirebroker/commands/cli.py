@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from importlib import import_module
 from math import inf
 from typing import Any
@@ -198,12 +199,17 @@ def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
 
 
 def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
-    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag."""
+    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag. The parsed
+    arguments have these defaults in `mirrored`, too.
+    """
+    mirrored: dict[str, Any] = {}
+    parser.set_defaults(mirrored=mirrored)
     for action in actions:
         variable = f"WIREBROKER_{action.dest.upper()}"
         if action.option_strings and action.dest != "help" and variable in os.environ:
             try:
                 action.default = _mirrored(action, os.environ[variable])
+                mirrored[action.dest] = copy(action.default)
             except argparse.ArgumentTypeError as wrong:
                 parser.error(f"{variable}: {wrong}")
 

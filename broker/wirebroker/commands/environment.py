@@ -37,6 +37,7 @@ STORES = {
     "ssl.truststore.credentials": "ssl.truststore.password",
 }  # fmt: skip
 LOGIN = "sasl.jaas.config"
+_FLAG = re.compile(r"--([a-z-]+)")
 _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 
 
@@ -62,6 +63,21 @@ def from_environment(arguments: argparse.Namespace, environment: Mapping[str, st
         names = ", ".join(f"{each}{did_you_mean(_setting(each), BROKER_SETTINGS, SPELLING)}" for each in sorted(unknown))
         warnings.append(f"these variables name no setting of Kafka and have no effect: {names}")
     return warnings
+
+
+def naming_variable(problem: str, arguments: argparse.Namespace) -> str:
+    """Returns a sentence that begins with a flag, with the flag's variable instead if the value comes from the variable. If a
+    repeatable flag has values from both, the sentence names both.
+    """
+    if (found := _FLAG.match(problem)) is None:
+        return problem
+    flag, dest = found[0], found[1].replace("-", "_")
+    if dest not in (mirrored := getattr(arguments, "mirrored", {})):
+        return problem
+    value, given, variable = getattr(arguments, dest), mirrored[dest], f"WIREBROKER_{dest.upper()}"
+    if value == given:
+        return variable + problem[len(flag) :]
+    return f"{flag} or {variable}{problem[len(flag) :]}" if isinstance(given, list) else problem
 
 
 def _misspelt(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[str]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from kafkawire.registry import api_name
 from wirebroker.common.complaints import complain
-from wirebroker.common.suggestions import nearest
 from wirebroker.core.releases import DEFAULT, Release, release
 from wirebroker.core.releases.changes import CHANGES, RELEASES, number
+from wirebroker.core.releases.naming import RELEASE_PROFILES, unknown
 from wirebroker.core.setting_definitions import Setting, definitions_of
 
 KINDS = ("broker", "topic", "group")
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 def _named(name: str) -> Release:
     known = name.removeprefix("kafka-")
     if known not in RELEASES:
-        raise ValueError(f"there is no release {name!r}{nearest(known, RELEASES)}")
+        raise ValueError(unknown(name, RELEASE_PROFILES, "release"))
     return release(known)
 
 

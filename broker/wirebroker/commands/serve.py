@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wirebroker.apis.loading import load_broker
-from wirebroker.commands.environment import from_environment
+from wirebroker.commands.environment import from_environment, naming_variable
 from wirebroker.commands.listeners import listeners
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.upgrading import upgrade_later
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         problem = f"{failure.strerror or failure}{where}"
     except ValueError as wrong:
         problem = str(wrong)
-    complain("serve", problem)
+    complain("serve", naming_variable(problem, arguments))
     return 2
 
 
@@ -167,7 +167,8 @@ def unfired(plan: FaultPlan, command: str) -> int:
     """Print the faults that never fired, including removed faults. Returns 1 if there is such a fault."""
     silent = plan.unfired()
     for rule in silent:
-        why = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it" if rule.seen else rule.why_not
+        matched = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it{rule.missed and f'; {rule.missed}'}"
+        why = matched if rule.seen else rule.why_not
         complain(command, f"the fault {rule} never fired; {why}")
     return 1 if silent else 0
 

@@ -10,7 +10,6 @@ import signal
 from collections.abc import Callable
 
 from wirebroker.commands.usage import UsageError
-from wirebroker.core.profile import upgraded
 from wirebroker.net.host import Host
 from wirebroker.testing.operations import upgrade
 
@@ -30,7 +29,7 @@ def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str
                 raise UsageError(f"--{name.replace('_', '-')} is for an upgrade; name the release with --upgrade-to")
         return None
     try:
-        upgraded(host.engine.rules, to)
+        host.engine.new_upgrade(to)
     except ValueError as wrong:
         raise UsageError(f"--upgrade-to: {wrong}") from None
     return asyncio.get_running_loop().create_task(_upgrade(arguments, host, tell, None if after is not None else _signal(to)))

@@ -11,9 +11,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from wirebroker.common.suggestions import did_you_mean, nearest
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.releases import DEFAULT
 from wirebroker.core.releases.changes import RELEASES, rules_of
+from wirebroker.core.releases.naming import RELEASE_PROFILES, unknown
 
 DEFAULT_PROFILE = f"kafka-{DEFAULT}"
 """The profile of a broker that is started without a profile."""
@@ -103,8 +104,8 @@ PROFILES: dict[str, Rules] = {
 def profile(name: str, **overrides: Any) -> Rules:
     """Returns a preset with the given rules changed. The ValueError for an unknown profile or rule names the nearest known
     name."""
-    if name not in PROFILES:
-        raise ValueError(f"there is no profile {name!r}{nearest(name, PROFILES)}")
+    if not isinstance(name, str) or name not in PROFILES:
+        raise ValueError(unknown(name, PROFILES))
     rules = PROFILES[name]
     for rule, value in overrides.items():
         rules = rules.with_setting(rule, value)
@@ -117,10 +118,10 @@ def upgraded(rules: Rules, to: str) -> Rules:
 
     Raises ValueError unless both profiles are releases of Kafka.
     """
-    releases = [f"kafka-{name}" for name in RELEASES]
     for name in (to, rules.name):
-        if name not in releases:
-            raise ValueError(f"the profile {name!r} is not a release of Kafka{nearest(name, releases)}")
+        if name not in RELEASE_PROFILES:
+            other = isinstance(name, str) and name in PROFILES
+            raise ValueError(f"the profile {name!r} is not a release of Kafka" if other else unknown(name, RELEASE_PROFILES))
     before = PROFILES[rules.name]
     changed = {
         field.name: value

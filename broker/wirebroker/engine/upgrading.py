@@ -1,4 +1,5 @@
 """A rolling upgrade: one broker after the other stops cleanly and starts with another release. All data stay.
+A killed broker gets the other release and stays down.
 
 During the upgrade, brokers of two releases serve clients. On each connection, the API versions and the supported features are
 those of the broker at its end. The cluster keeps the rules, the behaviour and the defaults of the earlier release until the
@@ -80,6 +81,8 @@ class Upgrading:
         self.nodes = deque(nodes)
         """The brokers that are not upgraded yet. The first of these brokers may be down."""
         self._is_down = False
+        self._starts = True
+        """Tells whether the broker that is down starts again. A broker that was killed before stays down."""
         self._manner = manner
 
     def proceed(self, now: int) -> None:
@@ -104,7 +107,8 @@ class Upgrading:
         self._engine.timers.at(now + self._manner.get("pause_ms", 0), self.proceed)
 
     def _stop(self, node_id: int, now: int) -> None:
-        if self._engine.cluster.brokers[node_id].running:
+        self._starts = self._engine.cluster.brokers[node_id].running
+        if self._starts:
             self._engine.stop_broker(node_id, now)
         self._is_down = True
 
@@ -115,12 +119,13 @@ class Upgrading:
         engine.run_release(broker, self.rules)
         if _all_run(engine, self.rules):
             engine.become(self.rules)
-        if len(engine.cluster.brokers) == 1:
+        if len(engine.cluster.brokers) > 1:
+            if self._starts:
+                engine.start_broker(node_id, now)
+        elif broker.running:
             engine.restart("clean", now)
-        else:
-            engine.start_broker(node_id, now)
         engine.cluster.report(UpgradeChange(node_id, before, broker.release.name))
-        if told := self._manner.get("told"):
+        if broker.running and (told := self._manner.get("told")):
             told(node_id)
 
     def _finalize(self, now: int) -> None:
@@ -140,8 +145,8 @@ def upgrading(engine: Engine, to: str, **manner: Unpack[Manner]) -> Upgrading:
     brokers, first, only = engine.cluster.brokers, manner.get("first"), manner.get("only", False)
     if engine.upgrading is not None:
         raise ValueError(f"an upgrade to {engine.upgrading.rules.name} is in progress; wait until it is complete")
-    if first is not None and first not in brokers:
-        raise ValueError(f"there is no broker {first}; there are {sorted(brokers)}")
+    if first is not None and (not isinstance(first, int) or first not in brokers):
+        raise ValueError(f"there is no broker {first!r}; there are {sorted(brokers)}")
     rules = upgraded(engine.rules, to)
     if why := unsupported(release(rules.release).features, engine.configs.features):
         raise ValueError(f"the brokers cannot start with {to}: {why}")

@@ -319,7 +319,8 @@ class Rule(_Declared, kw_only=True):
             return
         wanted = "at all" if times is None else f"{times} times"
         counts = f"it matched {self.seen} and fired {self.fired}"
-        raise NotFired(f"the rule {self} did not fire {wanted}: {counts}{'' if self.seen else f'; {self.why_not}'}")
+        reason = self.missed if self.seen else self.why_not
+        raise NotFired(f"the rule {self} did not fire {wanted}: {counts}{reason and f'; {reason}'}")
 
     @property
     def why_not(self) -> str:

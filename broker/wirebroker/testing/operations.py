@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
@@ -134,8 +135,8 @@ def upgrade(
     """Begin a rolling upgrade of all brokers, or of the broker `node_id`, with a pause of `pause` seconds after each stop and
     each start. Raises ValueError if the upgrade is refused.
     """
-    if pause < 0:
-        raise ValueError(f"a pause must be at least 0 seconds, not {pause:g}")
+    if not isinstance(pause, int | float) or not 0 <= pause < inf:
+        raise ValueError(f"a pause must be a number of at least 0 seconds, not {pause!r}")
     pause_ms, only = round(pause * 1000), node_id is not None
     engine.new_upgrade(to, first=node_id, only=only, finalize=finalize, pause_ms=pause_ms, told=told).proceed(now)
 

@@ -21,6 +21,7 @@ from wirebroker.core.features import METADATA
 from wirebroker.core.profile import DEFAULT_PROFILE, PROFILES, Rules, profile
 from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
 from wirebroker.core.releases import release
+from wirebroker.core.releases.naming import unknown
 from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine.engine import Engine, first_node
 from wirebroker.net.clock import CLOCKS, Clock
@@ -109,6 +110,8 @@ class BrokerOptions:
     def __post_init__(self) -> None:
         if self.brokers is not None and (type(self.brokers) is not int or self.brokers < 1):
             raise OptionError("brokers", f"a cluster has at least 1 broker, not {self.brokers!r}")
+        if self.profile is not None and not isinstance(self.profile, str):
+            raise OptionError("profile", unknown(self.profile, PROFILES))
         try:
             _ = self._likeness
         except ValueError as wrong:

@@ -157,9 +157,10 @@ class Waits:
 
         With `node_id` only this broker is upgraded. With `pause` each broker is down for this many seconds of the broker's
         clock, and the same time passes before the next broker stops. If the clock is frozen, this method returns without
-        waiting. When all brokers run the new release, the feature levels rise to the levels of a new cluster, unless `finalize`
-        is false. You can also give an earlier release: brokers can be downgraded if the feature levels allow it. Raises
-        ValueError if the feature levels do not allow the release, or if an upgrade is in progress.
+        waiting, and the upgrade continues when a test advances the clock. A killed broker gets the new release and stays down.
+        When all brokers have the new release, the feature levels rise to the levels of a new cluster, unless `finalize` is
+        false. You can also give an earlier release: brokers can be downgraded if the feature levels allow it. Raises
+        ValueError if the feature levels do not allow the release, if an upgrade is in progress, or if an argument is invalid.
         """
         if pause:
             _check_no_loop("upgrade")

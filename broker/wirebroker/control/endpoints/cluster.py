@@ -7,11 +7,11 @@ from functools import partial
 from typing import Annotated
 
 from kafkawire.errors import error_name
-from wirebroker.common.suggestions import nearest
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.profile import PROFILES
+from wirebroker.core.releases.naming import unknown
 from wirebroker.testing import operations, states
 from wirebroker.testing.states import Broker
 from wirebroker.testing.waits import LONGEST_UPGRADE_S
@@ -112,7 +112,7 @@ async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
     The response is sent when the upgrade is complete. A downgrade is possible if the levels of features allow it.
     """
     if body.to not in PROFILES:
-        raise Problem(422, f"there is no profile {body.to!r}{nearest(body.to, PROFILES)}", "to")
+        raise Problem(422, unknown(body.to, PROFILES), "to")
     begin = partial(operations.upgrade, to=body.to, node_id=body.node_id, finalize=body.finalize, pause=body.pause)
     controlled.change(partial(begin, controlled.engine))
     if controlled.host.clock.running:

@@ -8,7 +8,6 @@ from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.common.suggestions import nearest
 from wirebroker.faults.acts import Injection, NothingToChange
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import NonNegative, Positive, Rule
@@ -198,17 +197,18 @@ class upgrade(Rule):
     may_miss: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        from wirebroker.core.releases.changes import RELEASES  # a proxy cannot import this: only a broker has a release
+        # A proxy cannot import this: only a broker has a release.
+        from wirebroker.core.releases.naming import RELEASE_PROFILES, unknown
 
-        known = [f"kafka-{release}" for release in RELEASES]
-        if self.to not in known:
-            raise FaultError("to", f"upgrade: {self.to!r} is not a release of Kafka{nearest(self.to, known)}")
+        if self.to not in RELEASE_PROFILES:
+            raise FaultError("to", f"upgrade: {unknown(self.to, RELEASE_PROFILES)}")
 
     def before(self, injection: Injection) -> Message | Outcome:
         exchange = injection.exchange
         try:
             begin = injection.broker.upgrade(self.to, exchange.connection.node_id, self.ms)
-        except NothingToChange:
+        except NothingToChange as reason:
+            self.missed = str(reason)
             injection.report(False)
             return injection.request
         injection.report(True)
