@@ -23,7 +23,7 @@ from wirebroker.core.java_order import JavaHeap
 from wirekit import client
 
 DELAYED, MISSING_SOURCES, MISSING_INTERNAL, SHUTDOWN = 5, 1, 3, 4
-UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 25, 69
+UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = -1, 25, 69
 NO_TASKS: dict[str, object] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
 
 
@@ -209,3 +209,14 @@ def test_the_first_task_goes_to_the_first_process_in_kafkas_hash_table(is_newest
     members = [Assignable("two", "p2", NOTHING), Assignable("one", "p1", NOTHING)]
     made = at_once(sticky(members, [Work("0", 1, False)], 0, is_newest=is_newest))
     assert [each for each, tasks in made.items() if tasks.active] == [first]
+
+
+def test_a_refused_heartbeat_does_not_hide_the_topology_that_was_shown(kafka: MockKafka, app: App) -> None:
+    endpoint = {"user_endpoint": {"host": "here", "port": 80}}
+    for _ in range(3):
+        assert app.beat("a", **endpoint).error_code == 0
+    shown = app.describe().topology
+    assert [each.partitions for each in shown.subtopologies[0].state_changelog_topics] == [4]
+    kafka.delete_topic("in")
+    assert app.beat("a", endpoint_information_epoch=-1).error_code == UNKNOWN_SERVER_ERROR, "as Kafka, whose code fails"
+    assert app.describe().topology == shown

@@ -54,6 +54,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         a heartbeat."""
         self.configured_at = 0
         """The end offset of the group's partition of __consumer_offsets when the topology was configured."""
+        self.shown_before: Configured | None = None
+        """The configured topology that StreamsGroupDescribe showed until then."""
         self.valid_topology_epoch = 0
         """The epoch of the topology when the group's epoch last rose; −1 if the topology was not ready then."""
         self.configs: Mapping[str, str] = {}
@@ -71,6 +73,11 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self._asked = NEVER
         self._active: dict[TaskId, str] = {}
         self._others: tuple[dict[TaskId, set[str]], ...] = ({}, {})
+
+    def forget_unrecorded(self) -> None:
+        """Forget the state that is in none of the group's records."""
+        self.configured = self.shown_before = self.shutdown_by = None
+        self.endpoints_epoch = 0
 
     # Queries
 

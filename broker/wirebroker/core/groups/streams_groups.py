@@ -240,8 +240,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             made = yield from configure(topology, lambda name: facts[name][1] if name in facts else None)
             if isinstance(made, Misfit):
                 return Refusal(*made)
-            configured = group.configured = made
-            group.configured_at = self._log_end(group)
+            group.shown_before, configured = self.shown(group), made
+            group.configured, group.configured_at = made, self._log_end(group)
         if error := _unknown_tasks(request, configured):
             return error
         if refused := _take_offsets(group, request):
@@ -289,13 +289,13 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return 0 if log is None else log.log_end_offset
 
     def shown(self, group: StreamsGroup) -> Configured | None:
-        """Returns the configured topology, if StreamsGroupDescribe already shows it.
+        """Returns the configured topology that StreamsGroupDescribe shows.
 
         Kafka shows the group as of the last record in the partition of __consumer_offsets. No record contains the configured
         topology. So Kafka shows the configured topology only after a further record, of any group, was written to the same
-        partition.
+        partition, and shows the earlier one until then.
         """
-        return group.configured if self._log_end(group) > group.configured_at else None
+        return group.configured if self._log_end(group) > group.configured_at else group.shown_before
 
     # Targets
 
@@ -375,7 +375,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         """Drop the state of a new group that is in none of its records. Kafka does not have this state, either, because it
         builds a new group from the records."""
         group.offsets.clear()
-        group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
+        group.forget_unrecorded()
 
     # Endpoints
 
@@ -434,7 +434,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
     def restart(self, group: StreamsGroup, now: int) -> None:
         """Continue after a restart with the group that was read from the log."""
-        group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
+        group.forget_unrecorded()
         if group.topology is not None:
             group.facts = self.facts(group.topology.required)
         super().restart(group, now)
