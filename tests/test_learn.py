@@ -276,6 +276,7 @@ def test_every_text_comes_back_from_the_file() -> None:
 
 GOOD = """
 format = 1
+release = "4.4"
 [[broker]]
 node_id = 1
 """
@@ -305,6 +306,12 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
             GOOD + '[[acl]]\npermission = "MAYBE"\nprincipal = "User:a"\noperation = "READ"\nresource = "TOPIC"\nname = "t"',
             "an ACL of User:a has 'MAYBE', which Kafka does not have",
         ),
+        (
+            GOOD + '[[acl]]\npermission = "ALLOW"\nprincipal = "a"\noperation = "READ"\nresource = "TOPIC"\nname = "t"',
+            "an ACL has the principal 'a', expected a principal such as User:alice",
+        ),
+        (GOOD + "[api_versions]\nProduce = [0, 11]", "api_versions has no ApiVersions, which clients request first"),
+        (GOOD + "[api_versions]\nApiVersions = [0, 4]\nProduce = [11, 0]", "Produce has the versions 11 to 0"),
         (GOOD + '[[quota]]\nentity = { planet = "x" }\nlimits = { x = 1.0 }', "Unhandled client quota entity type: planet"),
         (GOOD + '[[quota]]\nentity = { user = "x" }\nlimits = { x = nan }', "has a limit that is not a number"),
         ('format = 1\nrelease = "9.9"\n[[broker]]\nnode_id = 1', "there is no profile kafka-9.9; give another profile"),
@@ -394,6 +401,17 @@ def test_dropped_settings_of_topics_groups_and_alterations_are_named(file: Path)
     assert engine.configs.groups == {"g": {"consumer.session.timeout.ms": "46000"}}
 
 
+def test_unknown_apis_and_features_and_a_missing_release_are_named(file: Path) -> None:
+    file.write_text(
+        GOOD.replace('release = "4.4"', "")
+        + "[api_versions]\nApiVersions = [0, 4]\nProdcue = [0, 11]\n[features]\nx = [0, 2, 1]\n"
+    )
+    missing = f"{file}: a broker here does not have the API Prodcue, the feature x"
+    assumed = f"{file}: the file names no release, so this broker responds as kafka-4.4"
+    assert BrokerOptions(like=file).notes == [assumed, missing]
+    assert BrokerOptions(like=file, profile="kafka-4.3").notes == [missing]
+
+
 def test_messages_escape_what_cannot_be_seen(file: Path) -> None:
     file.write_text('unread = [{ section = "\\u001b[31mX\\u202e", error = "no" }]' + GOOD)
     with pytest.warns(UserWarning, match="could not be read") as warned:
@@ -428,8 +446,7 @@ def test_the_environment_names_the_file(file: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_broker_with_data_keeps_what_the_file_made(file: Path, tmp_path: Path) -> None:
     file.write_text(
-        GOOD.replace("1\n[[", '1\n[features]\n"transaction.version" = [0, 2, 1]\n[[')
-        + '[[topic]]\nname = "t"\nreplicas = [[1]]'
+        GOOD.replace("\n[[", '\n[features]\n"transaction.version" = [0, 2, 1]\n[[') + '[[topic]]\nname = "t"\nreplicas = [[1]]'
     )
     for _ in range(2):
         with MockKafka(like=file, data=tmp_path / "data") as kafka:

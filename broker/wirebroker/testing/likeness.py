@@ -49,10 +49,13 @@ class Likeness:
         self._dropped: list[str] = []
         self.profile = profile or f"kafka-{self._learned.release or DEFAULT}"
         """The given profile, or else the profile of the learned cluster's release."""
+        self._assumed = profile is None and not self._learned.release
         if profile is None and self.profile not in PROFILES:
             raise FileError(f"{self.where}: there is no profile {self.profile}; give another profile in addition to the file")
         self._release = release(PROFILES[self.profile].release if self.profile in PROFILES else DEFAULT)
         self._definitions = definitions_of(self._release.settings)
+        self._check_versions()
+        self._dropped += [f"the feature {name}" for name in self._learned.features if name not in self._release.features]
         self._apart = {each.node_id: self._known(each.settings) for each in self._learned.brokers if each.settings}
         self.settings = self._static()
         self.acls = [self._acl(each) for each in self._learned.acls]
@@ -99,6 +102,8 @@ class Likeness:
             said.append(
                 f"{self.where}: the ACLs could not be read, so this broker checks no ACLs, and clients may do everything"
             )
+        if self._assumed:
+            said.append(f"{self.where}: the file names no release, so this broker responds as {self.profile}")
         if dropped := sorted(set(self._dropped)):
             more = f" and {len(dropped) - SHOWN} more" if len(dropped) > SHOWN else ""
             said.append(f"{self.where}: a broker here does not have {', '.join(dropped[:SHOWN])}{more}")
@@ -138,7 +143,23 @@ class Likeness:
             found[name] = value
         return found
 
+    def _check_versions(self) -> None:
+        """Note the APIs that wirebroker does not know. Raises FileError for versions with which no client can work."""
+        versions = self._learned.api_versions
+        if versions and "ApiVersions" not in versions:
+            raise FileError(f"{self.where}: api_versions has no ApiVersions, which clients request first")
+        for name, (oldest, newest) in versions.items():
+            if not 0 <= oldest <= newest:
+                raise FileError(
+                    f"{self.where}: {name} has the versions {oldest} to {newest}, expected the oldest version first"
+                )
+        self._dropped += [f"the API {name}" for name in versions if name not in KEYS]
+
     def _acl(self, acl: LearnedAcl) -> Acl:
+        if ":" not in acl.principal:
+            raise FileError(
+                f"{self.where}: an ACL has the principal {acl.principal!r}, expected a principal such as User:alice"
+            )
         try:
             return Acl(
                 ResourceType[acl.resource], acl.name, PatternType[acl.pattern], acl.principal, acl.host,
