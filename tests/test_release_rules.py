@@ -11,7 +11,7 @@ import pytest
 from kafkawire.frames import SIZE
 from kafkawire.primitives import format_uuid
 from requesting import add_partitions, create_topics, find_coordinator, init_producer_id, plain, produce_request
-from responses import only
+from responses import only, sole
 from wirebroker.client.wire import Connection, ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
 from wirebroker.requests.authentication import Ignoring
@@ -708,8 +708,8 @@ def share_state(profile: str, *requests: tuple[str, dict[str, Any]]) -> list[Any
     """Sends requests about the state of the share partition orders-0 of the group `g`. Returns the results."""
     with MockKafka(profile=profile, topics={"orders": 1}, clock="frozen") as kafka:  # type: ignore[arg-type]
         wire = client(kafka)
-        topic_id = wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12).topics[0].topic_id
-        while wire.request(find_coordinator(f"g:{format_uuid(topic_id)}:0", kind=2), 6).coordinators[0].error_code:
+        topic_id = sole(wire.request(plain("Metadata", topics=[{"name": "orders"}]), 12).topics).topic_id
+        while sole(wire.request(find_coordinator(f"g:{format_uuid(topic_id)}:0", kind=2), 6).coordinators).error_code:
             pass
         places = [(api, [{"topic_id": topic_id, "partitions": [{"partition": 0, **fields}]}]) for api, fields in requests]
         responses = [wire.request(plain(f"{api}ShareGroupState", group_id="g", topics=place), 0) for api, place in places]
