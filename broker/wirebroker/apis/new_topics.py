@@ -39,7 +39,7 @@ def planned(topic: CreatableTopic, cluster: Cluster, validate_only: bool) -> Pla
             if check is _placed and not validate_only:
                 _keep_settings(topic, cluster)
             return refusal
-    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+    overrides = _overrides(topic)
     if topic.assignments:
         assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
         return Plan(len(assignment), len(next(iter(assignment.values()))), assignment, overrides)
@@ -51,8 +51,12 @@ def _keep_settings(topic: CreatableTopic, cluster: Cluster) -> None:
     settings down before it checks the placement of the topic's partitions."""
     kept = cluster.refused_settings
     if topic.configs and not cluster.configs.release.behaviour.forgets_refused_settings and len(kept) < MOST_RECORDS:
-        given = {config.name: config.value for config in topic.configs if config.value is not None}
-        kept.setdefault(topic.name, {}).update(given)
+        kept.setdefault(topic.name, {}).update(_overrides(topic))
+
+
+def _overrides(topic: CreatableTopic) -> dict[str, str]:
+    """Returns the settings that the request gives to the topic."""
+    return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
 def exists(name: str) -> Refusal:

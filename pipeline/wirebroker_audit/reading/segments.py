@@ -92,9 +92,8 @@ class _FileReader:
         data, at = b"", 0
         while self.position < self.stop:
             if at == len(data):
-                data, at = _read_at(file, self.position, min(wanted, self._size - self.position)), 0
-                if self.position + len(data) < min(self.position + wanted, self._size):
-                    self._size = self.position + len(data)  # the file was cut since its size was read
+                data, self._size = _read_within(file, self.position, wanted, self._size)
+                at = 0
             if not data:  # Kafka cut off preallocated space, or a follower truncated to its leader
                 yield self.damage("deleted", f"{self.piece.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
@@ -212,6 +211,14 @@ def _read_at(file: BinaryIO, position: int, size: int) -> bytes:
     return data
 
 
+def _read_within(file: BinaryIO, position: int, wanted: int, size: int) -> tuple[bytes, int]:
+    """Returns at most `wanted` bytes from a position in a file of this size, and the size, which is smaller if the file was cut
+    since then."""
+    asked = min(wanted, size - position)
+    data = _read_at(file, position, asked)
+    return data, size if len(data) == asked else position + len(data)
+
+
 def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[bytes]:
     while begin < end:
         piece = _read_at(file, begin, min(CHUNK, end - begin))
@@ -228,9 +235,7 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
     """
     wanted = 2 * CHUNK
     while position < size:
-        data = _read_at(file, position, min(wanted, size - position))
-        if position + len(data) < min(position + wanted, size):
-            size = position + len(data)  # the file was cut since its size was read
+        data, size = _read_within(file, position, wanted, size)
         walked = walk(data, 0, len(data))
         if len(walked.positions):
             yield position, data, walked
