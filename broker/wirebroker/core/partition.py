@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice, zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -493,15 +494,17 @@ class Partition:
         return self.log_start_offset
 
     def _start_at(self, offset: int, now: int) -> None:
-        if offset == self.log_start_offset:
-            return
+        if offset > self.log_start_offset:
+            self._advance_start(offset, now)
+        self.log.drop_segments_below(offset)  # a segment may be closed, or its removal fail, after the start passed it
+
+    def _advance_start(self, offset: int, now: int) -> None:
         written, start = self._checkpointed_start
         if now - written >= CHECKPOINT_MS:
             self._checkpointed_start = (now - (now - written) % CHECKPOINT_MS, self.log_start_offset)
         else:
             self._checkpointed_start = (written, start)
         self.log_start_offset = offset
-        self.log.drop_segments_below(offset)
         self.transactions.forget_below(offset)
         if not self.rules.keeps_state_on_log_start_advance:
             gone = [key for key, state in self.producers.items() if last_offset(state) < offset]
@@ -532,28 +535,34 @@ class Partition:
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> None:
-        """Delete the segments that retention.ms and retention.bytes no longer require (Kafka's deletableSegments).
+        """Delete the segments that retention.ms and retention.bytes no longer require (Kafka's deletableSegments), and those
+        that lie before the log start offset."""
+        start = self._retained_from(now) if "delete" in self.configs.text("cleanup.policy") else 0
+        self._start_at(max(start, self.log_start_offset), now)
+
+    def _retained_from(self, now: int) -> int:
+        """Returns the offset at which the first segment begins that must be kept. If no segment must be kept, closes the active
+        segment and returns the log end offset.
 
         Records that are not replicated are kept, so that the log start offset never passes the high watermark.
         """
-        if "delete" not in self.configs.text("cleanup.policy"):
-            return
         keep_ms = self.configs.integer("retention.ms")
         keep_bytes = self.configs.integer("retention.bytes")
-        while (first := self.log.segments[0]).size or first is not self.log.active:
-            latest = first.max_timestamp if first.max_timestamp >= 0 else first.created
+        log, end = self.log, self.log.end_offset
+        left = log.size if keep_bytes >= 0 else 0
+        for segment, following in zip_longest(log.segments, islice(log.segments, 1, None)):
+            left -= segment.size
+            latest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created
             expired = keep_ms >= 0 and now - latest > keep_ms
-            oversize = keep_bytes >= 0 and self.log.size - first.size >= keep_bytes
-            if not expired and not oversize:
-                break
-            if self.high_watermark < (self.log.end_offset if first is self.log.active else self.log.segments[1].base_offset):
-                break
-            if first is self.log.active:
-                try:
-                    self.log.roll(now)
-                except OSError:
-                    break  # the next retention check tries again
-            self._start_at(self.log.segments[1].base_offset, now)
+            oversize = keep_bytes >= 0 and left >= keep_bytes
+            is_replicated = self.high_watermark >= (end if following is None else following.base_offset)
+            if not (expired or oversize) or not is_replicated or (following is None and not segment.size):
+                return segment.base_offset
+        try:
+            log.roll(now)
+        except OSError:  # the next retention check tries again
+            return log.active.base_offset
+        return end
 
     def expire_producers(self, now: int, after_ms: int) -> Iterator[tuple[int, int] | None]:
         """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old. Yields the id
