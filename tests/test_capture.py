@@ -20,13 +20,15 @@ from kafka import KafkaProducer
 from acl_requests import plain_request
 from kafkawire.codec import decode
 from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header
+from kafkawire.messages import APIS
 from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkawire.messages.sasl_handshake import SaslHandshakeResponse
+from kafkawire.registry import api_name, request_class, response_class
 from requesting import plain
-from wire.random_messages import damaged
+from wire.random_messages import damaged, random_response, request_bytes, response_bytes, versions_of
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
 from wirebroker.capture.packets import Line, Segment, segment_of
@@ -35,7 +37,8 @@ from wirebroker.capture.session import RecordedExchange, Session
 from wirebroker.capture.streams import Piece, Streams
 from wirebroker.commands.cli import main
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, ConfigType
-from wirebroker.trace.rows import ProduceRow, Row
+from wirebroker.explain.explanation import Explanation
+from wirebroker.trace.rows import ProduceRow, ReplyRow, Row, UnsupportedRow
 from wirekit import RawProducer, batch, lacking
 
 CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)
@@ -516,3 +519,24 @@ def test_bytes_that_are_sent_again_with_others_pass_once() -> None:
     segments[0] = segments[0]._replace(flags=2)
     passed = [event.data for each in segments for event in stream.take(each) if isinstance(event, Piece)]
     assert b"".join(passed) == b"abcdefghijk"
+
+
+OF_ALL_APIS = [
+    (key, version) for key in APIS for version in versions_of(request_class(key)) if version in versions_of(response_class(key))
+]
+
+
+def test_every_message_of_kafka_is_read_in_every_version_whoever_sends_it() -> None:
+    packets: list[bytes] = []
+    for number, (key, version) in enumerate(OF_ALL_APIS):
+        line = Line(("127.0.0.1", 20_000 + number), SERVER)
+        response = response_bytes(random_response(key, version), version)
+        packets += [*line.handshake(), line.sent(False, request_bytes(key, version)), line.sent(True, response)]
+    rows, complaints = rows_of(capture_of([Packet(at * 1000, 1, data) for at, data in enumerate(packets)]))
+    assert complaints == []
+    replies = {(row.api, row.version) for row in rows if isinstance(row, ReplyRow)}
+    assert sorted(replies) == sorted((api_name(key), version) for key, version in OF_ALL_APIS)
+    refused = {row.api for row in rows if isinstance(row, UnsupportedRow)}
+    assert refused.isdisjoint({api.name for api in APIS.values() if api.newest < 0}), "Kafka's own requests are no mistakes"
+    explanation = Explanation().take_all(rows)
+    assert [each.sentence for each in explanation.findings() if each.kind == "unsupported_version"] == []

@@ -58,10 +58,11 @@ def spoken(key: int) -> tuple[int, int]:
     return versions(key) if key in APIS else (0, -1)
 
 
-def is_spoken(key: int, version: int) -> bool:
-    """Tells whether Kafka 4.3.1 reads requests of this API in this version."""
+def is_dropped(key: int, version: int) -> bool:
+    """Tells whether brokers of Kafka 4.3.1 refuse this version although clients of other releases may send it, or whether Kafka
+    has no such API. The requests that brokers and controllers send each other are not meant for brokers of 4.3.1."""
     api = APIS.get(key)
-    return api is not None and api.oldest <= version <= api.newest
+    return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 
 
 def request_header_version(key: int, version: int) -> int:

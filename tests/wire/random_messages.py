@@ -6,7 +6,10 @@ from random import Random
 from typing import Any
 
 from kafkawire.declare import Field, Message, Struct
+from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages import APIS
+from kafkawire.messages.api_versions import ApiVersionsResponse
+from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import request_class, response_class, versions
 
 INTEGERS = {
@@ -36,14 +39,17 @@ KAFKA, OLDER, NEWER = "4.3.1", "3.9.2", "4.4.0"
 """The releases whose definitions scripts/generate-messages uses to make the messages."""
 
 
-BETWEEN_CONTROLLERS = {56: (2, 3), 58: (0, 0), 67: (0, 0)}
-"""Versions of AlterPartition, Envelope and AllocateProducerIds, which only brokers with ZooKeeper announced to clients."""
+BETWEEN_NODES = {
+    52: (0, 2), 53: (0, 1), 54: (0, 1), 56: (2, 3), 58: (0, 0), 59: (0, 1), 62: (0, 4), 63: (0, 2), 67: (0, 0), 70: (0, 0),
+    73: (0, 0), 82: (0, 0),
+}  # fmt: skip
+"""The versions in Kafka 4.3.1 of the APIs with which brokers and controllers speak to controllers."""
 
 
 def release_of(cls: type[Message], version: int) -> str:
     """Returns the release whose definition describes this version of the message."""
     key = cls.__schema__.key
-    oldest, newest = BETWEEN_CONTROLLERS.get(key) or versions(key)
+    oldest, newest = BETWEEN_NODES.get(key) or versions(key)
     if newest < 0:  # Kafka 4 removed the API, or 4.4 added it
         return OLDER if key < 90 else NEWER
     if version < oldest:
@@ -97,6 +103,27 @@ class Maker:
             return choose(FLOATS)
         low, high = INTEGERS[spec]
         return choose((low, high, 0, 1, max(low, -1), self.random.randint(low, high)))
+
+
+def request_bytes(key: int, version: int, correlation_id: int = 7) -> bytes:
+    """Returns a random request of this API. A Produce request never has acks=0."""
+    version = min(max(version, versions_of(request_class(key))[0]), versions_of(request_class(key))[-1])
+    message = Maker((key, version)).message(request_class(key), version)
+    if isinstance(message, ProduceRequest):
+        message.acks = -1
+    return encode_request(correlation_id, "client", message, version)
+
+
+def response_bytes(response: Message, version: int, correlation_id: int = 7) -> bytes:
+    return b"".join(encode_response(correlation_id, response, version))
+
+
+def random_response(key: int, version: int, seed: int = 0) -> Message:
+    """Returns a random response. A response to ApiVersions has no error, because error responses have another form."""
+    made: Message = Maker((key, version, seed)).message(response_class(key), version)
+    if isinstance(made, ApiVersionsResponse):
+        made.error_code = 0
+    return made
 
 
 def damaged(raw: bytes, random: Random) -> bytes:

@@ -103,7 +103,9 @@ class Twins(Maker):
         ours_values, theirs_values = {}, {}
         present = [field for field in cls.__wire__ if field.present(version)]
         for field, other in zip(present, fields(theirs), strict=True):
-            assert other.name in {field.name.removesuffix(end) for end in ("", "_ms", "_timestamp_ms", "_legacy")}
+            assert other.name.removesuffix("_") in {
+                field.name.removesuffix(end) for end in ("", "_ms", "_timestamp_ms", "_legacy")
+            }
             pair = self.field_pair(field, types_of(theirs)[other.name], other.metadata.get("kafka_type"), version)
             ours_values[field.name], theirs_values[other.name] = pair
         return cls(**ours_values), theirs(**theirs_values)

@@ -95,7 +95,9 @@ def test_apis_of_other_releases_have_names_and_no_versions() -> None:
     assert others == dict.fromkeys(
         (
             "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "Envelope",
-            "AllocateProducerIds", "StreamsGroupTopologyDescriptionUpdate", "UnregisterController",
+            "AllocateProducerIds", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot", "BrokerRegistration",
+            "BrokerHeartbeat", "ControllerRegistration", "AssignReplicasToDirs", "UpdateRaftVoter",
+            "StreamsGroupTopologyDescriptionUpdate", "UnregisterController",
         ), (0, -1),
     )  # fmt: skip
 

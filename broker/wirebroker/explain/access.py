@@ -263,25 +263,62 @@ def _needed(operation: str, kind: str, apis: set[str]) -> tuple[str, str]:
     return operation, ""
 
 
+_Sender = tuple[Client, str, str, int]
+"""The client, its software, the API and the version of requests."""
+
+
 class UnsupportedVersions(Detector):
     """Finds `unsupported_version`: requests whose version the broker does not support."""
 
-    events = ("unsupported", "reply")
+    events = ("unsupported", "reply", "connection")
 
     def __init__(self) -> None:
-        self._found: Known[tuple[Client, str, str, int], Evidence] = Known(Evidence)
+        self._refused: Known[_Sender, Evidence] = Known(Evidence)
+        self._open: Known[int, dict[_Sender, Evidence | None]] = Known(dict)
+        """For each open connection, the requests that may be refused; None if the broker has answered such a request."""
 
     def take(self, number: int, row: Row) -> None:
-        """Take a row. Errors of ApiVersions are ignored. Such errors are normal, because a client first sends ApiVersions in
-        the newest version that the client knows."""
-        if isinstance(row, UnsupportedRow) or (
-            isinstance(row, ReplyRow) and row.api != "ApiVersions" and "UNSUPPORTED_VERSION" in row.errors
-        ):
-            self._found[client_of(row), row.software, row.api, row.version].add(number, row)
+        """Take a row. A version that the broker answers is supported, also if Kafka 4 no longer reads the version. Errors of
+        ApiVersions are ignored. Such errors are normal, because a client first sends ApiVersions in the newest version that the
+        client knows."""
+        if isinstance(row, ConnectionRow):
+            if row.change == "closed":
+                self._settle(self._open.pop(row.connection))
+            return
+        assert isinstance(row, UnsupportedRow | ReplyRow)
+        sender = client_of(row), row.software, row.api, row.version
+        if isinstance(row, UnsupportedRow):
+            asked = self._open[row.connection].setdefault(sender, Evidence())
+            if asked is not None:
+                asked.add(number, row)
+        elif "UNSUPPORTED_VERSION" not in row.errors:
+            waiting = self._open.get(row.connection)
+            if waiting is not None and sender in waiting:
+                waiting[sender] = None
+        elif row.api != "ApiVersions":
+            self._refused[sender].add(number, row)
+
+    def _settle(self, asked: dict[_Sender, Evidence | None] | None) -> None:
+        """Note that a connection will answer no more requests."""
+        for sender, evidence in (asked or {}).items():
+            if evidence is not None:
+                self._refused.put(sender, Evidence.merged((self._refused[sender], evidence)))
+
+    def begin_run(self) -> None:
+        """The connections of the earlier run are closed."""
+        for asked in self._open.values():
+            self._settle(asked)
+        self._open = Known(dict)
 
     def findings(self, now: int) -> Iterator[Finding]:
         """Yields one finding for each client and each version of an API in which its requests were refused."""
-        for (client, software, api, version), evidence in self._found.items():
+        by_sender = {sender: [evidence] for sender, evidence in self._refused.items()}
+        for asked in self._open.values():
+            for sender, waiting in asked.items():
+                if waiting is not None:
+                    by_sender.setdefault(sender, []).append(waiting)
+        for (client, software, api, version), parts in by_sender.items():
+            evidence = Evidence.merged(parts)
             row = evidence.rows[0].row
             read = f"; versions {row.oldest} to {row.newest} are read" if isinstance(row, UnsupportedRow) else ""
             dropped = isinstance(row, UnsupportedRow) and version < row.oldest

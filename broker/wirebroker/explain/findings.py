@@ -109,7 +109,7 @@ class Evidence:
     @classmethod
     def merged(cls, parts: Iterable[Evidence]) -> Evidence:
         """Returns the evidence with the rows of all `parts`. No row may be in two of the parts."""
-        found, parts = cls(), list(parts)
+        found, parts = cls(), [each for each in parts if each.count]
         shown = sorted(shown for each in parts for shown in each.rows)
         for each in shown if len(shown) <= FIRST + LAST else [*shown[:FIRST], *shown[-LAST:]]:
             found.add(*each)

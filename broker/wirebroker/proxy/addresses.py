@@ -2,7 +2,8 @@
 the proxy.
 
 The responses of seven APIs contain addresses of brokers. The response to DescribeQuorum is not changed, because it names
-controllers, and clients do not connect to controllers through the proxy. The response to ApiVersions must not offer versions of
+controllers, and clients do not connect to controllers through the proxy; nor are the responses to Vote and other requests that
+controllers send each other. The response to ApiVersions must not offer versions of
 these seven APIs that the proxy cannot read.
 """
 

@@ -26,7 +26,7 @@ from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kafkawire.primitives import Buffer
-from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, is_spoken
+from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, is_dropped
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.telemetry import Pushes, push_of
 from wirebroker.faults.plan import FaultPlan
@@ -236,7 +236,7 @@ class Proxy:
         faults = self.faults
         if self._reads_all or key in self._reads or (faults is not None and faults.concerns(key)):
             return True
-        return self.trace.verdicts and not is_spoken(key, version)
+        return self.trace.verdicts and is_dropped(key, version)
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
         """Learn from an exchange (producer ids, logins, groups and so on), and trace shadow verdicts."""

@@ -49,7 +49,7 @@ from kafkawire.registry import (
     KEYS,
     PRODUCE,
     api_name,
-    is_spoken,
+    is_dropped,
     request_class,
     request_header_version,
     spoken,
@@ -410,7 +410,7 @@ class Relay:
         proxy = self.proxy
         moments = [proxy.moment()] if proxy.measures else None
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(whole, SIZE_BYTES)
-        if proxy.trace.verdicts and key != API_VERSIONS and not is_spoken(key, version):
+        if proxy.trace.verdicts and key != API_VERSIONS and is_dropped(key, version):
             proxy.trace.unsupported(self.connection, whole[SIZE_BYTES:], *spoken(key))
         try:
             header = read_request_header(whole[SIZE_BYTES:])

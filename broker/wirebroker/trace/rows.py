@@ -331,7 +331,7 @@ class UnsupportedRow(ClientRow):
         what, read = f"{self.api} v{self.version}", f"only versions {self.oldest} to {self.newest} are read"
         who = f"client {self.client_id}" if self.client_id else ""
         if self.newest < 0:
-            return who, what, "unknown", "there is no such API"
+            return who, what, "unknown", "the broker has no such API"
         if self.version > self.newest:
             return who, what, "unknown", f"{read}; this one is newer"
         return who, what, "outdated", f"{read}; Kafka 4.0 dropped the older ones (KIP-896)"
