@@ -26,7 +26,7 @@ from wirebroker import MockKafka, faults
 from wirebroker.apis import IN_ZOOKEEPER, SERVED, TELEMETRY, permissions
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.core import acls as core_acls
-from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
+from wirebroker.core.acls import EVERYBODY, About, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
 from wirebroker.core.releases import release
 from wirebroker.security.acl_specs import acl_of
 from wirekit import batch
@@ -133,7 +133,7 @@ def ruling(acls: list[Acl], operation: Operation, name: str = "orders", host: st
     known = Acls()
     for number, each in enumerate(acls):
         known.add(each, bytes([number]))
-    return core_acls.ruling(known.about(ResourceType.TOPIC, name), ALICE, host, operation)
+    return core_acls.ruling(known.about(ResourceType.TOPIC, name, ALICE), host, operation)
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,12 @@ def test_an_acl_that_is_removed_is_about_nothing() -> None:
     ]
     for each in made:
         known.add(each, b"")
-    assert known.about(ResourceType.TOPIC, "orders") == [made[2], made[0], made[1]]
-    assert known.about(ResourceType.TOPIC, "or") == []
+    assert known.about(ResourceType.TOPIC, "orders", ALICE) == About([made[2], made[0], made[1]], known=True)
+    assert known.about(ResourceType.TOPIC, "orders", "User:bob") == About([], known=True)
+    assert known.about(ResourceType.TOPIC, "or", ALICE) == About([], known=False)
     for each in made[:2]:
         known.remove(each)
-    assert known.about(ResourceType.TOPIC, "orders") == [made[2]]
+    assert known.about(ResourceType.TOPIC, "orders", ALICE).acls == [made[2]]
 
 
 @pytest.mark.parametrize(

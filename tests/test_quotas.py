@@ -241,7 +241,7 @@ def limits(*entities: dict[str, str | None]) -> KeyedQuotas:
     """Returns quotas for these entities: the first entity's limit is 1, the second's is 2, and so on."""
     quotas = Quotas()
     quotas.alter([(entity_of(each), "producer_byte_rate", float(i)) for i, each in enumerate(entities, 1)])
-    return KeyedQuotas(quotas, "producer_byte_rate")
+    return quotas.keyed["producer_byte_rate"]
 
 
 NARROWER: list[dict[str, str | None]] = [

@@ -12,7 +12,7 @@ from kafkawire.messages.delete_acls import (
 from wirebroker.apis.create_acls import NO_AUTHORIZER
 from wirebroker.apis.describe_acls import UNKNOWN_FILTER, filter_of
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.core.acls import Acl
+from wirebroker.core.acls import Acl, Filter
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 
 TOO_MANY = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation.")
@@ -27,8 +27,11 @@ def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
         return exchange.close(UNKNOWN_FILTER)
     results: list[DeleteAclsFilterResult] = []
     deleted: dict[Acl, None] = {}
+    meant: dict[Filter, list[Acl]] = {}
     for each in wanted:
-        for acl in (found := exchange.cluster.acls.meant_by(each)):
+        if each not in meant:
+            meant[each] = exchange.cluster.acls.meant_by(each)
+        for acl in (found := meant[each]):
             if len(deleted) >= MOST_RECORDS:
                 return _refused(request, TOO_MANY)
             deleted[acl] = None

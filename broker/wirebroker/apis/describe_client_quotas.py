@@ -35,7 +35,8 @@ def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> Describe
     if isinstance(wanted, Refusal):
         return DescribeClientQuotasResponse(error_code=wanted.code, error_message=wanted.message, entries=None)
     limits = exchange.cluster.quotas.limits
-    entries = [_described(each, limits[each], behaviour) for each in limits if _matches(each, wanted, strict=request.strict)]
+    matching = [each for each in limits if _matches(each, wanted, strict=request.strict)]
+    entries = [_described(each, limits[each], behaviour) for each in exchange.cluster.quotas.in_order(matching)]
     message = "" if behaviour.empty_quota_messages else None
     return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=message, entries=entries)
 

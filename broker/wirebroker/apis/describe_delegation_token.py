@@ -17,7 +17,7 @@ from kafkawire.messages.describe_delegation_token import (
 from wirebroker.apis.create_delegation_token import KEY, is_allowed
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Operation, ResourceType
-from wirebroker.core.delegation_tokens import concerns, secret_of
+from wirebroker.core.delegation_tokens import concerned, secret_of
 
 
 def handle(request: DescribeDelegationTokenRequest, exchange: Exchange) -> DescribeDelegationTokenResponse:
@@ -27,11 +27,11 @@ def handle(request: DescribeDelegationTokenRequest, exchange: Exchange) -> Descr
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[])
     if not key:
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, tokens=[])
-    owners = None if request.owners is None else [f"{each.principal_type}:{each.principal_name}" for each in request.owners]
+    owners = None if request.owners is None else {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
     seen = [
         _described(token, key)
         for token in exchange.cluster.tokens
-        if (owners is None or any(concerns(token, owner) for owner in owners)) and _may_see(token, exchange)
+        if (owners is None or not owners.isdisjoint(concerned(token))) and _may_see(token, exchange)
     ]
     return DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=seen)
 
@@ -39,7 +39,7 @@ def handle(request: DescribeDelegationTokenRequest, exchange: Exchange) -> Descr
 def _may_see(token: TokenImage, exchange: Exchange) -> bool:
     connection, may = exchange.connection, exchange.engine.authorizer.may
     return (
-        concerns(token, str(connection.session.principal))
+        str(connection.session.principal) in concerned(token)
         or may(connection, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, asked=False)
         or may(connection, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner, asked=False)
     )

@@ -16,6 +16,7 @@ from kafkawire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from wirebroker.apis.exchange import Exchange
+from wirebroker.security.scram import BY_NUMBER
 
 
 def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> DescribeUserScramCredentialsResponse:
@@ -27,7 +28,8 @@ def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> 
 
 
 def _described(name: str, times: int, exchange: Exchange) -> DescribeUserScramCredentialsResult:
-    found = sorted((mechanism, held.iterations) for (user, mechanism), held in exchange.cluster.scram.items() if user == name)
+    held = ((mechanism, exchange.cluster.scram.get((name, mechanism))) for mechanism in sorted(BY_NUMBER))
+    found = [(mechanism, credential.iterations) for mechanism, credential in held if credential is not None]
     code, message = ErrorCode.NONE, ""
     if times > 1:
         code, found = ErrorCode.DUPLICATE_RESOURCE, []

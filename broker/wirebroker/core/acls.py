@@ -92,10 +92,9 @@ class Acl(AclImage):
         kind = ResourceType(self.resource_type).name
         return f"an ACL {does} {self.principal} {Operation(self.operation).name} on {kind} {self.name}{many}{where}"
 
-    def concerns(self, who: Collection[str], host: str, networks: bool) -> bool:
-        """Tells whether the ACL applies to one of these principals on this host. With `networks` the host of an ACL may be a
-        network."""
-        return self.principal in who and (self.host in (WILDCARD, host) or (networks and holds(self.host, host)))
+    def comes_from(self, host: str, networks: bool) -> bool:
+        """Tells whether the ACL applies to clients on this host. With `networks` the host of an ACL may be a network."""
+        return self.host in (WILDCARD, host) or (networks and holds(self.host, host))
 
     def covers(self, operation: Operation) -> bool:
         """Tells whether the ACL applies to this operation."""
@@ -150,6 +149,14 @@ class Ruling(NamedTuple):
     """Tells whether the resource has any ACL."""
 
 
+class About(NamedTuple):
+    """The ACLs about a resource that concern a principal or everybody."""
+
+    acls: list[Acl]
+    known: bool
+    """Tells whether the resource has any ACL, also of other principals."""
+
+
 class Acls:
     """The ACLs of a cluster, and the search for the ACLs that apply."""
 
@@ -158,8 +165,11 @@ class Acls:
         self.networks = networks
         self.ids: dict[Acl, bytes] = {}
         """All ACLs, with the ids of their records, in the order in which they were made."""
-        self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
-        """The ACLs for each type of resource, type of pattern and name."""
+        self._made = 0
+        self._named: dict[Place, dict[str, dict[Acl, int]]] = {}
+        """The ACLs for each place and principal. Their numbers are in the order in which they were made."""
+        self._of: dict[str, dict[Acl, None]] = {}
+        """The ACLs of each principal."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
         """For each type of resource: the number of prefixes in ACLs, by the length of the prefix."""
 
@@ -172,18 +182,23 @@ class Acls:
     def add(self, acl: Acl, acl_id: bytes) -> None:
         """Add an ACL that does not exist yet."""
         self.ids[acl] = acl_id
+        self._made += 1
         alike = self._named.get(_place(acl))
         if alike is None:
             alike = self._named[_place(acl)] = {}
             if acl.pattern_type == PatternType.PREFIXED:
                 self._prefixes[acl.resource_type][len(acl.name)] += 1
-        alike[acl] = None
+        alike.setdefault(acl.principal, {})[acl] = self._made
+        self._of.setdefault(acl.principal, {})[acl] = None
 
     def remove(self, acl: Acl) -> None:
         """Remove an ACL. Raises KeyError if the ACL does not exist."""
         del self.ids[acl]
         alike = self._named[_place(acl)]
-        del alike[acl]
+        for by_principal in (alike, self._of):
+            del by_principal[acl.principal][acl]
+            if not by_principal[acl.principal]:
+                del by_principal[acl.principal]
         if alike:
             return
         del self._named[_place(acl)]
@@ -193,36 +208,56 @@ class Acls:
             if not lengths[len(acl.name)]:
                 del lengths[len(acl.name)]
 
-    def about(self, resource_type: ResourceType, name: str) -> list[Acl]:
-        """Returns the ACLs that apply to a resource."""
-        named = self._named
-        found = [*named.get((resource_type, PatternType.LITERAL, name), ())]
+    def about(self, resource_type: ResourceType, name: str, principal: str) -> About:
+        """Returns the ACLs that apply to a resource and a principal. The ACLs of other principals cost nothing."""
+        found: list[Acl] = []
+        known = False
+        for place in self._places(resource_type, name):
+            if alike := self._named.get(place):
+                known = True
+                found += alike.get(principal, ())
+                if principal != EVERYBODY:
+                    found += alike.get(EVERYBODY, ())
+        return About(found, known)
+
+    def _places(self, resource_type: int, name: str) -> Iterator[Place]:
+        """Yields the places in which ACLs apply to a resource."""
+        yield resource_type, PatternType.LITERAL, name
         if name != WILDCARD:
-            found += named.get((resource_type, PatternType.LITERAL, WILDCARD), ())
+            yield resource_type, PatternType.LITERAL, WILDCARD
         for length in self._prefixes.get(resource_type, ()):
             if length <= len(name):
-                found += named.get((resource_type, PatternType.PREFIXED, name[:length]), ())
-        return found
+                yield resource_type, PatternType.PREFIXED, name[:length]
 
     def meant_by(self, wanted: Filter) -> list[Acl]:
-        """Returns the ACLs that match a filter, in the order in which they were created. Only a filter for several resources
-        searches all ACLs."""
-        place = wanted.resource_type, wanted.pattern_type, wanted.name
-        exact = wanted.resource_type != ResourceType.ANY and wanted.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
-        among = self._named.get(place, {}) if exact and wanted.name is not None else self.ids  # type: ignore[arg-type]
-        return [acl for acl in among if wanted.matches(acl)]
+        """Returns the ACLs that match a filter, in the order in which they were created. Only a filter without name and
+        principal searches all ACLs."""
+        return [acl for acl in self._among(wanted) if wanted.matches(acl)]
+
+    def _among(self, wanted: Filter) -> Iterable[Acl]:
+        """Returns a selection of ACLs that contains the ACLs that a filter matches, in the order in which they were created."""
+        if wanted.name is None:
+            return self.ids if wanted.principal is None else self._of.get(wanted.principal, ())
+        types = ResourceType if wanted.resource_type == ResourceType.ANY else (wanted.resource_type,)
+        found: dict[Acl, int] = {}
+        for resource_type in types:
+            places = {(resource_type, PatternType.PREFIXED, wanted.name), *self._places(resource_type, wanted.name)}
+            for alike in (self._named.get(place, {}) for place in places):
+                for held in alike.values() if wanted.principal is None else (alike.get(wanted.principal, {}),):
+                    found |= held
+        return sorted(found, key=found.__getitem__)
 
     def allows_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Tells whether the operation could be allowed on some resource of the type (KIP-679).
 
         Considers only ACLs for this operation or for ALL, as Kafka's `Authorizer.authorizeByResourceType` does.
         """
-        who = (principal, EVERYBODY)
         about = [
             acl
-            for acl in self.ids
+            for who in {principal, EVERYBODY}
+            for acl in self._of.get(who, ())
             if acl.resource_type == resource_type
-            and acl.concerns(who, host, self.networks)
+            and acl.comes_from(host, self.networks)
             and acl.operation in (operation, Operation.ALL)
         ]
         denied = {(acl.pattern_type, acl.name) for acl in about if acl.permission == Permission.DENY}
@@ -231,21 +266,22 @@ class Acls:
         return any(_stands(acl, denied) for acl in about if acl.permission == Permission.ALLOW)
 
 
-def ruling(
-    about: Collection[Acl], principal: str, host: str, operation: Operation, *, networks: bool = True
-) -> Ruling:  # fmt: skip
-    """Decides whether the resource's ACLs (`about`) allow this operation. If no ACL applies, the operation is not allowed."""
-    who = (principal, EVERYBODY)
+def ruling(about: About, host: str, operation: Operation, *, networks: bool = True) -> Ruling:
+    """Decides whether the ACLs about a resource allow this operation. If no ACL applies, the operation is not allowed."""
     allowing: Acl | None = None
-    for acl in about:
-        if acl.concerns(who, host, networks) and acl.covers(operation):
+    for acl in about.acls:
+        if acl.comes_from(host, networks) and acl.covers(operation):
             if acl.permission == Permission.DENY:
                 return Ruling(False, acl)
             allowing = acl
-    return Ruling(allowing is not None, allowing, bool(about))
+    return Ruling(allowing is not None, allowing, about.known)
 
 
-def _place(acl: Acl) -> tuple[int, int, str]:
+Place = tuple[int, int, str]
+"""A type of resource, a type of pattern, and a name."""
+
+
+def _place(acl: Acl) -> Place:
     return acl.resource_type, acl.pattern_type, acl.name
 
 

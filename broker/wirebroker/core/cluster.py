@@ -346,19 +346,17 @@ class Cluster:
     def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
         """Change SCRAM credentials; None removes a credential. The change is undone if it cannot be written to the metadata
         log."""
-        before = dict(self.scram)
-        for key, credential in changes.items():
+        before = {key: self.scram.get(key) for key in changes}
+        self._set_scram(changes)
+        self.version += 1
+        self.decisions.made(lambda: self._set_scram(before), lambda: None)
+
+    def _set_scram(self, credentials: Mapping[tuple[str, int], ScramCredential | None]) -> None:
+        for key, credential in credentials.items():
             if credential is None:
                 self.scram.pop(key, None)
             else:
                 self.scram[key] = credential
-        self.version += 1
-
-        def undo() -> None:
-            self.scram.clear()
-            self.scram.update(before)
-
-        self.decisions.made(undo, lambda: None)
 
     def alter_token(self, token_id: str, token: TokenImage | None) -> None:
         """Create or change a delegation token; None removes the token.

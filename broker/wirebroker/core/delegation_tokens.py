@@ -56,9 +56,9 @@ def may_renew(token: TokenImage, principal: str) -> bool:
     return principal == token.owner or principal in token.renewers
 
 
-def concerns(token: TokenImage, principal: str) -> bool:
-    """Returns whether a principal owns the token, requested it, or may renew it."""
-    return principal in (token.owner, token.requester, *token.renewers)
+def concerned(token: TokenImage) -> tuple[str, ...]:
+    """Returns the principals that own the token, requested it, or may renew it."""
+    return token.owner, token.requester, *token.renewers
 
 
 class DelegationTokens:
@@ -66,13 +66,19 @@ class DelegationTokens:
 
     def __init__(self) -> None:
         self.by_id: dict[str, TokenImage] = {}
+        self._ids: dict[bytes, str] = {}
+        """The ids of the tokens by their secrets, as far as the secrets are computed."""
+        self._key = ""
+        """The key with which the secrets are computed."""
 
     def __iter__(self) -> Iterator[TokenImage]:
         return iter(self.by_id.values())
 
     def with_secret(self, secret: bytes, key: str) -> TokenImage | None:
         """Returns the token that has this secret."""
-        for token in self:
-            if hmac.compare_digest(secret_of(token.token_id, key), secret):
-                return token
-        return None
+        known = set(self._ids.values()) if key == self._key else set()
+        if known != self.by_id.keys():
+            held = {token_id: secret for secret, token_id in self._ids.items() if token_id in known}
+            self._ids = {held.get(token_id) or secret_of(token_id, key): token_id for token_id in self.by_id}
+            self._key = key
+        return self.by_id.get(self._ids.get(secret, ""))

@@ -29,7 +29,7 @@ def image_of(cluster: Cluster) -> Image:
     image.tokens = dict(cluster.tokens.by_id)
     image.features = dict(configs.features)
     image.acls = {acl_id: acl for acl, acl_id in cluster.acls.ids.items()}
-    image.quotas = {entity: dict(held) for entity, held in cluster.quotas.limits.items()}
+    image.quotas = {entity: dict(cluster.quotas.limits[entity]) for entity in cluster.quotas.in_order(cluster.quotas.limits)}
     return image
 
 

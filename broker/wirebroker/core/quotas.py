@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
 
 from kafkawire.disk.metadata import QuotaEntity
-from wirebroker.core.java_order import buckets_for, hash_order, java_hash
+from wirebroker.core.java_order import SMALLEST, buckets_for, hash_order, java_hash
 from wirebroker.core.releases.changes import Behaviour
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -113,40 +114,6 @@ def kept(key: str, value: float, behaviour: Behaviour) -> float:
     return 0.0 if math.isnan(value) else float(math.trunc(value + ALMOST_WHOLE))
 
 
-class Quotas:
-    """The limits of a cluster."""
-
-    def __init__(self) -> None:
-        self.limits: dict[QuotaEntity, dict[str, float]] = {}
-        """The limits of each entity. The entities are in the order in which Kafka describes them."""
-        self.on = False
-        """Tells whether any limit is set."""
-        self.version = 0
-        """A counter that rises with every change."""
-
-    def alter(self, changes: Sequence[Change]) -> None:
-        """Set and remove limits."""
-        by_entity: dict[QuotaEntity, dict[str, float | None]] = {}
-        for entity, key, value in changes:
-            by_entity.setdefault(entity, {})[key] = value
-        count = len(self.limits)
-        new = dict.fromkeys(hash_order(by_entity, entity_hash, buckets_for(len(by_entity))))
-        made = {entity: self._altered(self.limits.get(entity, {}), by_entity.get(entity)) for entity in {**self.limits, **new}}
-        kept = {entity: held for entity, held in made.items() if held}
-        self.limits = {entity: kept[entity] for entity in hash_order(kept, entity_hash, buckets_for(len(kept), count))}
-        self.on = bool(self.limits)
-        self.version += 1
-
-    @staticmethod
-    def _altered(held: dict[str, float], changes: dict[str, float | None] | None) -> dict[str, float]:
-        """Returns an entity's limits `held` with the changes applied, in the order of Kafka's HashMap."""
-        if changes is None:
-            return held
-        new = {key: changes[key] for key in hash_order(changes, java_hash, buckets_for(len(changes)))}
-        kept = {key: value for key, value in {**held, **new}.items() if value is not None}
-        return {key: kept[key] for key in hash_order(kept, java_hash, buckets_for(len(kept), len(held)))}
-
-
 class Measured(NamedTuple):
     """The clients that are measured together: all clients with this user and this client id. "" stands for any user or any
     client id."""
@@ -159,32 +126,40 @@ class KeyedQuotas:
     """Finds the value of one kind of limit for a client, among the values of all entities (Kafka's
     ClientQuotaManager.DefaultQuotaCallback)."""
 
-    def __init__(self, quotas: Quotas, key: str) -> None:
-        self._values = {entity: held[key] for entity, held in quotas.limits.items() if key in held}
-        self._levels = {tuple(kind for kind, _ in entity) for entity in self._values}
+    def __init__(self) -> None:
+        self._values: dict[QuotaEntity, float] = {}
+        self._levels: Counter[tuple[str, ...]] = Counter()
+        """The number of entities with a limit, by the types in these entities."""
 
     def __bool__(self) -> bool:
         return bool(self._values)
 
+    def set(self, entity: QuotaEntity, value: float | None) -> None:
+        """Set the limit of an entity; None removes the limit."""
+        level = tuple(kind for kind, _ in entity)
+        if self._values.pop(entity, None) is not None:
+            self._levels[level] -= 1
+            if not self._levels[level]:
+                del self._levels[level]
+        if value is not None:
+            self._values[entity] = value
+            self._levels[level] += 1
+
     def measured(self, user: str, client_id: str | None) -> Measured:
         """Returns the group of clients that share one measurement with a client of this user and client id."""
-        if self._levels == {(CLIENT_ID,)}:
-            return Measured("", client_id)
-        if self._levels == {(USER,)}:
-            return Measured(user, "")
-        both = (CLIENT_ID, USER)
-        if self._levels == {both}:
-            return Measured(user, client_id)
-        named = {entity for entity in self._values if tuple(kind for kind, _ in entity) == both}
+        if len(self._levels) == 1:
+            (level,) = self._levels
+            return Measured(user if USER in level else "", client_id if CLIENT_ID in level else "")
+        named = self._values
         for client in (client_id, None):
             if ((CLIENT_ID, client), (USER, user)) in named:
                 return Measured(user, client_id)
-        if ((USER, user),) in self._values:
+        if ((USER, user),) in named:
             return Measured(user, "")
         for client in (client_id, None):
             if ((CLIENT_ID, client), (USER, None)) in named:
                 return Measured(user, client_id)
-        return Measured(user, "") if ((USER, None),) in self._values else Measured("", client_id)
+        return Measured(user, "") if ((USER, None),) in named else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
         """Returns the limit of these clients and the entity for which it is set, or None if they have no limit."""
@@ -200,6 +175,53 @@ class KeyedQuotas:
             places = [((CLIENT_ID, client_id),), ((CLIENT_ID, None),)]
         found = next((place for place in places if place in self._values), None)
         return None if found is None else (self._values[found], found)
+
+
+class Quotas:
+    """The limits of a cluster."""
+
+    def __init__(self) -> None:
+        self.limits: dict[QuotaEntity, dict[str, float]] = {}
+        """The limits of each entity."""
+        self.on = False
+        """Tells whether any limit is set."""
+        self.keyed = {key: KeyedQuotas() for key in BY_CLIENT}
+        """The limits of clients, by the name of the limit."""
+        self._buckets = SMALLEST
+        """The number of buckets of Kafka's HashMap of the entities."""
+
+    def in_order(self, entities: Iterable[QuotaEntity]) -> list[QuotaEntity]:
+        """Returns the entities in the order in which Kafka describes them. `entities` are in the order of `limits`."""
+        return hash_order(entities, entity_hash, self._buckets)
+
+    def alter(self, changes: Sequence[Change]) -> None:
+        """Set and remove limits. Other entities cost nothing, unless Kafka's HashMap gets another number of buckets."""
+        by_entity: dict[QuotaEntity, dict[str, float | None]] = {}
+        for entity, key, value in changes:
+            by_entity.setdefault(entity, {})[key] = value
+        count = len(self.limits)
+        added: dict[QuotaEntity, dict[str, float]] = {}
+        for entity in hash_order(by_entity, entity_hash, buckets_for(len(by_entity))):
+            held = self._altered(self.limits.get(entity, {}), by_entity[entity])
+            if not held:
+                self.limits.pop(entity, None)
+            else:
+                (self.limits if entity in self.limits else added)[entity] = held
+            for key in by_entity[entity].keys() & self.keyed.keys():
+                self.keyed[key].set(entity, held.get(key))
+        buckets = buckets_for(len(self.limits) + len(added), count)
+        if buckets != self._buckets:  # Kafka fills a new HashMap in the order of the old one
+            self.limits = {entity: self.limits[entity] for entity in self.in_order(self.limits)}
+            self._buckets = buckets
+        self.limits |= added
+        self.on = bool(self.limits)
+
+    @staticmethod
+    def _altered(held: dict[str, float], changes: dict[str, float | None]) -> dict[str, float]:
+        """Returns an entity's limits `held` with the changes applied, in the order of Kafka's HashMap."""
+        new = {key: changes[key] for key in hash_order(changes, java_hash, buckets_for(len(changes)))}
+        kept = {key: value for key, value in {**held, **new}.items() if value is not None}
+        return {key: kept[key] for key in hash_order(kept, java_hash, buckets_for(len(kept), len(held)))}
 
 
 class Window(NamedTuple):

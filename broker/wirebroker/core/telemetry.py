@@ -19,7 +19,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
-from wirebroker.core.patterns import PatternError, compile_pattern
+from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 INTERVAL_MS = 300_000
 """The push interval of a client if none of its subscriptions has an interval."""
@@ -69,6 +69,37 @@ class Pushes:
         self._bytes += len(push.metrics)
         while len(self._kept) > KEPT_PUSHES or (self._bytes > KEPT_BYTES and len(self._kept) > 1):
             self._bytes -= len(self._kept.popleft().metrics)
+
+
+class Subscription(NamedTuple):
+    """A subscription: the clients that it matches, and the metrics that they push."""
+
+    match: tuple[tuple[str, Pattern | None], ...]
+    """Names of attributes with patterns. None is an expression that Java accepts and RE2 does not."""
+    metrics: list[str]
+    interval_ms: int
+
+    def matches(self, attributes: Mapping[str, str | None]) -> bool:
+        """Tells whether a client's attributes match all patterns."""
+        for name, pattern in self.match:
+            value = attributes.get(name)
+            if value is None or pattern is None or not pattern.matches(value):
+                return False
+        return True
+
+
+def subscription_of(settings: Mapping[str, str]) -> Subscription:
+    """Returns the subscription with these settings. The patterns are compiled once, and not for each client."""
+    match = (each.partition("=") for each in _listed(settings, "match"))
+    patterns = tuple((name.strip(), _compiled(wanted.strip())) for name, _, wanted in match)
+    return Subscription(patterns, _listed(settings, "metrics"), int(settings.get("interval.ms", INTERVAL_MS)))
+
+
+def _compiled(expression: str) -> Pattern | None:
+    try:
+        return compile_pattern(expression)
+    except PatternError:
+        return None
 
 
 def push_of(
@@ -124,7 +155,9 @@ class Telemetry:
     pushes: Pushes = field(default_factory=Pushes)
     _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
     _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    _subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
+    _settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The settings from which the subscriptions are made. A change replaces the settings of a subscription as a whole."""
+    _subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _version: int = 0
 
     def clear(self) -> None:
@@ -161,36 +194,27 @@ class Telemetry:
         return (node, instance) in self._clients
 
     def _look_at_subscriptions(self) -> None:
-        if self.configs.client_metrics != self._subscriptions:
-            self._subscriptions = {name: dict(held) for name, held in self.configs.client_metrics.items()}
+        if (held := self.configs.client_metrics) != self._settings:
+            self._subscriptions = {
+                name: self._subscriptions[name] if settings is self._settings.get(name) else subscription_of(settings)
+                for name, settings in held.items()
+            }
+            self._settings = dict(held)
             self._version += 1
 
     def _new(self, instance: bytes, attributes: Mapping[str, str | None]) -> Client:
         wanted: dict[str, None] = {}
         interval = INTERVAL_MS
-        for held in self._subscriptions.values():
-            if _matches(_listed(held, "match"), attributes):
-                wanted |= dict.fromkeys(_listed(held, "metrics"))
-                interval = min(interval, int(held.get("interval.ms", INTERVAL_MS)))
+        for each in self._subscriptions.values():
+            if each.matches(attributes):
+                wanted |= dict.fromkeys(each.metrics)
+                interval = min(interval, each.interval_ms)
         metrics = [EVERYTHING] if EVERYTHING in wanted else hash_order(wanted, java_hash, buckets_for(len(wanted)))
         return Client(_subscription_id(metrics, interval, instance), self._version, metrics, interval)
 
 
 def _listed(held: Mapping[str, str], name: str) -> list[str]:
     return [each.strip() for each in held.get(name, "").split(",") if each.strip()]
-
-
-def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
-    """Tells whether a client's attributes match all of the patterns `name=expression`."""
-    for pattern in patterns:
-        name, _, wanted = pattern.partition("=")
-        value = attributes.get(name.strip())
-        try:
-            if value is None or not compile_pattern(wanted.strip()).matches(value):
-                return False
-        except PatternError:  # Java accepts the expression, and RE2 does not
-            return False
-    return True
 
 
 def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:

@@ -59,7 +59,7 @@ class Authorizer:
         if principal in self._super_users:
             return True
         acls = self._cluster.acls
-        ruled = ruling(acls.about(kind, name), principal, connection.client_host, operation, networks=acls.networks)
+        ruled = ruling(acls.about(kind, name, principal), connection.client_host, operation, networks=acls.networks)
         if ruled.allowed or (self._open and not ruled.known):
             return True
         if asked:
@@ -87,11 +87,11 @@ class Authorizer:
         """
         principal, host = str(connection.session.principal), connection.client_host
         acls = self._cluster.acls
-        about = acls.about(kind, name)
+        about = acls.about(kind, name, principal)
         known = operations_on(kind, self._cluster.configs.release.behaviour)
-        if not self.on or principal in self._super_users or (self._open and not about):
+        if not self.on or principal in self._super_users or (self._open and not about.known):
             return bits(known)
-        return bits(each for each in known if ruling(about, principal, host, each, networks=acls.networks).allowed)
+        return bits(each for each in known if ruling(about, host, each, networks=acls.networks).allowed)
 
 
 def _reason(ruled: Ruling, wanted: str) -> str:

@@ -83,7 +83,7 @@ def details_with(details: Details, response: Message, directory: Directory) -> D
     """Returns the fields of a request and of its response."""
     name = type(response).__name__
     if name == "FindCoordinatorResponse":
-        return details | {COORDINATOR: "; ".join(_coordinators(response))}
+        return details | {COORDINATOR: "; ".join(islice(_coordinators(response), MOST))}
     if (assigned := _assigned(response, directory)) is not None:
         details = details | {ASSIGNED: ", ".join(islice(assigned, MOST))}
     if name not in OF_RESPONSES:
@@ -123,9 +123,10 @@ def _kept(message: Any, names: tuple[str, ...]) -> Details:
 
 def _coordinators(response: Any) -> Iterator[str]:
     """Yields the address of each coordinator in a response to FindCoordinator."""
+    several = len(response.coordinators) > 1
     for each in response.coordinators or [response]:
         if not each.error_code:
-            yield f"{f'{each.key}: ' if response.coordinators[1:] else ''}node {each.node_id} at {each.host}:{each.port}"
+            yield f"{f'{each.key}: ' if several else ''}node {each.node_id} at {each.host}:{each.port}"
 
 
 def producer_of(request: Message) -> tuple[int, int]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkawire.disk.metadata import QuotaEntity
 from wirebroker.core.quotas import (
-    BY_CLIENT,
     CONNECTION,
     FETCH,
     IP,
@@ -78,16 +77,10 @@ class Throttle:
         """The duration in ms that each request is assumed to take; None if durations are measured."""
         self._rates: dict[tuple[int, str, Measured], Rate] = {}
         self._buckets: dict[Measured, TokenBucket] = {}
-        self._keyed: dict[str, KeyedQuotas] = {}
-        self._read_at = -1
         self._current: tuple[ThrottledExchange | None, int] = (None, 0)
 
     def _quotas(self, key: str) -> KeyedQuotas:
-        quotas = self._cluster.quotas
-        if self._read_at != quotas.version:
-            self._read_at = quotas.version
-            self._keyed = {each: KeyedQuotas(quotas, each) for each in BY_CLIENT}
-        return self._keyed[key]
+        return self._cluster.quotas.keyed[key]
 
     @property
     def _window(self) -> Window:
