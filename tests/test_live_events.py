@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAu
 from requesting import plain, produce_request
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import Connection, address_of
+from wirebroker.control.endpoints.events import MOST_READERS
 from wirebroker.trace.brief import COLUMNS
 from wirebroker.trace.kept_frames import About
 from wirebroker.trace.recorder import RING, Recorder
@@ -153,6 +154,21 @@ def test_a_reset_begins_another_run(kafka: MockKafka, soft: bool) -> None:
         assert after["run"] != before["run"]
         kafka.create_topic("new")
         assert stream.rows(1)[0]["id"] == 1
+
+
+def test_readers_have_a_limit_and_share_their_messages(kafka: MockKafka) -> None:
+    control = ControlClient(kafka.control_url)
+    with ExitStack() as stack:
+        streams = [stack.enter_context(events(kafka.control_url)) for _ in range(MOST_READERS)]
+        kafka.create_topic("shared")
+        for stream in streams:
+            stream.next()
+            while not any(row.get("topic") == "shared" for row in stream.rows(1)):
+                pass
+        assert control.refused("GET", "/events")["status"] == 503
+    kafka.wait_until(lambda: kafka._call(lambda engine: engine.trace.kept is None), timeout=10)  # all readers have gone
+    with events(kafka.control_url) as stream:
+        assert stream.next()[0] == "run"
 
 
 def test_a_reader_that_is_late_learns_how_many_rows_it_missed(kafka: MockKafka) -> None:

@@ -82,11 +82,11 @@ register_url_convertor("number", _Number())
 register_url_convertor("id", _Id())
 
 
-def app(controlled: Readable, hosts: Hosts) -> Starlette:
+def app(controlled: Readable, hosts: Hosts, *, opens: bool = True) -> Starlette:
     """Returns the control of this broker or proxy, or the page of this file, as an ASGI application. The application responds
-    only to requests for these host names."""
+    only to requests for these host names. If it `opens` files, users can drop files on its page."""
     made = Starlette(
-        routes=[*_routes(controlled.kind), Route("/open", _open, methods=["POST"])],
+        routes=[*_routes(controlled.kind), *([Route("/open", _open, methods=["POST"])] if opens else [])],
         exception_handlers={HTTPException: _refused_by_the_router},
     )
     made.router.redirect_slashes = False
@@ -174,7 +174,7 @@ async def _opened(request: Request) -> str:
     saved.begin()
     controlled.at_close.append(saved.close)
     mounted = f"/saved/{state.opened}"
-    request.app.router.routes.insert(0, Mount(mounted, app=app(saved, state.hosts)))
+    request.app.router.routes.insert(0, Mount(mounted, app=app(saved, state.hosts, opens=False)))
     return f"{mounted}/live/"
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
 
 from wirebroker.control.follower import Follower
 from wirebroker.control.problems import Problem
@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST_SNAPSHOTS = 16
 """The largest number of kept snapshots. The records of each snapshot stay in memory."""
+
+
+class Sent(NamedTuple):
+    """A message of /events: the rows of a run after a row."""
+
+    run: str
+    after: int
+    missed: int
+    """The number of rows that were dropped before they could be sent."""
+    rows: int
+    data: bytes
 
 
 class Readable:
@@ -100,7 +111,10 @@ class Controlled(Readable):
         """Reads the trace for `/explain`; None before the first request of `/explain`."""
         self.drawable = KeptRows()
         """The trace rows that are kept for pictures."""
-        self._readers = 0
+        self.readers = 0
+        """The number of clients that read /events."""
+        self.sent: Sent | None = None
+        """The latest message of /events."""
         self._began = time.time_ns()
         self._traces = 0
         self._trace: tuple[Recorder, int] | None = None
@@ -170,17 +184,17 @@ class Controlled(Readable):
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Keep the bytes of exchanges as long as the context lasts. The context lasts while a client reads /events."""
-        self._readers += 1
+        self.readers += 1
         try:
             yield
         finally:
-            self._readers -= 1
+            self.readers -= 1
             self.keep_frames()
 
     def keep_frames(self) -> None:
         """Keep the bytes of exchanges if a client reads /events or a capture is written; else drop them."""
         trace = self.machine.trace
-        trace.kept = (trace.kept or KeptFrames()) if self._readers or self.capture_path else None
+        trace.kept = (trace.kept or KeptFrames()) if self.readers or self.capture_path else None
 
     @property
     def newest(self) -> int:

@@ -75,7 +75,7 @@ ENDPOINTS = (
     Endpoint("GET", "/verdicts/wait", verdicts.wait, problems=TOO_FEW),
     Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
     Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
-    Endpoint("GET", "/events", events.events, media=EVENTS),
+    Endpoint("GET", "/events", events.events, media=EVENTS, problems={503: "too many clients read the rows already"}),
     Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems=NO_BYTES),
     Endpoint("POST", "/export/capture", exports.capture, media=PCAPNG, problems={404: "no bytes are kept"}),
     Endpoint("POST", "/export/scenario", exports.scenario, media=TOML),

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import msgspec
 
 from kafkawire.registry import KEYS, spoken
-from wirebroker.control.controlled import Controlled, Readable
+from wirebroker.control.controlled import Controlled, Readable, Sent
 from wirebroker.control.forms import Form, Natural, about
+from wirebroker.control.problems import Problem
 from wirebroker.core.producers import ACCEPTED
 from wirebroker.trace import filters
 from wirebroker.trace.brief import COLUMNS
@@ -23,6 +24,8 @@ LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """The lowest version of each API. Kafka 4.0 dropped lower versions (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
 """The first event, which tells a reader how to read the rows."""
+MOST_READERS = 64
+"""The largest number of clients that read /events at the same time. A further client gets 503."""
 PAUSE_S = 0.2
 """The time in seconds between two reads of the trace."""
 MOST = 1000
@@ -74,7 +77,7 @@ def read_filter(controlled: Readable, query: Text) -> Read:
     return Read(filters.parsed(query.where).tree())
 
 
-async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
+def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     """Returns the rows of the trace as server-sent events: the rows after the number `after`, then each new row.
 
     The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`, with the lowest
@@ -85,6 +88,12 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     dropped before they could be sent. After a reset another `run` begins, and rows are numbered from 1 again. `/trace.jsonl`
     has the rows as objects.
     """
+    if controlled.readers >= MOST_READERS:
+        raise Problem(503, f"{MOST_READERS} clients already read /events; end one of them, or read /trace.jsonl")
+    return _events(controlled, query)
+
+
+async def _events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     run, number, idle, problem = "", 0, 0.0, ""
     with closing(controlled) as ended, controlled.reading():
         while not ended.is_set():
@@ -97,14 +106,14 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
             if problem != controlled.problem:
                 problem = controlled.problem
                 yield event("problem", {"problem": problem})
-            missed, rows = trace.after(number, MOST)
-            if missed:
-                yield event("missed", {"rows": missed})
-            if rows:
-                number += missed + len(rows)
+            sent = _sent(controlled, run, number)
+            if sent.missed:
+                yield event("missed", {"rows": sent.missed})
+            if sent.rows:
+                number += sent.missed + sent.rows
                 idle = 0.0
-                yield b"id: %d\ndata: %s\n\n" % (number, encoded(rows))
-            if len(rows) == MOST:
+                yield sent.data
+            if sent.rows == MOST:
                 await pause(ended, BETWEEN_S)
                 continue
             idle += PAUSE_S
@@ -112,6 +121,15 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
                 idle = 0.0
                 yield b":\n\n"
             await pause(ended, PAUSE_S)
+
+
+def _sent(controlled: Controlled, run: str, number: int) -> Sent:
+    """Returns the rows after the row `number`. Readers that have read equally far share one encoded message."""
+    if controlled.sent is None or not controlled.sent.rows or controlled.sent[:2] != (run, number):
+        missed, rows = controlled.machine.trace.after(number, MOST)
+        data = b"id: %d\ndata: %s\n\n" % (number + missed + len(rows), encoded(rows))
+        controlled.sent = Sent(run, number, missed, len(rows), data)
+    return controlled.sent
 
 
 @contextmanager
