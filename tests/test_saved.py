@@ -186,7 +186,9 @@ def test_the_command_serves_the_page_of_a_file_until_a_signal(tmp_path: Path) ->
             assert control.raw("POST", "/open?name=x", headers={"Origin": "http://evil.example"}).status == 403
             assert control.raw("POST", "/open?name=x", body=path.read_bytes()).json == {"page": "/saved/1/live/"}
             assert control.raw("GET", "/saved/1/health").json["file"] == "x"
-            assert control.raw("POST", "/saved/1/open?name=x", body=path.read_bytes()).status == 404, "files would nest for ever"
+            assert control.raw("POST", "/saved/1/open?name=x", body=path.read_bytes()).status == 404, (
+                "files would nest for ever"
+            )
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
