@@ -34,11 +34,13 @@ SETTINGS = {
 }  # fmt: skip
 WITHIN = 20.0
 """The most seconds to wait for the coordinators to load."""
-NAMES = ("mine", "other", "absent", "seen")
+NAMES = ("mine", "hidden", "absent", "seen")
 """The topics that requests name; `absent` does not exist."""
+HIDDEN_PARTITIONS = 3
+"""The number of partitions of `hidden`. All other topics have one, and no request names another partition than 0."""
 GROUPS, IDS = ("g-mine", "g-other"), ("tx-mine", "tx-other")
 SHARE_GROUP = "g-share"
-"""A share group with offsets in `mine` and `other`."""
+"""A share group with offsets in `mine` and `hidden`."""
 SHARED = "g-other:AAAAAAAAAAAAAAAAAAAAAQ:0"
 """A share partition's key."""
 DIFFERS = frozenset(
@@ -99,7 +101,7 @@ RIGHTS: dict[str, list[Plain]] = {
         acl(GROUP, "g848", READ),
     ],
     "wild": [
-        acl(TOPIC, "*", READ), acl(TOPIC, "other", READ, deny=True), acl(TOPIC, "mi", WRITE, prefix=True),
+        acl(TOPIC, "*", READ), acl(TOPIC, "hidden", READ, deny=True), acl(TOPIC, "mi", WRITE, prefix=True),
         acl(GROUP, "*", DESCRIBE), acl(CLUSTER, CLUSTER_NAME, DESCRIBE), acl(TRANSACTIONAL_ID, "tx", DESCRIBE, prefix=True),
         acl(CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE),
     ],
@@ -137,7 +139,7 @@ def _single() -> Iterator[tuple[str, list[Plain]]]:
 SINGLE = dict(_single())
 SEEN: dict[str, list[Plain]] = {
     "no topic": [], "one topic": [acl(TOPIC, "mine", DESCRIBE)],
-    "all topics but one": [acl(TOPIC, "*", READ), acl(TOPIC, "other", DESCRIBE, deny=True)],
+    "all topics but one": [acl(TOPIC, "*", READ), acl(TOPIC, "hidden", DESCRIBE, deny=True)],
 }  # fmt: skip
 """Sets of rights of a member that subscribes by regular expression."""
 INVALID: dict[str, Plain] = {
@@ -217,7 +219,7 @@ def _with_ids(ids: Mapping[str, str]) -> Iterator[tuple[str, int, Plain]]:
         yield f"OffsetFetch {name}", 10, {"groups": [{"group_id": GROUPS[0], "topics": wanted}]}
     member = {"group_id": GROUPS[0], "member_id": "BAAAAAAAAAAAAAAAAAAAAA"}
     most = {"max_records": 1, "batch_size": 1, "max_bytes": 1000}
-    other = {"topics": [{"topic_id": ids["other"], "partitions": [{"partition_index": 0}]}]}
+    other = {"topics": [{"topic_id": ids["hidden"], "partitions": [{"partition_index": 0}]}]}
     yield "ShareFetch of other", 1, member | most | other | {"share_session_epoch": 0}
     yield "ShareAcknowledge of other", 1, member | other | {"share_session_epoch": 1}
     yield "ShareFetch at last", 1, member | most | {"share_session_epoch": -1}
@@ -252,7 +254,7 @@ def _groups() -> Iterator[tuple[str, int, Plain]]:
         yield "SyncGroup", 5, mine | member | {"protocol_type": "consumer", "protocol_name": "range"}
         yield "Heartbeat", 4, mine | member
         yield "LeaveGroup", 5, mine | {"members": [{"member_id": "m"}]}
-        for name in ("seen", "other"):
+        for name in ("seen", "hidden"):
             subscribed = {"subscribed_topic_names": ["mine", name], "topic_partitions": [], "rebalance_timeout_ms": 60_000}
             yield f"ConsumerGroupHeartbeat {name}", 1, mine | subscribed | {"member_id": "m", "member_epoch": 3}
         yield "OffsetDelete", 0, mine | {"topics": _topics()}
@@ -278,9 +280,9 @@ def _streams_groups() -> Iterator[tuple[str, int, Plain]]:
         yield f"StreamsGroupHeartbeat without a topology, {group_id}", 0, member
         for source, store in (
             ("mine", "mine"),
-            ("mine", "other"),
-            ("other", "mine"),
-            ("a b", "other"),
+            ("mine", "hidden"),
+            ("hidden", "mine"),
+            ("a b", "hidden"),
             ("__consumer_offsets", "mine"),
         ):
             changelog = {"name": store, "partitions": 0, "replication_factor": 0, "topic_configs": []}
@@ -295,7 +297,7 @@ def _streams_groups() -> Iterator[tuple[str, int, Plain]]:
 
 def _share_groups(group: Plain) -> Iterator[tuple[str, int, Plain]]:
     member = group | {"member_id": "AAAAAAAAAAAAAAAAAAAAAA"}
-    yield "ShareGroupHeartbeat", 1, member | {"member_epoch": 3, "subscribed_topic_names": ["mine", "other"]}
+    yield "ShareGroupHeartbeat", 1, member | {"member_epoch": 3, "subscribed_topic_names": ["mine", "hidden"]}
     yield "ShareFetch", 1, member | {"share_session_epoch": 7, "max_records": 1, "batch_size": 1}
     yield "ShareAcknowledge", 1, member | {"share_session_epoch": 7}
     yield "ShareGroupDescribe", 1, {"group_ids": [group["group_id"]]}
@@ -366,9 +368,10 @@ def _transactions() -> Iterator[tuple[str, int, Plain]]:
 def _admin() -> Iterator[tuple[str, int, Plain]]:
     created = ("mine", "new-mine", "new-other", "dup", "dup", "__cluster_metadata")
     yield "CreateTopics", 7, {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in created]}
-    deleted = ["other", "absent", "seen", "mine-gone", "new-mine"]
+    deleted = ["hidden", "absent", "seen", "mine-gone", "new-mine"]
     yield from (("DeleteTopics", version, {"topic_names": deleted, "timeout_ms": 5000}) for version in (3, 5))
     yield "DeleteTopics names", 6, {"topics": [{"name": name} for name in deleted[:4]], "timeout_ms": 5000}
+    yield "DeleteTopics overdue", 6, {"topics": [{"name": name} for name in deleted], "timeout_ms": 0}
     wanted = [{"name": name, "count": 2, "assignments": None} for name in NAMES]
     yield "CreatePartitions", 3, {"topics": wanted, "timeout_ms": 5000, "validate_only": True}
     resources = [(2, name) for name in NAMES]
@@ -405,6 +408,45 @@ def _admin() -> Iterator[tuple[str, int, Plain]]:
     yield "DeleteAcls", 3, {"filters": [ANY | {"principal_filter": "User:nobody"}]}
 
 
+# Names beside ids
+
+MIXED = ("Metadata", "DeleteTopics", "ConsumerGroupHeartbeat")
+"""The APIs that have a version in which a request may have both the names and the ids of topics."""
+Element = tuple[str | None, str]
+"""The name and the key in `ids` of a topic in a request. The key "" means no id."""
+
+
+def mixes(ids: Mapping[str, bytes]) -> Iterator[Asked]:
+    """Yields requests of `MIXED` whose names and ids are those of seen, hidden and absent topics, in every combination."""
+    names, keys = (None, *NAMES, "mine-gone"), ("", "mine", "seen", "hidden", "unknown")
+    elements: list[Element] = [(name, key) for name in names for key in keys]
+    alone = [[element] for element in elements]
+    further: list[Element] = [("hidden", ""), (None, "hidden"), ("mine", ""), (None, "mine")]
+    pairs = [[element, other] for element in elements for other in [element, *further]]
+    for version in (10, 11, 12, 13):
+        for topics in alone + (pairs if version == 12 else []):
+            wanted = {"topics": _elements(topics, ids), "allow_auto_topic_creation": False}
+            yield _mixed("Metadata", version, topics, wanted | {"include_topic_authorized_operations": True})
+    for topics in alone + pairs:
+        if [element in (("mine", ""), (None, "mine")) for element in topics].count(True) != 1:  # keep `mine`
+            yield _mixed("DeleteTopics", 6, topics, {"topics": _elements(topics, ids), "timeout_ms": 5000})
+    for name, key in elements:
+        owned = [{"topic_id": format_uuid(ids[key]), "partitions": [0]}] if key else []
+        member = {"group_id": "g848", "member_id": "m", "rebalance_timeout_ms": 60_000, "topic_partitions": owned}
+        for epoch in (0, 3) if key else ():  # without owned partitions a member would join
+            wanted = member | {"member_epoch": epoch, "subscribed_topic_names": None if name is None else [name]}
+            yield _mixed(f"ConsumerGroupHeartbeat at {epoch}", 1, [(name, key)], wanted)
+
+
+def _elements(topics: list[Element], ids: Mapping[str, bytes]) -> list[Plain]:
+    return [{"name": name} | ({"topic_id": format_uuid(ids[key])} if key else {}) for name, key in topics]
+
+
+def _mixed(name: str, version: int, topics: list[Element], body: Plain) -> Asked:
+    shown = ", ".join(f"{name or 'no name'} with {'the id of ' + key if key else 'no id'}" for name, key in topics)
+    return f"{name} of {shown}", version, plain_request(name.split()[0], body)
+
+
 # Playing
 
 
@@ -426,15 +468,16 @@ class Client:
 
     def ask(self, request: Message, version: int) -> Any:
         """Returns the response as plain data, or the exception's name if there is no response."""
-        try:
-            return comparable(self.raw(request, version), self._ids, blank=True)
-        except ConnectionClosed:
-            self._connection = log_in(self._address, self._user)
-            return ConnectionClosed.__name__
+        response = self.raw(request, version)
+        return ConnectionClosed.__name__ if response is None else comparable(response, self._ids, blank=True)
 
     def raw(self, request: Message, version: int) -> Any:
-        """Returns the response unchanged."""
-        return self._connection.request(request, version)
+        """Returns the response unchanged, or None if there is no response."""
+        try:
+            return self._connection.request(request, version)
+        except ConnectionClosed:
+            self._connection = log_in(self._address, self._user)
+            return None
 
     def until(self, request: Message, version: int, good: Callable[[Any], bool]) -> None:
         """Repeats the request until `good` returns true for the response."""
@@ -467,24 +510,24 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
     """Create topics, groups and transactional ids, and send the requests with each set of rights. `pause` waits until Kafka has
     finished its background work.
     """
-    ids = _prepare(address)
+    ids = prepare(address)
     names = {topic_id: name for name, topic_id in ids.items()}
     admin, alice = (Client(address, user, names) for user in USERS)
     for name, creation in INVALID.items():
         yield Step("admin", f"CreateAcls {name}", 3, admin.ask(plain_request("CreateAcls", {"creations": [creation]}), 3))
     for rights, acls in SEEN.items():
-        _grant(admin, [*acls, acl(GROUP, "*", READ)])  # before any new topic exists
+        grant(admin, [*acls, acl(GROUP, "*", READ)])  # before any new topic exists
         yield from _subscribe(address, rights, pause)
     for rights, acls in (SINGLE | RIGHTS).items():
-        _restore(admin)
-        yield Step(rights, "CreateAcls by admin", 3, _grant(admin, acls))
+        restore(admin)
+        yield Step(rights, "CreateAcls by admin", 3, grant(admin, acls))
         for name, wanted in FILTERS.items() if rights in RIGHTS else ():
             yield Step(rights, f"DescribeAcls {name}", 3, admin.ask(plain_request("DescribeAcls", wanted), 3))
         asked = list(requests(ids))
         if rights in SINGLE:
-            asked = _once(asked)
+            asked = once(asked)
         elif rights in ("nothing", "some"):
-            asked += _other_versions(asked)
+            asked += [*other_versions(asked), *mixes(ids)]
         for name, version, request in asked:
             yield Step(rights, name, version, alice.ask(request, version))
     yield Step("admin", "DeleteAcls", 3, admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3))
@@ -525,7 +568,7 @@ class _Member:
         return [self._epoch, None]
 
 
-def _grant(admin: Client, acls: list[Plain]) -> Any:
+def grant(admin: Client, acls: list[Plain]) -> Any:
     """Replace all ACLs by these. Returns the response to CreateAcls; the request contains the first ACL twice."""
     described = plain_request("DescribeAcls", ANY)
     admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
@@ -535,16 +578,16 @@ def _grant(admin: Client, acls: list[Plain]) -> Any:
     return created
 
 
-def _once(asked: list[Asked]) -> list[Asked]:
+def once(asked: list[Asked]) -> list[Asked]:
     """Returns the first request of each name."""
     return list({each[0]: each for each in reversed(asked)}.values())[::-1]
 
 
-def _other_versions(asked: list[Asked]) -> list[Asked]:
+def other_versions(asked: list[Asked]) -> list[Asked]:
     """Returns each request in all its other versions, except versions that cannot encode the request's fields."""
     known = {(name, version) for name, version, _ in asked}
     found = []
-    for name, _, request in _once(asked):
+    for name, _, request in once(asked):
         if name in NAMELESS:
             continue
         oldest, newest = spoken(KEYS[name.split()[0]])
@@ -559,9 +602,9 @@ def _count(response: Any) -> int:
     return sum(len(resource["acls"]) for resource in response["resources"])
 
 
-def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
+def prepare(address: tuple[str, int]) -> dict[str, bytes]:
     """Creates topics, transactional ids, a delegation token, and a consumer group (KIP-848). Returns the topics' ids."""
-    topics = [new_topic(name) for name in NAMES if name != "absent"]
+    topics = [new_topic(name, HIDDEN_PARTITIONS if name == "hidden" else 1) for name in NAMES if name != "absent"]
     made = log_in(address, "admin").request(create_topics(*topics), 7)
     ids = {topic.name: topic.topic_id for topic in made.topics} | {"unknown": b"x" * 16}
     admin = Client(address, "admin", {})
@@ -572,22 +615,22 @@ def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
         init = plain_request("InitProducerId", {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000})
         admin.until(init, 4, lambda response: not response["error_code"])
     joined = {"group_id": "g848", "member_id": "mm", "rebalance_timeout_ms": 600_000, "topic_partitions": []}
-    join = plain_request("ConsumerGroupHeartbeat", joined | {"subscribed_topic_names": ["mine", "other"]})
+    join = plain_request("ConsumerGroupHeartbeat", joined | {"subscribed_topic_names": ["mine", "hidden"]})
     admin.until(join, 1, lambda response: not response["error_code"])
     token = {"owner_principal_type": "User", "owner_principal_name": "bob", "max_lifetime_ms": -1}
     admin.ask(plain_request("CreateDelegationToken", token), 3)
     return ids
 
 
-def _restore(admin: Client) -> None:
+def restore(admin: Client) -> None:
     """Undo changes that a client with rights on topics and groups may have made."""
     admin.ask(plain_request("DeleteTopics", {"topic_names": list(NEW), "timeout_ms": 5000}), 5)
     admin.until(plain_request("Metadata", {"topics": None}), 12, lambda response: not _names(response).intersection(NEW))
     for group in GROUPS:
-        offsets = [{"name": name, "partitions": [{"committed_offset": 1}]} for name in ("mine", "other")]
+        offsets = [{"name": name, "partitions": [{"committed_offset": 1}]} for name in ("mine", "hidden")]
         commit = plain_request("OffsetCommit", {"group_id": group, "generation_id_or_member_epoch": -1, "topics": offsets})
         admin.until(commit, 8, lambda response: not any(t["partitions"][0]["error_code"] for t in response["topics"]))
-    offsets = [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in ("mine", "other")]
+    offsets = [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in ("mine", "hidden")]
     alter = plain_request("AlterShareGroupOffsets", {"group_id": SHARE_GROUP, "topics": offsets})
     admin.until(alter, 0, lambda response: not response["error_code"])
 

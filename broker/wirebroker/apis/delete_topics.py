@@ -1,14 +1,14 @@
 """DeleteTopics, versions 1–6.
 
 Deletes topics by name, from version 6 also by id. A topic named twice in the request, by name or id, gets INVALID_REQUEST with
-KRaft. With
-delete.topic.enable=false every topic gets TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
+KRaft. With delete.topic.enable=false every topic gets TOPIC_DELETION_DISABLED (INVALID_REQUEST before
+version 3).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -26,6 +26,8 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.requests.throttling import Mutations
 
+NEITHER = "Neither topic name nor id were specified."
+BOTH = "You may not specify both topic name and topic id."
 NOT_HERE = "This server does not host this topic-partition."
 STRICT_SINCE = 5
 """From this version of DeleteTopics on, a topic is refused if too many partitions were deleted recently (KIP-599)."""
@@ -50,6 +52,34 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
         exchange.engine.groups.forget_topics(exchange.now)
 
 
+def refuses_whole(request: DeleteTopicsRequest, exchange: Exchange) -> bool:
+    """Tells whether `handle` refuses the whole request, before it looks at any topic or at the client's rights."""
+    release = exchange.cluster.configs.release
+    if release.behaviour.refuses_deletion and not exchange.cluster.configs.value("delete.topic.enable"):
+        return True
+    if release.has_zookeeper:
+        return any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in request.topics)
+    return request.timeout_ms <= 0
+
+
+def unclear(requested: list[DeleteTopicState] | list[str], exchange: Exchange) -> Callable[[DeleteTopicState | str], bool]:
+    """Returns a function that tells whether `handle` refuses a topic without finding it: the client names it both by name and
+    by id, or neither, or more than once.
+    """
+    times = Counter(map(_key, requested))
+    zookeeper = exchange.cluster.configs.release.has_zookeeper
+    return lambda topic: not zookeeper and (_key(topic) is None or times[_key(topic)] > 1)
+
+
+def _key(topic: DeleteTopicState | str) -> str | bytes | None:
+    """Returns the name or the id of a topic in a request, or None if the request has both or neither."""
+    if isinstance(topic, str):
+        return topic
+    if topic.topic_id == ZERO_UUID:
+        return topic.name
+    return topic.topic_id if topic.name is None else None
+
+
 def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTopicsResponse:
     """The response while delete.topic.enable is false.
 
@@ -72,22 +102,21 @@ def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTo
 
 
 def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
-    names = Counter(each.name for each in requested if each.name is not None and each.topic_id == ZERO_UUID)
-    ids = Counter(each.topic_id for each in requested if each.name is None and each.topic_id != ZERO_UUID)
+    times = Counter(map(_key, requested))
+    ids = {key: None for key in times if isinstance(key, bytes)}
     responses: list[DeletableTopicResult] = []
     changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for each in requested:
         if pause():
             yield None
-        if each.name is None and each.topic_id == ZERO_UUID:
-            responses.append(_invalid(None, ZERO_UUID, "Neither topic name nor id were specified."))
-        elif each.name is not None and each.topic_id != ZERO_UUID:
-            responses.append(_invalid(each.name, each.topic_id, "You may not specify both topic name and topic id."))
-    responses += [_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, times in names.items() if times > 1]
-    responses += [_invalid(None, topic_id, "Duplicate topic id.") for topic_id, times in ids.items() if times > 1]
-    once = {topic_id: None for topic_id, times in ids.items() if times == 1}
-    for name in [name for name, times in names.items() if times == 1]:
+        if _key(each) is None:
+            responses.append(_invalid(each.name, each.topic_id, NEITHER if each.name is None else BOTH))
+    twice = [key for key, count in times.items() if count > 1]
+    responses += [_invalid(key, ZERO_UUID, "Duplicate topic name.") for key in twice if isinstance(key, str)]
+    responses += [_invalid(None, key, "Duplicate topic id.") for key in twice if isinstance(key, bytes)]
+    once = {topic_id: None for topic_id in ids if times[topic_id] == 1}
+    for name in [key for key, count in times.items() if isinstance(key, str) and count == 1]:
         if pause():
             changes.write_down()
             yield None
@@ -145,7 +174,7 @@ def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTopi
 
 
 def _by_name(
-    name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: Exchange, quota: Mutations
+    name: str, once: dict[bytes, None], ids: dict[bytes, None], exchange: Exchange, quota: Mutations
 ) -> DeletableTopicResult:  # fmt: skip
     """Delete by name. A topic named both by name and by id is not deleted."""
     topic = exchange.cluster.topics.get(name)

@@ -42,8 +42,8 @@ ALL_CLUSTER_OPERATIONS = bits(OPERATIONS[ResourceType.CLUSTER])
 
 def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
     """Respond with the brokers and the requested topics."""
-    if asks_too_early(request, exchange.version):
-        return _not_by_id(request)
+    if code := refused_whole(request, exchange.version):
+        return _refused_whole(request, code)
     cluster = exchange.cluster
     brokers = []
     for broker in cluster.live_brokers.values():
@@ -61,33 +61,48 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
     return response
 
 
-def asks_too_early(request: MetadataRequest, version: int) -> bool:
-    """Tells whether the request names topics by id in a version that does not allow ids."""
-    return version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ())
+def refused_whole(request: MetadataRequest, version: int) -> ErrorCode:
+    """Returns the error that the whole request gets because of how it names topics, or NONE."""
+    if version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
+        return ErrorCode.INVALID_REQUEST
+    if not by_id(request) and any(t.name is None for t in request.topics or ()):  # Kafka's NullPointerException
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
 
 
-def _not_by_id(request: MetadataRequest) -> MetadataResponse:
-    """The response to ids in versions 10 and 11, which have the field but do not support it (KAFKA-13265).
+def by_id(request: MetadataRequest) -> bool:
+    """Tells whether the request names topics by id. Then their names mean nothing, and a topic without an id is left out."""
+    return any(requested.topic_id != ZERO_UUID for requested in request.topics or ())
+
+
+def distinct(request: MetadataRequest) -> Iterable[MetadataRequestTopic]:
+    """Returns the topics that the request names, each once."""
+    if by_id(request):
+        return {topic.topic_id: topic for topic in request.topics or () if topic.topic_id != ZERO_UUID}.values()
+    return {topic.name: topic for topic in request.topics or ()}.values()
+
+
+def _refused_whole(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    """The response to ids in versions 10 and 11, which have the field but do not support it (KAFKA-13265), and to topics
+    without a name and an id.
 
     This response lists no brokers.
     """
     topics = [
-        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id, partitions=[])
+        MetadataResponseTopic(error_code=code, name=t.name or "", topic_id=t.topic_id, partitions=[])
         for t in request.topics or ()
     ]
-    return MetadataResponse(brokers=[], topics=topics)
+    return MetadataResponse(brokers=[], topics=topics, error_code=code)
 
 
 def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any, list[MetadataResponseTopic]]:
     pause, pause_for_creation = pauses(), pauses(CREATED)
     unasked = exchange.cluster.configs.release.behaviour.no_operations
-    # The Java client sends an id together with an empty name; Kafka uses the ids as soon as the request has an id.
-    by_id = any(requested.topic_id != ZERO_UUID for requested in request.topics or ())
     responses = []
     for requested in _requested(request, exchange):
         if pause():
             yield None
-        found = requested if isinstance(requested, Topic) else _find(requested, by_id, request, exchange)
+        found = requested if isinstance(requested, Topic) else _find(requested, request, exchange)
         response = (yield from _described(found, pause, exchange)) if isinstance(found, Topic) else found
         if response is found and pause_for_creation():
             yield None
@@ -101,15 +116,13 @@ def _requested(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic |
     """Returns the requested topics, each once, or all topics."""
     if request.topics is None or (exchange.version == 0 and not request.topics):
         return list(exchange.cluster.topics.values())
-    return {(requested.name, requested.topic_id): requested for requested in request.topics}.values()
+    return distinct(request)
 
 
-def _find(
-    requested: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
-) -> Topic | MetadataResponseTopic:
+def _find(requested: MetadataRequestTopic, request: MetadataRequest, exchange: Exchange) -> Topic | MetadataResponseTopic:
     """Returns the topic, or the error for an unknown topic. The unknown topic may be created at once."""
     cluster, name = exchange.cluster, requested.name
-    if by_id or name is None:
+    if name is None or requested.topic_id != ZERO_UUID:
         return cluster.topics_by_id.get(requested.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)
     if name in cluster.topics:
         return cluster.topics[name]

@@ -29,7 +29,7 @@ from kafkawire.messages.join_group import JoinGroupResponse
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
-from wirebroker.apis import IN_ZOOKEEPER, describe_topic_partitions, metadata
+from wirebroker.apis import IN_ZOOKEEPER, delete_topics, describe_topic_partitions, metadata
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
@@ -199,7 +199,7 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
     return rule
 
 
-def unless(wrong: Callable[[Any, int], bool], rule: Rule) -> Rule:
+def unless(wrong: Callable[[Any, int], object], rule: Rule) -> Rule:
     """Applies the rule unless the request is `wrong`: then the handler refuses the whole request, and shows nothing about the
     named resources."""
     return lambda request, access: request if wrong(request, access.exchange.version) else rule(request, access)
@@ -247,7 +247,7 @@ def _produce(request: Any, access: Access) -> Any:
 
 def _metadata(request: Any, access: Access) -> Any:
     everything = request.topics is None or (access.exchange.version == 0 and not request.topics)
-    by_id = not everything and any(topic.topic_id != ZERO_UUID for topic in request.topics)
+    by_id = metadata.by_id(request)
     directory = access.exchange.directory
     unasked = False
 
@@ -268,8 +268,8 @@ def _metadata(request: Any, access: Access) -> Any:
         return request
     kept = copy(request)
     kept.topics, hidden, uncreated = [], [], []
-    for topic in request.topics:
-        name = topic_name(topic, directory) if by_id else topic.name
+    for topic in metadata.distinct(request):
+        name = directory.topic_name(topic.topic_id) if by_id else topic.name
         if name is not None and not access.may(_O.DESCRIBE, _R.TOPIC, name):
             hidden.append(topic)
         elif name is not None and not _may_be_made(name, request, access):
@@ -355,16 +355,17 @@ def _create_topics(request: Any, access: Access) -> Any:
 
 
 def _delete_topics(request: Any, access: Access) -> Any:
-    if access.may(_O.DELETE, _R.CLUSTER, asked=False):
+    if access.may(_O.DELETE, _R.CLUSTER, asked=False) or delete_topics.refuses_whole(request, access.exchange):
         return request
     directory, cluster = access.exchange.directory, access.exchange.cluster
     attribute = "topics" if request.topics else "topic_names"
+    unclear = delete_topics.unclear(getattr(request, attribute), access.exchange)
     unnamed: list[bytes] = []
 
     def allowed(topic: Any) -> bool:
         by_id = not isinstance(topic, str) and topic.name is None
         name = topic if isinstance(topic, str) else topic_name(topic, directory)
-        if name is None or access.may(_O.DELETE, _R.TOPIC, name):
+        if name is None or unclear(topic) or access.may(_O.DELETE, _R.TOPIC, name):
             return True
         seen = access.may(_O.DESCRIBE, _R.TOPIC, name)
         if by_id and not seen:
@@ -653,7 +654,7 @@ TRANSACTION_WRITE = whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")
 RULES: dict[str, Rule] = {
     "Produce": _produce,
     "ListOffsets": topics(_O.DESCRIBE),
-    "Metadata": unless(metadata.asks_too_early, _metadata),
+    "Metadata": unless(metadata.refused_whole, _metadata),
     "OffsetCommit": both(GROUP_READ, topics(_O.READ)),
     "OffsetFetch": _offsets,
     "FindCoordinator": _find_coordinator,
