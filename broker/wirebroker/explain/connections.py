@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from wirebroker.explain.access import is_about_tls
 from wirebroker.explain.detector import Detector, Known
+from wirebroker.explain.error_codes import ENDLESS, LASTS, NO_COORDINATOR, OF_COORDINATORS
 from wirebroker.explain.findings import Evidence, Finding, Shot
 from wirebroker.explain.words import SECOND, Client, at, between, client_of, counted, equal, ms, times, tool
 from wirebroker.trace.rows import BrokerRow, ConnectionRow, ReplyRow, Row
@@ -20,13 +21,6 @@ CLOSED = "the broker closed it"
 EXPLAINED = ("instead of answering", "it does not know the client")
 """If one of these texts occurs in the reason why a connection was closed, this detector ignores the connection: it belongs to
 another kind of finding, or the reason already names the cause."""
-OF_COORDINATORS = frozenset((
-    "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat",
-    "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "DescribeGroups", "ConsumerGroupDescribe", "InitProducerId", "EndTxn",
-    "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit",
-))  # fmt: skip
-"""The APIs whose requests are sent to a coordinator."""
-NO_COORDINATOR = frozenset(("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"))
 NODE = re.compile(r"node (\d+) at ")
 NAMED = 20
 """For each node or question, at most this many reasons, errors and closed connections are remembered."""
@@ -166,7 +160,8 @@ class _Question:
     def is_missing(self) -> bool:
         """Tells whether the coordinator is considered missing: there were many requests for it, over a long enough time."""
         often = max(self.by_connection.values(), default=0) >= ASKED or self.evidence.count >= ASKED_IN_ALL
-        return often and self.evidence.span >= FOR
+        rarely = self.evidence.count >= ENDLESS and self.evidence.span >= LASTS
+        return (often and self.evidence.span >= FOR) or rarely
 
 
 class MissingCoordinators(Detector):

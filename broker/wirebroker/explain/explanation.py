@@ -9,14 +9,15 @@ from wirebroker.explain.connections import LostConnections, MissingCoordinators
 from wirebroker.explain.detector import Detector
 from wirebroker.explain.findings import Finding, ranked
 from wirebroker.explain.groups import MissingCommits, PoisonRecords, Rejoins
-from wirebroker.explain.speed import LeaderMoves, RetryStorms, SlowBrokers
+from wirebroker.explain.refusals import Refusals
+from wirebroker.explain.speed import LeaderMoves, SlowBrokers
 from wirebroker.explain.transactions import Transactions
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import Row, RunRow
 
 DETECTORS: tuple[Callable[[], Detector], ...] = (
     TlsFailures, LoginFailures, Denials, UnsupportedVersions, Throttling, Transactions, MissingCoordinators, LostConnections,
-    Rejoins, MissingCommits, PoisonRecords, RetryStorms, SlowBrokers, LeaderMoves,
+    Rejoins, MissingCommits, PoisonRecords, Refusals, SlowBrokers, LeaderMoves,
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ Kind = Literal[
 KINDS: dict[Kind, str] = {
     "tls_failed": "a TLS handshake failed: between a client and the proxy or broker, or between the proxy and a broker",
     "login_failed": "the broker refused a login, or ended a session that was not renewed",
-    "denied": "ACLs deny an operation to a principal",
+    "denied": "ACLs deny an operation to a principal, or an error refuses a client's request for good",
     "unsupported_version": "a client sent a request in a version that the broker does not support",
     "coordinator_unreachable": "a group or a transactional id has no coordinator that responds",
     "transaction_timed_out": "a transaction outlived the timeout that its client had asked for, and the broker aborted it",
@@ -33,7 +33,7 @@ KINDS: dict[Kind, str] = {
     "leader_moves": "the leader of a partition moves back and forth",
     "connection_lost": "a broker refuses or resets connections, or cannot be reached",
     "rejoins": "a member leaves its group or is removed from it, and joins again, more than once",
-    "retry_storm": "a client gets the same error again and again, many times in a second",
+    "retry_storm": "a client gets the same error again and again: many times in a second, or for a long time without a success",
     "slow_broker": "responses take long, although neither the client nor a quota made the broker wait",
     "not_committing": "a consumer of a group reads records and does not commit offsets",
 }

@@ -1,29 +1,15 @@
-"""Finds slow brokers and networks, clients that retry again and again, and leaders that move back and forth."""
+"""Finds slow brokers and networks, and leaders that move back and forth."""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Evidence, Finding, Shot
-from wirebroker.explain.words import (
-    MINUTE,
-    SECOND,
-    Client,
-    at,
-    between,
-    capital,
-    client_of,
-    counted,
-    equal,
-    ms,
-    shell,
-    times,
-    tool,
-)  # fmt: skip
-from wirebroker.trace.rows import ConnectionRow, LeaderRow, ProduceRow, ReplyRow, RequestRow, Row
+from wirebroker.explain.words import MINUTE, SECOND, at, between, counted, equal, ms, times
+from wirebroker.trace.rows import ConnectionRow, LeaderRow, ReplyRow, RequestRow, Row
 
 SLOW = 2 * SECOND
 VERY_SLOW = 4 * SECOND
@@ -151,162 +137,6 @@ class SlowBrokers(Detector):
 
 def _when(evidence: Evidence) -> str:
     return between(evidence.first_time, evidence.last_time)
-
-
-# Retries
-
-WINDOW = 10 * SECOND
-STORM = 20
-"""If a client gets the same error this many times within the window, this is a finding."""
-PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
-"""Errors after which it is normal that clients retry often and quickly, with the number of errors that is a finding."""
-QUIET = frozenset(("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "UNSUPPORTED_VERSION", "NONE"))
-"""Errors that are a normal part of the protocol, or that belong to findings of other kinds."""
-TOO_LARGE = "MESSAGE_TOO_LARGE"
-MOST_NAMES, SHOWN = 50, 3
-"""The largest number of names in requests that a storm counts, and the largest number that its sentence lists."""
-REFRESHES = 60
-"""If a client gets this many Metadata responses within the window, this is a finding."""
-ADVICE = {
-    "NOT_ENOUGH_REPLICAS": ("fewer replicas are in sync than min.insync.replicas", "the other brokers; min.insync.replicas"),
-    "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or this broker does not know it yet",
-     f"the topic's name; auto.create.topics.enable; {tool('kafka-topics', '--describe')}"),
-    "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that no longer leads the partition, and gets no newer metadata",
-     "Metadata of the client (--where api=Metadata); the leader of the partition"),
-    "LEADER_NOT_AVAILABLE": ("the partition has no leader", tool("kafka-topics", "--describe --unavailable-partitions")),
-    "OUT_OF_ORDER_SEQUENCE_NUMBER": ("an earlier batch never arrived or was lost; the client cannot recover",
-     "the timeline of the producer: trace show --timeline"),
-    "CONCURRENT_TRANSACTIONS": ("the earlier transaction of this id does not end", "the transaction's coordinator, and the "
-     "brokers that lead its partitions: the markers do not reach them"),
-    "OFFSET_OUT_OF_RANGE": ("the offset was deleted by retention, or never existed", "auto.offset.reset; retention.ms"),
-    "MESSAGE_TOO_LARGE": ("the broker refuses the batch because it is larger than the topic takes; another try does not help",
-     "{topics}: max.message.bytes (message.max.bytes of the broker if the topic sets none); the application's records and "
-     "batch.size"),
-}  # fmt: skip
-
-
-@dataclass
-class _Storm:
-    recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
-    """the times of the latest errors"""
-    evidence: Evidence = field(default_factory=Evidence)
-    raged: bool = False
-    messages: dict[str, None] = field(default_factory=dict)
-    about: Counter[str] = field(default_factory=Counter)
-    """how often each name was in the requests"""
-    refused: int = 0
-    """the size in bytes of the smallest batch that was refused with the error, or 0"""
-    stored: int = 0
-    """the size in bytes of the largest batch of the client that was stored in the same topic"""
-    connection: int = -1
-    connections: int = 0
-    """how often an error occurred on another connection than the previous error"""
-
-    def add(self, number: int, row: ReplyRow, limit: int) -> None:
-        """Add the next response of the same kind."""
-        if self.recent and row.time - self.recent[-1] > WINDOW and not self.raged:
-            self.evidence = Evidence()
-            self.connections = 0
-            self.about.clear()
-        self.recent.append(row.time)
-        self.evidence.add(number, row)
-        for name in row.about:
-            if name in self.about or len(self.about) < MOST_NAMES:
-                self.about[name] += 1
-        self.connections += row.connection != self.connection
-        self.connection = row.connection
-        if len(self.messages) < 3:
-            self.messages.update(dict.fromkeys(row.messages))
-        if len(self.recent) >= limit and row.time - self.recent[-limit] <= WINDOW:
-            self.raged = True
-
-
-class RetryStorms(Detector):
-    """Finds `retry_storm`: a client gets the same error from an API many times within a short time."""
-
-    events = ("reply", "produce", "shadow")
-
-    def __init__(self) -> None:
-        self._storms: Known[tuple[Client, str, str], _Storm] = Known(_Storm)
-        self._stored: Known[tuple[Client, str], list[int]] = Known(list)
-        """For each client and topic, a list with the size in bytes of the largest batch that was stored."""
-
-    def take(self, number: int, row: Row) -> None:
-        """Take a row."""
-        if isinstance(row, ProduceRow):
-            self._judged(row)
-            return
-        assert isinstance(row, ReplyRow)
-        for error in row.errors:
-            if error not in QUIET and not error.endswith("AUTHORIZATION_FAILED"):
-                self._storms[client_of(row), row.api, error].add(number, row, PATIENT.get(error, STORM))
-        if row.api == "Metadata" and not row.errors:
-            self._storms[client_of(row), row.api, ""].add(number, row, REFRESHES)
-
-    def _judged(self, row: ProduceRow) -> None:
-        place = client_of(row), row.topic
-        if row.verdict == "accepted":
-            self._stored[place][:] = [max([row.bytes, *(self._stored.get(place) or ())])]
-        elif row.error == TOO_LARGE:
-            storm = self._storms[client_of(row), "Produce", row.error]
-            storm.refused = min(storm.refused or row.bytes, row.bytes)
-            storm.stored = max([storm.stored, *(self._stored.get(place) or ())])
-
-    def findings(self, now: int) -> Iterator[Finding]:
-        """Yields a finding for each retry storm."""
-        for (client, api, error), storm in self._storms.items():
-            if not storm.raged:
-                continue
-            evidence = storm.evidence
-            subject = f" for {_shares(storm)}" if storm.about else ""
-            said = f" ({'; '.join(storm.messages)})" if storm.messages else ""
-            count = f"{times(evidence.count)} {_exactly(evidence)}"
-            sentence = f"{capital(str(client))} got {error}{said} from {api}{subject} {count}.{_sizes(storm)}"
-            if not error:
-                sentence = f"{capital(str(client))} asked for {api} {count}, without an error."
-            cause, look_at = ADVICE.get(
-                error, ("the client retries before the cause is gone", "the error; retry.backoff.ms of the client")
-            )
-            topics = sorted({name.rpartition("-")[0] or name for name in storm.about if " " not in name})
-            entities = [f"--describe --entity-type topics --entity-name {shell(each)}" for each in topics[:SHOWN]]
-            described = "; ".join(tool("kafka-configs", each) for each in entities)
-            look_at = look_at.replace("{topics}", described or "the topic")
-            if not error:
-                cause = "the client looks for a leader or a broker that it cannot reach, and asks for new metadata each time"
-                look_at = "the connections of this client that were closed; retry.backoff.ms, metadata.max.age.ms"
-            if not error and storm.connections * 2 > evidence.count:
-                cause = "the application makes a new client for each record, request or task, and each asks for the metadata"
-                look_at = "where the application makes its producers and consumers: one for the whole process is enough"
-            yield Finding(
-                "retry_storm", sentence, cause, look_at,
-                f"api={api} {client.chosen}" + (f" error={error}" if error else ""), evidence, evidence.count,
-                Shot("sequence", "", client.chosen),
-            )  # fmt: skip
-
-
-def _exactly(evidence: Evidence) -> str:
-    """Returns words for when a storm occurred, and for how long."""
-    if not evidence.span:
-        return f"at {at(evidence.first_time)}"
-    return f"in {ms(evidence.span)}, from {at(evidence.first_time)} to {at(evidence.last_time)}"
-
-
-def _shares(storm: _Storm) -> str:
-    """Returns the names in the requests. If there are several names, the number of requests follows each."""
-    found = storm.about.most_common(SHOWN)
-    more = f" and {len(storm.about) - SHOWN} more" if len(storm.about) > SHOWN else ""
-    if len(found) == 1:
-        return found[0][0]
-    alike = all(count == storm.evidence.count for _, count in found)
-    return ", ".join(name if alike else f"{name} ({count:,})" for name, count in found) + more
-
-
-def _sizes(storm: _Storm) -> str:
-    """Returns a sentence about the smallest batch that was refused because of its size, and the largest one that was stored."""
-    if not storm.refused:
-        return ""
-    stored = f"; the largest that it took from this client on the same topic has {storm.stored:,} B" if storm.stored else ""
-    return f" The smallest batch that the broker refused has {storm.refused:,} B{stored}."
 
 
 # Leaders
