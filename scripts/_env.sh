@@ -1,4 +1,12 @@
 # Sourced by the other scripts: makes the environment .venv at the repository's root, once, and puts it first on PATH.
+
+# help_if_asked ARGUMENT ...: for --help, prints the comment at the beginning of the script, and ends it. Scripts call it first.
+help_if_asked() {
+    case "${1:-}" in -h | --help) show_help; exit 0 ;; esac
+}
+show_help() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"; }
+
+script=$(cd "$(dirname -- "$0")" && pwd)/${0##*/}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
@@ -11,19 +19,21 @@ python_for_venv() {
     return 1
 }
 
-# ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with a dependency group (dev, compile).
-# The second call costs nothing.
+# ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with a dependency group (dev, compile,
+# docs). The second call costs nothing.
 ensure_env() {
-    local group=$1 stamp python extras
-    stamp=.venv/.wirebroker-$group
-    if [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt uv.lock ]; then
-        return
-    fi
+    local group=$1 stamp python extras is_group=
+    case $group in dev | compile | docs) is_group=yes ;; esac
+    for stamp in .venv/.wirebroker-dev ".venv/.wirebroker-$group"; do  # the group dev has all that the others have
+        if [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt uv.lock ]; then
+            return
+        fi
+    done
     if command -v uv >/dev/null 2>&1 && [ -z "${WIREBROKER_NO_UV:-}" ]; then
         if [ "$group" = dev ]; then
             uv sync --quiet --frozen --group dev >&2
-        elif [ "$group" = compile ]; then
-            uv sync --quiet --frozen --inexact --no-group dev --group compile >&2
+        elif [ -n "$is_group" ]; then
+            uv sync --quiet --frozen --inexact --no-group dev --group "$group" >&2
         else
             uv sync --quiet --frozen --inexact --no-group dev --extra "$group" --extra control >&2
         fi
@@ -36,9 +46,9 @@ ensure_env() {
             echo "making the environment .venv with $("$python" --version) ..." >&2
             "$python" -m venv .venv
         fi
-        if [ "$group" = dev ] || [ "$group" = compile ]; then
+        if [ -n "$is_group" ]; then
             .venv/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" >&2
-            extras=; [ "$group" = compile ] || extras="[demo,codecs,control,uvloop]"
+            extras=; [ "$group" != dev ] || extras="[demo,codecs,control,uvloop]"
             .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extras" --group "$group" >&2
         else
             [ "$group" != audit ] || echo "fetching PySpark and a Java runtime, some 500 MB ..." >&2
@@ -46,6 +56,4 @@ ensure_env() {
         fi
     fi
     touch "$stamp"
-    [ "$group" = dev ] && touch .venv/.wirebroker-demo .venv/.wirebroker-audit .venv/.wirebroker-compile
-    return 0
 }

@@ -14,13 +14,17 @@ SOURCES = [str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "
 
 def enter(*needed: str) -> None:
     """Run the script again with the Python of .venv, if another Python started it, and put the sources on the path.
-    Exits with code 2 and a message if the environment lacks a needed package.
+    Exits with code 2 and a message if the environment lacks a needed package. For `--help` the script's docstring is then
+    printed; with an environment the script prints its own help.
     """
     python = ROOT / ".venv" / "bin" / "python"
     script = Path(sys.argv[0]).name
     if Path(sys.prefix) != ROOT / ".venv" and python.exists():
         os.execv(python, [str(python), *sys.argv])
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing and {"-h", "--help"} & set(sys.argv[1:]):
+        print(sys.modules["__main__"].__doc__)
+        sys.exit()
     if missing:
         problem = f"the environment .venv, which `scripts/test --collect-only` makes; {', '.join(missing)} is not there"
         print(f"scripts/{script} needs {problem}.", file=sys.stderr)

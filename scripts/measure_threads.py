@@ -11,12 +11,14 @@ between the threads but the code. The best of five rounds counts.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import threading
 import time
 from pathlib import Path
 
+argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / name) for name in ("broker", "protocol", "tests")]
 

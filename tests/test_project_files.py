@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -80,18 +81,83 @@ def test_every_mutant_is_a_rule_of_the_broker() -> None:
     assert subprocess.run(script, capture_output=True, text=True, check=False).stdout == ""
 
 
-def python_scripts() -> list[str]:
-    scripts = (path for path in (ROOT / "scripts").iterdir() if path.is_file())
-    return sorted(path.name for path in scripts if path.read_text(encoding="utf-8").startswith("#!/usr/bin/env python3"))
+def scripts() -> list[str]:
+    """Returns the scripts that a user starts: those that the pages name, and all whose first line names a program."""
+    pages = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"] + list((ROOT / "docs").rglob("*.md"))
+    named = {
+        name
+        for page in pages
+        for name in re.findall(r"scripts/([a-z][\w-]*(?:\.py)?)(?![\w/])", page.read_text(encoding="utf-8"))
+    }
+    folder = ROOT / "scripts"
+    own = {path.name for path in folder.iterdir() if path.is_file() and path.read_text(encoding="utf-8").startswith("#!")}
+    absent = [name for name in named - own if not (folder / name).is_file() and not (folder / name).is_dir()]
+    assert absent == [], "pages name scripts that do not exist"
+    return sorted(own | {name for name in named if name.endswith(".py")})
 
 
-@pytest.mark.parametrize("name", python_scripts())
-def test_a_script_without_its_environment_says_how_to_make_it(name: str, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-S", str(tmp_path / "scripts" / name), "--help"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=30, env={"PATH": os.environ["PATH"]})
-    if run.returncode == 2:
+def run_script(folder: Path, name: str, *arguments: str, bare: bool) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a session of its own. Fails if the script leaves a process behind. `bare`: a Python script gets a Python
+    without packages."""
+    path = folder / "scripts" / name
+    is_python = "python" in path.read_text(encoding="utf-8").partition("\n")[0] or path.suffix == ".py"
+    if not is_python and shutil.which("bash") is None:
+        pytest.skip("there is no bash here")
+    program = [sys.executable, *(["-S"] if bare else [])] if is_python else ["bash"]
+    with subprocess.Popen(
+        [*program, str(path), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True, env={"PATH": os.environ["PATH"]}, cwd=folder,
+    ) as process:  # fmt: skip
+        try:
+            said, complaints = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            end_session(process.pid)
+            raise
+    assert not end_session(process.pid), f"{name} left a process behind"
+    return subprocess.CompletedProcess(process.args, process.returncode, said, complaints)
+
+
+def end_session(number: int) -> bool:
+    """Kills the processes that are left of a session. Returns whether there was one."""
+    if os.name == "nt":
+        return False
+    try:
+        os.killpg(number, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder with what the scripts need of a clone. It has no environment."""
+    folder = tmp_path_factory.mktemp("clone")
+    shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "uv.lock"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", scripts())
+def test_the_help_of_a_script_needs_no_environment(name: str, clone: Path) -> None:
+    run = run_script(clone, name, "--help", bare=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.count(" ") > 3, "it says nothing"
+    assert not (clone / ".venv").exists(), "it made an environment, only to show its help"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", scripts())
+def test_the_help_of_a_script_starts_nothing(name: str) -> None:
+    run = run_script(ROOT, name, "--help", bare=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.count(" ") > 3, "it says nothing"
+
+
+def test_a_script_without_its_environment_says_how_to_make_it(clone: Path) -> None:
+    needing = [name for name in scripts() if re.search(r"^enter\(", (ROOT / "scripts" / name).read_text("utf-8"), re.MULTILINE)]
+    assert len(needing) > 20
+    for name in needing:
+        run = run_script(clone, name, "--no-such-flag", bare=True)
         begins = f"scripts/{name} needs the environment .venv, which `scripts/test --collect-only` makes; "
-        assert (run.stderr.startswith(begins), run.stderr.count("\n")) == (True, 1), run.stderr
-    else:
-        assert (run.returncode, run.stderr) == (0, ""), "the script must run without the environment"
+        assert (run.returncode, run.stderr.startswith(begins), run.stderr.count("\n")) == (2, True, 1), run.stderr

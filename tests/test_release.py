@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 RELEASE = ROOT / "scripts" / "release_parts"
 
@@ -17,3 +19,32 @@ def test_the_single_file_says_which_python_it_lacks(tmp_path: Path) -> None:
     assert run.returncode == 1
     version = ".".join(map(str, sys.version_info[:2]))
     assert run.stderr.startswith(f"wirebroker: this file has no compiled modules for Python {version} on {sys.platform}; ")
+
+
+OLD_PYTHON = """
+import sys, types
+sys.modules["tomllib"] = None
+path = "hatchling.builders.hooks.plugin.interface"
+for end in (9, 18, 24, 31, 41):
+    sys.modules[path[:end]] = types.ModuleType(path[:end])
+sys.modules[path].BuildHookInterface = type("BuildHookInterface", (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
+sys.version_info, sys.version = (3, 9, 18, "final", 0), "3.9.18 (main)"
+sys.path.insert(0, FOLDER)
+from build_hook import CompiledModules
+hook = CompiledModules()
+hook.target_name = "wheel"
+assert hook.dependencies() == []
+hook.initialize("standard", {})
+print("a pure wheel")
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"),
+    [("0", (0, "a pure wheel\n", "")), ("1", (1, "", "wirebroker needs Python 3.11 or newer; this is 3.9.18\n"))],
+)
+def test_the_build_hook_runs_in_a_python_that_is_too_old(asked: str, outcome: tuple[int, str, str]) -> None:
+    """pip loads the hook before it compares `requires-python`. It then says which Python wirebroker needs."""
+    code = OLD_PYTHON.replace("FOLDER", repr(str(ROOT / "scripts" / "compile_parts")))
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"WIREBROKER_COMPILE": asked})
+    assert (run.returncode, run.stdout, run.stderr) == outcome

@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+OLDEST = (3, 11)
+"""The oldest Python that wirebroker supports. Older ones load this file, too, before pip compares `requires-python` and says
+what is wrong. So the file imports nothing that they lack."""
 
 
 class CompiledModules(BuildHookInterface[Any]):
@@ -21,16 +24,17 @@ class CompiledModules(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Returns the requirement for mypyc, in the version that pyproject.toml pins, if modules are compiled."""
-        if not self._asked:
+        if not self._asked or sys.version_info < OLDEST:
             return []
-        project = tomllib.loads(Path(self.root, "pyproject.toml").read_text(encoding="utf-8"))
-        needed: list[str] = project["dependency-groups"]["compile"]
+        needed: list[str] = self.metadata.config["dependency-groups"]["compile"]
         return needed
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and name the files for the wheel."""
+        """Compile, and name the files for the wheel. Exits if this Python is too old."""
         if not self._asked or version == "editable":
             return
+        if sys.version_info < OLDEST:
+            sys.exit(f"wirebroker needs Python {'.'.join(map(str, OLDEST))} or newer; this is {sys.version.split()[0]}")
         self._work = tempfile.TemporaryDirectory(prefix="wirebroker-wheel-")
         made = Path(self._work.name)
         script = Path(self.root, "scripts", "compile_parts", "compiling.py")

@@ -1,6 +1,5 @@
-# Sourced by the scripts that build a release: $python, $tools (an environment with build, twine and shiv), $work (removed at
+# Sourced after _env.sh by the scripts that build a release: $python, $tools (an environment with build, twine and shiv), $work (removed at
 # the end), and pip ENVIRONMENT ARGUMENT ...
-source "$(dirname "${BASH_SOURCE[0]}")/../_env.sh"
 python=$(python_for_venv) || { echo "${0##*/} needs Python 3.11 or newer, and none was found on this machine." >&2; exit 2; }
 # A wheel is built for the Python that builds it, so each version of Python has its own tools.
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/wirebroker/release-tools-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')

@@ -24,9 +24,10 @@ from kafkawire.batches import (
     may_be_compacted,
 )
 from kafkawire.primitives import Buffer
+from wirebroker_audit.reading.limits import LEAST_LENGTH, MAGIC, MAGIC_AT
 from wirebroker_audit.reading.linker import NO_RUN, RULES, Array, Linker
 from wirebroker_audit.reading.pieces import Piece
-from wirebroker_audit.reading.walking import LEAST_LENGTH, MAGIC, MAGIC_AT, Walk
+from wirebroker_audit.reading.walking import Walk
 
 LARGEST_BATCH = 256 * 1024 * 1024
 """A batch length above this counts as damage."""
