@@ -31,7 +31,7 @@ from wirebroker.security.clients import tokens
 from wirebroker.testing.views import TraceView
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING
-from wirebroker.trace.rows import ConnectionRow, FetchRow, ReplyRow, Row, RunRow, row_from_json
+from wirebroker.trace.rows import AuthenticationRow, ConnectionRow, FetchRow, ReplyRow, Row, RunRow, row_from_json
 from wirekit import ask_in_vain, batch, client
 
 NAME = "wirebroker-conformance"
@@ -125,6 +125,66 @@ def test_a_quota(staged: Callable[..., Stage]) -> None:
     assert "on orders" in first.sentence
     assert "producer_byte_rate (request_percentage lets nobody wait for more than a window" in first.sentence
     assert all(row.throttle_time_ms > 0 for row in stage.proxy.trace.where("api=Produce throttle_time_ms>0 event=reply"))
+
+
+@pytest.mark.parametrize("faulty", ["broker", "proxy"])
+def test_a_throttle_that_a_fault_set(staged: Callable[..., Stage], faulty: str) -> None:
+    stage = staged()
+    (stage.kafka if faulty == "broker" else stage.proxy).faults.add(faults.throttle(ms=700, api="Produce"))
+    wire = client(stage.proxy)
+    for _ in range(2):
+        wire.request(produce_request("orders", batch()), 9)
+    (finding,) = found(stage.traces[faulty])
+    assert finding.kind == "throttled"
+    assert "was throttled twice" in finding.sentence
+    assert "by a fault, throttle" in finding.sentence
+    assert "wait 1.4 s in all, at most 700 ms, for Produce on orders" in finding.sentence
+    assert "quota" not in finding.cause
+
+
+def test_what_a_fault_made_says_so(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    stage.kafka.faults.add(faults.error(19, api="Produce", times=18))
+    wire = client(stage.kafka)
+    for _ in range(18):
+        wire.request(produce_request("orders", batch()), 9)
+    stage.kafka.faults.add(faults.error(87, api="Produce", times=1))
+    wire.request(produce_request("orders", batch()), 9)
+    (finding,) = found(stage.kafka.trace)
+    assert "INVALID_RECORD" in finding.sentence
+    assert "It was made by a fault: error" in finding.sentence
+    assert finding.cause.startswith("the test asked for it: error")
+
+
+LOGINS = {
+    "Cannot change principals during re-authentication from User.a: User.b": "its user is another one than before",
+    "it must authenticate again by PLAIN": "its mechanism is another one than before",
+    "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN": "no longer right",
+    "the session of User:a ended, and the client did not authenticate again": "does not renew it",
+    "it asked for the SASL mechanism 'GSSAPI'; enabled: PLAIN": "does not have the mechanism PLAIN",
+    "it sent Metadata instead of SaslAuthenticate request": "before its login is complete",
+    "sasl.jaas.config of this listener cannot be used: x": "the listener's own login module",
+    "Authentication failed: Client requested an authorization id that is different from username": "to be another user",
+    "the client's first SCRAM message is malformed": "does not follow the mechanism",
+    "there is no delegation token 'x'": "the delegation token has expired",
+    "user 'alice': the password is wrong": "the password is wrong",
+    "Authentication failed: Invalid username or password": "the password is wrong",
+}
+
+
+@pytest.mark.parametrize("reason", LOGINS)
+def test_the_usual_cause_of_a_failed_login(reason: str) -> None:
+    row = AuthenticationRow(0, 1, 1, "127.0.0.1", "SASL", "PLAIN", "failed", "User:a", True, -1, reason, "alice")
+    (finding,) = Explanation().take_all([row]).findings()
+    assert LOGINS[reason] in finding.cause
+
+
+def test_a_token_of_another_user_changes_the_principal() -> None:
+    reason = "Cannot change principals during re-authentication from User.a: User.b"
+    row = AuthenticationRow(0, 1, 1, "127.0.0.1", "SASL", "OAUTHBEARER", "failed", "User:a", True, -1, reason)
+    (finding,) = Explanation().take_all([row]).findings()
+    assert "the subject of its new token" in finding.cause
+    assert "sasl.oauthbearer.sub.claim.name" in finding.look_at
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -282,6 +342,30 @@ def test_a_member_that_polls_too_late(staged: Callable[..., Stage]) -> None:
     assert finding.began == finding.evidence.first_time - 6000
     rows = [row for row in stage.proxy.trace.where(finding.where) if isinstance(row, ReplyRow)]
     assert {row.api for row in rows} == {"JoinGroup", "LeaveGroup"}
+
+
+def test_a_stall_is_one_rejoin_although_late_commits_fail(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    client(stage.proxy).request(find_coordinator("team"), 4)
+    slow = ClassicMember(stage.proxy)
+    for stall in range(2):
+        slow.member = ""
+        slow.join(rebalance_ms=6000)
+        slow.sync({slow.member: b""})
+        slow.leave()
+        stage.later(1)
+        assert slow.commit(1) == 25
+        if not stall:
+            stage.nothing()
+        stage.later(4)
+    slow.member = ""
+    slow.join(rebalance_ms=6000)
+    stage.in_both("rejoins", "group team", "left the group by itself and joined again twice")
+    for trace in stage.traces.values():
+        (finding,) = found(trace)
+        assert [each.number for each in finding.evidence.rows] == sorted(each.number for each in finding.evidence.rows)
+        (*_, last) = trace.where("api=JoinGroup event=reply")
+        assert finding.window[0] < finding.evidence.rows[0].row.time < last.time < finding.window[1]
 
 
 def test_a_member_whose_heartbeats_stop(staged: Callable[..., Stage]) -> None:

@@ -26,6 +26,7 @@ from wirebroker.trace.rows import (
     AuthenticationRow,
     AuthorizationRow,
     ConnectionRow,
+    FaultRow,
     ProduceRow,
     ReplyRow,
     Row,
@@ -42,6 +43,8 @@ ADVICE_ON_TLS = (
      "--upstream-tls-cert of the proxy, and ssl.truststore of the broker"),
     ("wants a certificate", "the broker wants a certificate from its clients, and the proxy has none",
      "--upstream-tls-cert of the proxy"),
+    ("ssl.principal.mapping.rules", "the broker finds no user name in the client's certificate",
+     "ssl.principal.mapping.rules of the broker, and the subject of the client's certificate"),
     ("has no certificate", "the listener wants a certificate from each client", "ssl.keystore.location of the client, or "
      "ssl.client.auth of the listener"),
     ("certificate is refused", "the authority of the client's certificate is not in the truststore of the listener, or the "
@@ -158,11 +161,50 @@ class LoginFailures(Detector):
             )  # fmt: skip
 
 
+_PRINCIPALS = "Cannot change principals"
+ADVICE_ON_LOGINS: tuple[tuple[str, str, str], ...] = (
+    ("UNSUPPORTED_SASL_MECHANISM", "the listener does not have the mechanism {mechanism}",
+     "sasl.mechanism of the client; sasl.enabled.mechanisms"),
+    ("asked for the SASL mechanism", "the listener does not have the mechanism {mechanism}",
+     "sasl.mechanism of the client; sasl.enabled.mechanisms"),
+    (_PRINCIPALS, "the client logs in again on an open connection (re-authentication), and its user is another one than "
+     "before: its login callback or sasl.jaas.config has other credentials now", "sasl.jaas.config and the login callback of "
+     "the client; a client that changes its user needs a new connection"),
+    ("must authenticate again by", "the client logs in again on an open connection, and its mechanism is another one than "
+     "before", "sasl.mechanism of the client; a client that changes its mechanism needs a new connection"),
+    ("did not authenticate again", "the session has ended, and the client does not renew it",
+     "connections.max.reauth.ms, and the client's version"),
+    ("during re-authentication", "the client logs in again on an open connection, and its credentials are no longer right: "
+     "the password was changed, or the user or the token was deleted", "sasl.jaas.config of the client; "
+     "connections.max.reauth.ms"),
+    ("instead of", "the client sends a request before its login is complete", "security.protocol of the client; its version"),
+    ("sasl.jaas.config of this listener", "the listener's own login module cannot be used",
+     "sasl.jaas.config of the listener"),
+    ("authorization id", "the client asks to be another user than the one that it proves to be",
+     "the authorization id (authzid) in sasl.jaas.config of the client"),
+    ("asks for another name", "the client asks to be another user than its token proves",
+     "the authorization id (authzid) in the client's settings; sasl.oauthbearer.sub.claim.name"),
+    ("malformed", "the client's library does not follow the mechanism", "the version of the client's library"),
+    ("delegation token", "the delegation token has expired or was never made", tool("kafka-delegation-tokens", "--describe")),
+)  # fmt: skip
+"""For each text that may occur in the reason of a failed login: the usual cause, and the setting to look at."""
+OF_TOKENS = {
+    _PRINCIPALS: (
+        "the client logs in again on an open connection (re-authentication), and the subject of its new token is not the "
+        "subject of the one before",
+        "the claim that names the user (sasl.oauthbearer.sub.claim.name of the broker) in both tokens; the client's login "
+        "callback; a client that changes its user needs a new connection",
+    )
+}
+"""The advice for OAUTHBEARER, where it differs."""
+
+
 def _advice_on_login(reason: str, mechanism: str) -> tuple[str, str]:
-    if "UNSUPPORTED_SASL_MECHANISM" in reason or ("SASL mechanism" in reason and "enabled" in reason):
-        return f"the listener does not have the mechanism {mechanism}", "sasl.mechanism of the client; sasl.enabled.mechanisms"
-    if "did not authenticate again" in reason or "re-authentic" in reason:
-        return "the session has ended, and the client does not renew it", "connections.max.reauth.ms, and the client's version"
+    part, cause, look_at = next((each for each in ADVICE_ON_LOGINS if each[0] in reason), ("", "", ""))
+    if mechanism == "OAUTHBEARER" and part in OF_TOKENS:
+        return OF_TOKENS[part]
+    if part:
+        return cause.format(mechanism=mechanism), look_at
     if mechanism == "OAUTHBEARER":
         return "the token has expired, or its issuer, audience or key is not what the broker expects", (
             "sasl.oauthbearer.expected.audience and …issuer of the broker, and the clocks of both"
@@ -335,6 +377,8 @@ class UnsupportedVersions(Detector):
             )  # fmt: skip
 
 
+THROTTLE = "throttle"
+"""The kind of fault that tells clients to wait."""
 QUOTAS = {"Produce": "producer_byte_rate", "Fetch": "consumer_byte_rate"}
 """For each API, the quota that usually throttles its requests."""
 MUTATIONS = ("CreateTopics", "DeleteTopics", "CreatePartitions")
@@ -367,11 +411,19 @@ class _Waits:
 class Throttling(Detector):
     """Finds `throttled`: clients that are throttled by quotas."""
 
-    events = ("throttle", "produce", "shadow", "reply")
+    events = ("throttle", "fault", "produce", "shadow", "reply")
 
     def __init__(self) -> None:
         self._found: Known[tuple[Client, str, str, float], _Waits] = Known(_Waits)
         self._of_clients: Known[Client, list[_Waits]] = Known(list)
+        self._by_faults: Known[tuple[Client, str], _Waits] = Known(_Waits)
+        """For each client and each rule of a fault, how a fault throttled it."""
+        self._faults: Known[tuple[int, int, int], list[_Waits]] = Known(list)
+        """For each node, connection and correlation id, the throttling by a fault."""
+
+    def begin_run(self) -> None:
+        """Forget the exchanges, because in a new run they have other numbers."""
+        self._faults = Known(list)
 
     def take(self, number: int, row: Row) -> None:
         """Take a row."""
@@ -383,11 +435,21 @@ class Throttling(Detector):
             found.total += row.ms
             found.longest = max(found.longest, row.ms)
             found.apis.add(row.api)
+        elif isinstance(row, FaultRow):
+            if row.kind == THROTTLE:
+                found = self._by_faults[client_of(row), row.rule]
+                found.evidence.add(number, row)
+                found.apis.add(row.api)
+                self._faults[row.node, row.connection, row.correlation_id][:] = [found]
         elif isinstance(row, ProduceRow):
             for found in self._of_clients.get(client_of(row)) or ():
                 if "Produce" in found.apis and row.verdict == "accepted":
                     found.moved, found.latest = found.moved + row.bytes, row.time
         elif isinstance(row, ReplyRow):
+            for found in self._faults.pop((row.node, row.connection, row.correlation_id)) or ():
+                found.total += row.throttle_time_ms
+                found.longest = max(found.longest, row.throttle_time_ms)
+                found.about.update(dict.fromkeys(row.about[:NAMED]))
             for found in self._of_clients.get(client_of(row)) or ():
                 if row.api in found.apis:
                     self._replied(found, row)
@@ -400,7 +462,16 @@ class Throttling(Detector):
             found.moved, found.latest = found.moved + row.bytes, row.time
 
     def findings(self, now: int) -> Iterator[Finding]:
-        """Yields one finding for each client and each quota that has throttled it."""
+        """Yields one finding for each client and each quota, or each fault, that has throttled it."""
+        for (client, rule), found in self._by_faults.items():
+            told = f": it was told to wait {ms(found.total)} in all, at most {ms(found.longest)}," if found.total else ""
+            yield Finding(
+                "throttled",
+                f"{capital(str(client))} was throttled {times(found.evidence.count)} {_when(found.evidence)} by a fault, "
+                f"{rule}, and by no quota{told} for {', '.join(sorted(found.apis))}{_on(found)}.",
+                f"the test asked for it: {rule}", "the faults of the test", f"event=fault kind={THROTTLE} {client.chosen}",
+                found.evidence, found.total, Shot("sequence", "", client.chosen),
+            )  # fmt: skip
         for (client, quota, whose, limit), found in self._found.items():
             apis = ", ".join(sorted(found.apis - {""})) or "its connections"
             by = f"the quota {quota} of {whose}, {limit:g}" if quota else f"a quota, probably {_likely(found)}"

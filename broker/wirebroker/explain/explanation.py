@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from wirebroker.explain.access import Denials, LoginFailures, Throttling, TlsFailures, UnsupportedVersions
 from wirebroker.explain.connections import LostConnections, MissingCoordinators
-from wirebroker.explain.detector import Detector
+from wirebroker.explain.detector import Detector, Known
 from wirebroker.explain.findings import Finding, ranked
 from wirebroker.explain.groups import MissingCommits, PoisonRecords, Rejoins
 from wirebroker.explain.refusals import Refusals
 from wirebroker.explain.speed import LeaderMoves, SlowBrokers
 from wirebroker.explain.transactions import Transactions
 from wirebroker.trace.levels import LEVELS
-from wirebroker.trace.rows import Row, RunRow
+from wirebroker.trace.rows import FaultRow, Row, RunRow
 
 DETECTORS: tuple[Callable[[], Detector], ...] = (
     TlsFailures, LoginFailures, Denials, UnsupportedVersions, Throttling, Transactions, MissingCoordinators, LostConnections,
     Rejoins, MissingCommits, PoisonRecords, Refusals, SlowBrokers, LeaderMoves,
 )  # fmt: skip
+
+
+Exchange = tuple[int, int, int]
+"""A node, a connection and a correlation id."""
 
 
 class Explanation:
@@ -37,6 +42,8 @@ class Explanation:
         self.latest = 0
         """The time of the latest row."""
         self._seen: set[str] = set()
+        self._faults: Known[Exchange, str] = Known(str)
+        """For each exchange in which a fault fired, the fault's rule."""
 
     def skip(self, rows: int) -> None:
         """Note that the next `rows` rows of the trace are left out. The numbers of the later rows include these rows."""
@@ -48,7 +55,10 @@ class Explanation:
         self.latest = max(self.latest, row.time)
         event = row.event
         self._seen.add(event)
-        if isinstance(row, RunRow):
+        if isinstance(row, FaultRow):
+            self._faults.put(_exchange(row), row.rule)
+        elif isinstance(row, RunRow):
+            self._faults = Known(str)
             for detector in self._detectors:
                 detector.begin_run()
         for take in self._takers.get(event, ()):
@@ -65,7 +75,21 @@ class Explanation:
         time of the latest row.
         """
         moment = self.latest if now is None else now
-        return ranked(finding for detector in self._detectors for finding in detector.findings(moment))
+        found = (finding for detector in self._detectors for finding in detector.findings(moment))
+        return ranked(map(self._with_faults, found))
+
+    def _with_faults(self, finding: Finding) -> Finding:
+        """Returns the finding with a remark if a fault of the test made it."""
+        rows = finding.evidence.rows
+        rules = [rule for each in rows if (rule := self._faults.get(_exchange(each.row)))]
+        if not rules:
+            return finding
+        named = ", ".join(dict.fromkeys(rules))
+        if len(rules) < len(rows):
+            return replace(finding, sentence=f"{finding.sentence} Some of it was made by a fault: {named}.")
+        return replace(
+            finding, sentence=f"{finding.sentence} It was made by a fault: {named}.", cause=f"the test asked for it: {named}"
+        )
 
     @property
     def blind(self) -> str:
@@ -74,3 +98,7 @@ class Explanation:
         if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
             return ""
         return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."
+
+
+def _exchange(row: Row) -> Exchange:
+    return getattr(row, "node", -1), getattr(row, "connection", -1), getattr(row, "correlation_id", -1)

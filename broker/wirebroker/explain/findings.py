@@ -29,7 +29,7 @@ KINDS: dict[Kind, str] = {
     "transaction_timed_out": "a transaction outlived the timeout that its client had asked for, and the broker aborted it",
     "open_transaction": "a transaction is open, and its producer has become inactive",
     "poison_record": "a consumer reads the same record again and again",
-    "throttled": "a client is throttled by a quota",
+    "throttled": "a client is throttled by a quota, or by a fault of the test",
     "leader_moves": "the leader of a partition moves back and forth",
     "connection_lost": "a broker refuses or resets connections, or cannot be reached",
     "rejoins": "a member leaves its group or is removed from it, and joins again, more than once",
@@ -96,15 +96,18 @@ class Evidence:
         self.first_time = self.last_time = 0
 
     def add(self, number: int, row: Row) -> None:
-        """Add the next row."""
-        if not self.count:
-            self.first_time = row.time
+        """Add a row. A detector may learn later that an earlier row belongs to its finding."""
+        self.first_time = min(self.first_time, row.time) if self.count else row.time
         self.count += 1
-        self.last_time = row.time
+        self.extend(row.time)
         if len(self._first) < FIRST:
             self._first.append(Shown(number, row))
         else:
             self._last.append(Shown(number, row))
+
+    def extend(self, time: int) -> None:
+        """Note that what the rows prove lasted until `time`."""
+        self.last_time = max(self.last_time, time)
 
     @classmethod
     def merged(cls, parts: Iterable[Evidence]) -> Evidence:
@@ -121,7 +124,7 @@ class Evidence:
     @property
     def rows(self) -> list[Shown]:
         """The kept rows, the oldest first."""
-        return [*self._first, *self._last]
+        return sorted([*self._first, *self._last], key=lambda each: each.number)
 
     @property
     def span(self) -> int:

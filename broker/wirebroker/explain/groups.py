@@ -32,7 +32,9 @@ class _Member:
     left: dict[int, tuple[int, ReplyRow]] = field(default_factory=dict)
     """the connections on which the client has left the group and has not joined it again"""
     removed: dict[str, None] = field(default_factory=dict)
-    """the member ids of the client that the group no longer knows"""
+    """the member ids of the client that the group no longer knows: the members were removed, or have left"""
+    away: bool = False
+    """whether the group has removed the client, and it has not joined again"""
     by_itself: int = 0
     reasons: dict[str, None] = field(default_factory=dict)
     session_timeout: int = 0
@@ -43,6 +45,12 @@ class _Member:
     """the partitions that the client had each time it left"""
     others: dict[str, int] = field(default_factory=dict)
     """for each other client, how often it has joined since this client first left"""
+
+    def forget(self, member_id: str) -> None:
+        """Note that the group no longer knows this member id."""
+        self.removed[member_id] = None
+        if len(self.removed) > NAMED:
+            self.removed.pop(next(iter(self.removed)))
 
 
 class Rejoins(Detector):
@@ -95,24 +103,28 @@ class Rejoins(Detector):
         if gone:
             known = str(details.get("member_id", ""))
             if known not in member.removed and row.api != "LeaveGroup":
-                member.removed[known] = None
+                member.forget(known)
+                member.away = True
                 member.evidence.add(number, row)
                 member.reasons.update(dict.fromkeys(sorted(gone)))
-                if len(member.removed) > NAMED:
-                    member.removed.pop(next(iter(member.removed)))
         elif _leaves(row):
             member.left[place] = number, row
+            member.forget(str(details.get("member_id", "")))  # its late requests fail because of the same rejoin
             if len(member.gave_up) < NAMED:
                 member.gave_up.update(dict.fromkeys(filter(None, member.assigned.split(", "))))
             if len(member.left) > NAMED:
                 member.left.pop(next(iter(member.left)))
         elif row.api in OF_MEMBERS and not row.errors:
             member.removed.pop(str(details.get("member_id", "")), None)  # in KIP-848 it rejoins with the same member id
+            if member.away:
+                member.evidence.extend(row.time)
+                member.away = False
             if place in member.left:
                 self._came_back(member, number, row, member.left.pop(place))
 
     def _came_back(self, member: _Member, number: int, row: ReplyRow, left: tuple[int, ReplyRow]) -> None:
         member.evidence.add(*left)
+        member.evidence.extend(row.time)
         member.by_itself += 1
         if reason := str(row.details.get("reason", "") or left[1].details.get("reason", "")):
             member.reasons[reason] = None
