@@ -46,10 +46,24 @@ def test_committed_records_are_those_that_a_read_committed_consumer_gets(mock_ka
     mock_kafka.fence("open")
     assert values(mock_kafka.records("orders", 0, committed=True)) == [b"committed", b"after"]
     assert values(mock_kafka.wait_for_records("orders", 2, committed=True)) == [b"committed", b"after"]
-    with pytest.raises(TimeoutError, match=r"2 of 3 records were committed in 'orders' within 0.01 s"):
+    with pytest.raises(TimeoutError, match=r"2 of 3 records were committed in 'orders' \(and 2 aborted\) within 0.01 s"):
         mock_kafka.wait_for_records("orders", 3, timeout=0.01, committed=True)
     mock_kafka.assert_records("orders", ["committed", "after"])
     mock_kafka.assert_records("orders", ["committed", "aborted", "open", "after"], committed=False)
+
+
+def test_an_expected_record_that_is_not_committed_is_not_called_missing(mock_kafka: MockKafka) -> None:
+    write_transactions(mock_kafka)
+    lines = difference(mock_kafka, ["committed", "aborted", "open", "after", "absent"])
+    told = {line.split(": StoredRecord")[0].strip() for line in lines[1:]}
+    assert told == {
+        "1: not committed: 'aborted' was aborted with its transaction",
+        "2: not committed: 'open' is in an open transaction",
+        "3: not committed: 'after' is committed, but waits for an earlier transaction to end",
+        "4: missing: 'absent'",
+    }
+    with pytest.raises(TimeoutError, match=r"1 of 2 records were committed .*\(and 1 aborted, 1 open, 1 held back\)"):
+        mock_kafka.wait_for_records("orders", 2, timeout=0.01, committed=True)
 
 
 # Records with JSON

@@ -19,6 +19,7 @@ from kafkawire.registry import KEYS
 from wirebroker import MockKafka, faults
 from wirebroker.campaign.cases import Results, in_shard, play_all
 from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_STATIC_MEMBERS, SINCE, WITHOUT_ID
+from wirebroker.campaign.in_pytest import REPORTED
 from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, places
 from wirebroker.campaign.outcomes import OUTCOMES
 from wirebroker.campaign.show import Screen
@@ -332,6 +333,21 @@ def test_sees_it_itself(mock_kafka, producer):
     send(producer, check=False)
     assert len(mock_kafka.records("orders")) == 2
 
+class Response:
+    def __init__(self, status_code):
+        self.status_code = status_code
+
+def service(producer):
+    try:
+        send(producer, check=True)
+    except RuntimeError:
+        return Response(503)
+    return Response(201)
+
+@mark
+def test_gets_a_status(mock_kafka, producer):
+    assert service(producer).status_code == 201
+
 @pytest.mark.mock_kafka(explore={"faults": "nothing"})
 def test_wrong_word(mock_kafka): ...
 """
@@ -341,11 +357,31 @@ def test_a_test_is_explored(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(EXPLORED)
     outcome = pytester.runpytest_subprocess(*FEW_PLUGINS, "-n", "1")
     results = outcome.parseoutcomes()
-    assert (results["passed"], results["failed"], results["errors"]) == (1, 2 + 4, 1)  # two tests, each with two subtests
+    assert (results["passed"], results["failed"], results["errors"]) == (2, 2 + 4, 1)  # two tests, each with two subtests
     text = outcome.stdout.str()
     assert "2 of 4 faults break this test" in text
     assert "lost: Produce to orders nth 1: INVALID_RECORD … exit 0, 1 record missing, such as orders: value '0'" in text
+    seen = "exit 0, 1 record missing, such as orders: value '0', and the test says: assert 1 == 2"
+    assert f"check_failed: Produce to orders nth 1: INVALID_RECORD … {seen}" in text
+    assert "503" not in text
     assert "explore: nothing: there is no such fault or error; there are lose_request" in text
+
+
+@pytest.mark.parametrize(
+    ("message", "is_reported"),
+    [
+        ("assert 503 == 201\n +  where 503 = <Response [503 Service Unavailable]>.status_code", True),
+        ("assert False\n +  where False = <Response [503 Service Unavailable]>.is_success", True),
+        ("no order\nassert 500 in (200, 201)", True),
+        ("assert 429 == 200", True),
+        ("assert 502 < 300\n +  where 502 = <ClientResponse(http://x) [502 Bad Gateway]>.status", True),
+        ("assert 404 == 201\n +  where 404 = <Response [404 Not Found]>.status_code", False),
+        ("assert 499 == 500\n +  where 499 = len([StoredRecord(orders-0 offset 503)])", False),
+        ("assert 503 == 500", False),
+    ],
+)
+def test_a_status_of_a_server_is_a_report(message: str, is_reported: bool) -> None:
+    assert bool(REPORTED.search(message)) == is_reported
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "explore.md"

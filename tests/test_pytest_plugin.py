@@ -136,6 +136,39 @@ def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pyte
     result.stdout.no_fnmatch_line("*of the test before*")
 
 
+def test_the_report_says_which_records_are_committed_aborted_and_open(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from confluent_kafka import Producer
+
+        def test_fails(mock_kafka):
+            for name in ("committed", "aborted", "open"):
+                producer = Producer({"bootstrap.servers": mock_kafka.bootstrap_servers, "transactional.id": name})
+                producer.init_transactions()
+                producer.begin_transaction()
+                producer.produce("orders", name)
+                producer.flush()
+                if name != "open":
+                    (producer.commit_transaction if name == "committed" else producer.abort_transaction)()
+            mock_kafka.produce("orders", value="later")
+            assert False
+        """
+    )
+    result = pytester.runpytest_inprocess()
+    result.stdout.re_match_lines(
+        [
+            r".*wirebroker 1: the last records.*",
+            r"orders-0 +offset 0 +committed +key null  value 'committed'",
+            r"orders-0 +offset 1 +marker +commit of producer \d+",
+            r"orders-0 +offset 2 +aborted +key null  value 'aborted'",
+            r"orders-0 +offset 3 +marker +abort of producer \d+",
+            r"orders-0 +offset 4 +open +key null  value 'open'",
+            r"orders-0 +offset 5 +held back +key null  value 'later'",
+        ],
+        consecutive=True,
+    )
+
+
 def test_the_report_has_groups_rebalances_and_commits(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -1,11 +1,13 @@
 """Explores a test: runs it twice without faults, then once for each fault, each time with new fixtures.
 
 A run breaks the test if an assertion of the test fails, or if the test passes and the log differs. Any other exception is a
-failure that the application reported. Each case is a subtest (pytest 9 or newer). The test itself fails if a case breaks it.
+failure that the application reported, and so is an HTTP status such as 503 that the test did not expect. Each case is a
+subtest (pytest 9 or newer). The test itself fails if a case breaks it.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 
 WORDS = ("api", "faults", "every")
 """The keys of a dict that is given as `explore=`."""
+
+
+REPORTED = re.compile(
+    r"where (?:429|5\d\d) = .*\.status|<[^<>]*\[(?:429|5\d\d)[ \]]|assert (?:429|5\d\d) (?:==|<=?|in|is) [\[({]?2\d\d\b"
+)
+"""The message of a failed assertion which shows that a service responded with a server's error: by its attribute `status…`, by
+the form of a response such as `<Response [503]>`, or by a comparison with a status of success."""
 
 
 class Explored:
@@ -123,7 +132,11 @@ def _once(
 
 
 def _is_own_check(error: BaseException) -> bool:
-    """Tells whether the failure came from an assertion of the test, and not from the application."""
+    """Tells whether the failure came from an assertion of the test, and not from the application. If a service has responded
+    with a server's error, the application has reported the failure.
+    """
+    if REPORTED.search(str(error)):
+        return False
     waited = isinstance(error, TimeoutError) and "did not come true" in str(error)
     return isinstance(error, AssertionError | pytest.fail.Exception) or waited
 
@@ -133,6 +146,7 @@ def _play(item: pytest.Item, explored: Explored, exploration: Exploration, case:
     result = exploration.result(case, run)
     if run.check:
         said = next(iter(run.output.splitlines()), "an assertion failed")
+        result["outcomes"] = ["check_failed"]  # the test itself has noticed it, so nothing was lost silently
         result["sentence"] = result["sentence"].replace("--check ended with exit code 1", f"and the test says: {said}")
     report = next((each for each in reports if each.when == "call"), reports[0])
     report.outcome = "failed" if is_broken(result) else "passed"

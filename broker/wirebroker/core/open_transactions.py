@@ -27,6 +27,11 @@ class OpenTransactions:
         """Returns the first offset of the earliest open transaction, or None if no transaction is open."""
         return next(iter(self._first_offsets.values()), None)
 
+    def has(self, producer_id: int, offset: int) -> bool:
+        """Tells whether the producer's record at this offset belongs to an open transaction."""
+        first = self._first_offsets.get(producer_id)
+        return first is not None and offset >= first
+
     def first_unstable(self) -> int | None:
         """Returns the smallest first offset of all transactions that are open or whose marker is not replicated yet. Returns
         None if there are no such transactions."""

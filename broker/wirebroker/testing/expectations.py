@@ -23,7 +23,7 @@ from functools import cached_property
 from types import EllipsisType
 from typing import Any, NamedTuple
 
-from wirebroker.testing.operations import StoredRecord, shown
+from wirebroker.testing.operations import Fate, StoredRecord, shown
 
 __tracebackhide__ = True  # pytest shows the caller's line
 
@@ -254,14 +254,27 @@ def _short(value: Any) -> str:
 # All records
 
 
-def check(expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: bool = True, what: str) -> None:
-    """Raises Difference unless exactly these records are stored. The message begins with `what`."""
+FATES: Mapping[Fate, str] = {
+    "open": "is in an open transaction",
+    "aborted": "was aborted with its transaction",
+    "held back": "is committed, but waits for an earlier transaction to end",
+}
+"""For each record that a read_committed consumer does not get, the reason."""
+Hidden = Sequence[tuple[StoredRecord, Fate]]
+
+
+def check(
+    expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: bool = True, what: str, hidden: Hidden = ()
+) -> None:
+    """Raises Difference unless exactly these records are stored. The message begins with `what`. `hidden` has the records that
+    are stored, but that a read_committed consumer does not get.
+    """
     found = [Found(each) for each in stored]
     fits = _Fits(expected, found)
     pairs = _pairs_in_order(fits) if in_order else _pairs_in_any_order(fits)
     if len(pairs) == len(expected) == len(found):
         return
-    lines = list(_lines(expected, found, pairs, in_order=in_order))
+    lines = list(_lines(expected, found, pairs, list(hidden), in_order=in_order))
     if len(lines) > MOST_LINES:
         lines[MOST_LINES:] = [f"… and {len(lines) - MOST_LINES} more lines"]
     if in_order and len(expected) == len(found) <= MOST_REORDERED and len(_pairs_in_any_order(fits)) == len(found):
@@ -363,14 +376,21 @@ def _candidates(i: int, count: int) -> Iterable[int]:
     yield from (j for j in range(count) if j != i)
 
 
-def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_order: bool) -> Iterator[str]:
-    """Yields a line for each record that is missing, unexpected, or different from the expected record in its place."""
+def _lines(
+    expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, hidden: list[tuple[StoredRecord, Fate]], *, in_order: bool
+) -> Iterator[str]:  # fmt: skip
+    """Yields a line for each record that is missing, not committed, unexpected, or different from the expected record in its
+    place.
+    """
     alone = [j for j in range(len(found)) if j not in set(pairs.values())]
     for i, wanted in enumerate(expected):
         if i in pairs:
             if in_order:
                 while alone and alone[0] < pairs[i]:
                     yield _unexpected(found[alone.pop(0)])
+            continue
+        if (stored := _of_hidden(wanted, hidden)) is not None:
+            yield f"{i}: not committed: {_short(wanted)} {FATES[stored[1]]}: {stored[0]!r}"
             continue
         j = _counterpart(i, alone, pairs, len(found)) if in_order else None
         if j is None:
@@ -382,6 +402,14 @@ def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_
         parts = [each for each in found[j].differences(wanted) if each.place]
         yield from (f"{' ' * len(str(i))}  {place}: expected {one}, found {other}" for place, one, other in parts)
     yield from (_unexpected(found[j]) for j in alone)
+
+
+def _of_hidden(wanted: Any, hidden: list[tuple[StoredRecord, Fate]]) -> tuple[StoredRecord, Fate] | None:
+    """Removes the first record that fits `wanted` from the list, and returns it, or None."""
+    for index, (stored, _) in enumerate(hidden):
+        if next(Found(stored).differences(wanted), None) is None:
+            return hidden.pop(index)
+    return None
 
 
 def _counterpart(i: int, alone: Sequence[int], pairs: Pairs, count: int) -> int | None:

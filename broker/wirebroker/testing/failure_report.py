@@ -13,7 +13,7 @@ from wirebroker.pictures import PICTURES
 from wirebroker.pictures.drawing import LATEST, Wish, draw
 from wirebroker.pictures.marks import svg
 from wirebroker.testing.group_history import group_lines, history_lines
-from wirebroker.testing.operations import StoredRecord, shown, stored_records
+from wirebroker.testing.operations import Fate, StoredRecord, commits, fates, shown, stored_records
 from wirebroker.trace.layout import PLACE, line
 from wirebroker.trace.rows import Row
 
@@ -30,7 +30,7 @@ def sections(engine: Engine) -> dict[str, str]:
     """Returns the report's non-empty sections by title."""
     found = {
         "the last verdicts": [line(row) for row in engine.trace.last(MOST)],
-        "the last records": [_shown(record) for record in _last_records(engine)],
+        "the last records": [_shown(*each) for each in _last_records(engine)],
         "its groups": group_lines(engine)[:MOST],
         "the last rebalances and commits": _history(engine)[-MOST:],
         "its faults, as the text of a fault file": _faults(engine).split("\n"),
@@ -52,21 +52,24 @@ def _history(engine: Engine) -> list[str]:
     return []
 
 
-def _last_records(engine: Engine) -> list[StoredRecord]:
-    found: list[StoredRecord] = []
+def _last_records(engine: Engine) -> list[tuple[StoredRecord, Fate]]:
+    found: list[tuple[StoredRecord, Fate]] = []
     for topic in engine.cluster.topics.values():
         for partition in () if topic.internal else topic.partitions:
             with suppress(OSError, ValueError):  # a directory that is closed or damaged
-                found += stored_records(partition, partition.log_end_offset - MOST)
-    return sorted(found, key=lambda each: (each.timestamp, each.offset))[-MOST:]
+                fate = fates(partition)
+                found += [(each, fate(each)) for each in stored_records(partition, partition.log_end_offset - MOST)]
+    return sorted(found, key=lambda each: (each[0].timestamp, each[0].offset))[-MOST:]
 
 
-def _shown(record: StoredRecord) -> str:
+def _shown(record: StoredRecord, fate: Fate) -> str:
     place = f"{record.topic}-{record.partition}"
     if record.control:
-        return f"{place:<{PLACE}} offset {record.offset:<6} the end of a transaction"
+        how = "commit" if commits(record) else "abort"
+        return f"{place:<{PLACE}} offset {record.offset:<6} {'marker':<9} {how} of producer {record.producer_id}"
     headers = "".join(f"  {name}: {shown(value)}" for name, value in record.headers)
-    return f"{place:<{PLACE}} offset {record.offset:<6} key {shown(record.key)}  value {shown(record.value)}{headers}"
+    what = f"key {shown(record.key)}  value {shown(record.value)}{headers}"
+    return f"{place:<{PLACE}} offset {record.offset:<6} {fate:<9} {what}"
 
 
 def _faults(engine: Engine) -> str:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from wirebroker.common.suggestions import did_you_mean
+from wirebroker.core.cluster import Topic
 from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
 from wirebroker.testing import operations, states
@@ -71,13 +73,24 @@ class Reader:
             return True
         if topic.topic_id != self._of:
             self._of, self._next, self._found = topic.topic_id, {}, {}
-        held = topic.partitions if self.partition is None else [operations.partition_of(topic, self.partition)]
         left = MOST_AT_ONCE
-        for each in held:
+        for each in self._partitions(topic):
             left -= self._read(each, min(left, self._most - sum(map(len, self._found.values()))))
             if left <= 0:
                 return False
         return True
+
+    def hidden(self, engine: Engine) -> Iterator[tuple[StoredRecord, operations.Fate]]:
+        """Yields the records that a read_committed consumer does not get, and why."""
+        topic = engine.cluster.topics.get(self.topic)
+        for partition in () if topic is None else self._partitions(topic):
+            fate = operations.fates(partition)
+            for record in operations.stored_records(partition):
+                if not record.control and (why := fate(record)) != "committed":
+                    yield record, why
+
+    def _partitions(self, topic: Topic) -> Sequence[Partition]:
+        return topic.partitions if self.partition is None else [operations.partition_of(topic, self.partition)]
 
     def _read(self, partition: Partition, most: int) -> int:
         """Read at most `most` records of a partition. Returns the number of records read."""
@@ -127,7 +140,10 @@ class RecordsStored:
     def shortfall(self, engine: Engine) -> str:
         word = "committed" if self._committed else "stored"
         missing = _no_topic(engine, self._topic)
-        return f"{self._stored(engine)} of {self._count} records were {word} in {self._topic!r}{missing} within"
+        fates = Counter(fate for _, fate in islice(self._reader.hidden(engine), MOST_OTHERS)) if self._committed else Counter()
+        others = ", ".join(f"{count} {fate}" for fate, count in fates.items())
+        hidden = f" (and {others})" if others else ""
+        return f"{self._stored(engine)} of {self._count} records were {word} in {self._topic!r}{missing}{hidden} within"
 
 
 class RecordsExpected:
@@ -137,6 +153,9 @@ class RecordsExpected:
         self, topic: str, expected: Sequence[Any], partition: int | None, *, in_order: bool, committed: bool
     ) -> None:  # fmt: skip
         self._expected, self._in_order, self._missing = expected, in_order, ""
+        self._committed = committed
+        self._hidden: list[tuple[StoredRecord, operations.Fate]] = []
+        """The records that a read_committed consumer does not get, if expected records are missing."""
         self._reader = Reader(topic, partition, committed=committed, most=len(expected) + MOST_OTHERS)
 
     def reached(self, engine: Engine) -> bool:
@@ -152,13 +171,16 @@ class RecordsExpected:
         self._missing = _no_topic(engine, self._reader.topic)
         if self._missing and not self._expected:
             raise NoSuchTopic(self._reader.topic, engine.cluster.topics)
+        if self._committed and len(self._reader.records) < len(self._expected):
+            self._hidden = list(islice(self._reader.hidden(engine), MOST_OTHERS))
         return self._reader.records
 
     def verdict(self, stored: list[StoredRecord]) -> list[StoredRecord]:
         """Returns the stored records if they are as expected, and raises Difference otherwise. This method needs no engine, so
         any thread can call it.
         """
-        check(self._expected, stored, in_order=self._in_order, what=f"the records of {self._where!r} differ{self._missing}")
+        what = f"the records of {self._where!r} differ{self._missing}"
+        check(self._expected, stored, in_order=self._in_order, what=what, hidden=self._hidden)
         return stored
 
     def shortfall(self, engine: Engine) -> None:

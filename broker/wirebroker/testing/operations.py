@@ -10,7 +10,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.errors import error_name
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from wirebroker.trace.rows import ProduceRow
 
 __tracebackhide__ = True  # pytest shows the caller's line
+Fate = Literal["committed", "aborted", "open", "held back"]
+"""The state of a stored record: its transaction was committed (or it has none), was aborted, or is open. A record that is held
+back is committed, but read_committed consumers do not get it yet, because an earlier transaction is open."""
 COMMIT = 1
 """The marker type of a commit, which is the second number in the marker's key."""
 
@@ -280,17 +283,31 @@ def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[S
     """Yields the records that a read_committed consumer gets from this offset on. Records of open or aborted transactions, and
     markers, are left out.
     """
-    stop = partition.last_stable_offset
-    aborted: dict[int, list[tuple[int, int]]] = {}
-    for each in partition.transactions.aborted_between(start_offset, stop):
-        aborted.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+    stop, fate = partition.last_stable_offset, fates(partition)
     for record in stored_records(partition, start_offset):
         if record.offset >= stop:
             return
+        if not record.control and fate(record) == "committed":
+            yield record
+
+
+def fates(partition: Partition) -> Callable[[StoredRecord], Fate]:
+    """Returns a function that tells for each record of a partition whether read_committed consumers get it."""
+    transactions, stop = partition.transactions, partition.last_stable_offset
+    aborted: dict[int, list[tuple[int, int]]] = {}
+    for each in transactions.ended_between(partition.log_start_offset, partition.log_end_offset):
+        aborted.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+
+    def fate(record: StoredRecord) -> Fate:
         spans = aborted.get(record.producer_id, []) if record.transactional else []
         before = bisect_right(spans, record.offset, key=lambda span: span[0])
-        if not record.control and not (before and record.offset <= spans[before - 1][1]):
-            yield record
+        if before and record.offset <= spans[before - 1][1]:
+            return "aborted"
+        if record.transactional and not record.control and transactions.has(record.producer_id, record.offset):
+            return "open"
+        return "committed" if record.offset < stop else "held back"
+
+    return fate
 
 
 def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
