@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from wirebroker.client.login import LoginFailed, log_in
 from wirebroker.client.settings import Access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands import environment
+from wirebroker.commands import listeners as commands_listeners
 from wirebroker.commands.cli import build_parser
 from wirebroker.commands.environment import from_environment
-from wirebroker.commands.listeners import places
+from wirebroker.commands.listeners import listeners, places
 from wirebroker.commands.usage import UsageError, pair
+from wirebroker.net.listener import Listener
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256
 
 WITH_ZOOKEEPER = {
@@ -83,14 +86,76 @@ def test_the_names_of_settings() -> None:
 def test_without_listeners_a_broker_listens_at_the_advertised_ports() -> None:
     told = {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:29092,HOST://[::1]:9093"}
     arguments, settings, _ = read(told)
-    assert {name: where for name, (where, _) in places(arguments, settings, {}).items()} == {
+    assert {name: where for name, (where, _) in places(arguments, settings).items()} == {
         "PLAINTEXT": ("127.0.0.1", 29092), "HOST": ("127.0.0.1", 9093),
     }  # fmt: skip
     arguments, settings, _ = read(told, "--host", "0.0.0.0")  # the image's
-    assert {host for (host, _), _ in places(arguments, settings, {}).values()} == {"0.0.0.0"}
+    assert {host for (host, _), _ in places(arguments, settings).values()} == {"0.0.0.0"}
     assert "listeners" not in read(told, "--port", "9092")[1]
     with pytest.raises(UsageError, match="HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address"):
         read({"KAFKA_ADVERTISED_LISTENERS": "OUTSIDE://_{HOSTNAME_COMMAND}:9094"})
+
+
+def by_listeners(address: str) -> tuple[dict[str, str], list[str]]:
+    return {"KAFKA_LISTENERS": "INSIDE://127.0.0.1:0", "KAFKA_ADVERTISED_LISTENERS": f"INSIDE://{address}"}, []
+
+
+WAYS: dict[str, Callable[[str], tuple[dict[str, str], list[str]]]] = {
+    "KAFKA_ADVERTISED_LISTENERS": by_listeners,
+    "KAFKA_CFG_ADVERTISED_LISTENERS": lambda address: (
+        {"KAFKA_CFG_ADVERTISED_LISTENERS": f"INSIDE://{address}"}, ["--host", "::1"]),
+    "a controller beside it": lambda address: (
+        {"KAFKA_LISTENERS": "INSIDE://127.0.0.1:0,C://127.0.0.1:0", "KAFKA_CONTROLLER_LISTENER_NAMES": "D, C",
+         "KAFKA_ADVERTISED_LISTENERS": f"INSIDE://{address},C://0.0.0.0:1"}, []),
+    "KAFKA_ADVERTISED_HOST_NAME": lambda address: (
+        dict(zip(("KAFKA_ADVERTISED_HOST_NAME", "KAFKA_ADVERTISED_PORT"), address.rsplit(":", 1), strict=False)), []),
+    "KAFKA_LISTENERS": lambda address: ({"KAFKA_LISTENERS": f"INSIDE://{address}"}, []),
+    "--config": lambda address: (
+        {}, ["--config", "listeners=INSIDE://:0", "--config", f"advertised.listeners= INSIDE://{address} "]),
+    "--config of 2.8": lambda address: ({}, [*(f"--config=advertised.{name}={value}" for name, value in
+                                               zip(("host.name", "port"), address.rsplit(":", 1), strict=False))]),
+    "--advertise": lambda address: ({"KAFKA_ADVERTISED_LISTENERS": "INSIDE://other:1"}, ["--advertise", address]),
+    "--advertise NAME": lambda address: ({"KAFKA_ADVERTISED_HOST_NAME": "other"}, ["--advertise", f"plaintext={address}"]),
+    "--listener": lambda address: ({"KAFKA_ADVERTISED_PORT": "1"}, ["--listener", f"INSIDE=SSL://127.0.0.1:0@{address}"]),
+}  # fmt: skip
+"""How an address is given that clients are told: the variables and the flags. Each must beat the other address beside it."""
+TWO_PARTS = ("KAFKA_ADVERTISED_HOST_NAME", "--config of 2.8")
+"""The port may be missing there."""
+HERE = "this.machine"
+FORMS: dict[str, tuple[str, int] | str] = {
+    "kafka:9093": ("kafka", 9093), "[::1]:9093": ("::1", 9093), "kafka_1.net:9093": ("kafka_1.net", 9093),
+    ":9093": (HERE, 9093), "kafka:0": ("kafka", 0), ":0": (HERE, 0), "kafka:": "is not host:port",
+    "0.0.0.0:9093": "Kafka does not advertise 0.0.0.0", "0.0.0.0:0": "Kafka does not advertise 0.0.0.0",
+    "kafka:99999": "is not host:port", "kafka:-1": "is not host:port", "my kafka:9093": "is not host:port",
+    "http://kafka:9093": "is not", "kafka:x": "is not host:port",
+}  # fmt: skip
+"""Forms of an address, and what clients are told, or why the broker does not start. Port 0 becomes the bound port."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("form", FORMS)
+def test_clients_are_told_the_address_that_kafka_would_tell_them(way: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands_listeners, "canonical_host_name", lambda: HERE)
+    monkeypatch.setattr(commands_listeners, "tls_of", lambda *_: None)
+    variables, flags = WAYS[way](form)
+    expected = ("kafka", 0) if form == "kafka:" and way in TWO_PARTS else FORMS[form]
+
+    def told() -> list[Listener]:
+        arguments, settings, _ = read(variables, *flags)
+        return listeners(arguments, settings, [1, 2])
+
+    if isinstance(expected, str):
+        with pytest.raises(UsageError, match=expected):
+            told()
+        return
+    one, two = (each.advertised or (each.host, each.port) for each in told())
+    assert (one, two) == (expected, (expected[0], expected[1] and expected[1] + 1))
+
+
+def test_the_bound_port_takes_the_place_of_port_0() -> None:
+    with MockKafka() as kafka:
+        bound = kafka._listen(Listener(1, "127.0.0.1", 0, ("kafka", 0), "OUTSIDE"))
+        assert kafka._call(lambda engine: engine.cluster.brokers[1].addresses["OUTSIDE"]) == ("kafka", bound[1])
 
 
 def test_stores_in_the_folder_of_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     _watching(add)
     _end_with_parent(parser)
     _mirror(parser, parser._actions)
-    parser.set_defaults(command="serve")
+    parser.set_defaults(command="serve", old_address=None)
 
 
 def _faults(add: Callable[..., argparse.Action], seed_help: str) -> None:

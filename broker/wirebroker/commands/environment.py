@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from wirebroker.client.jaas import sections
+from wirebroker.commands.listeners import old_address
 from wirebroker.commands.usage import UsageError, whole
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, DEFINITIONS, PER_LISTENER
@@ -36,6 +37,8 @@ STORES = {
     "ssl.key.credentials": "ssl.key.password", "ssl.truststore.filename": "ssl.truststore.location",
     "ssl.truststore.credentials": "ssl.truststore.password",
 }  # fmt: skip
+OLD_ADDRESS = ("advertised.host.name", "advertised.port")
+"""Settings of Kafka before 3.0. The images' variables for them work with every release."""
 LOGIN = "sasl.jaas.config"
 _FLAG = re.compile(r"--([a-z-]+)")
 _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
@@ -99,7 +102,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]
     for variable in sorted(environment, key=lambda name: not name.startswith(BITNAMI)):
         name = _setting(variable)
         if variable.startswith(KAFKA) and name not in READ_OTHERWISE:
-            if DEFINITIONS.has(name) or name in STORES:
+            if DEFINITIONS.has(name) or name in STORES or name in OLD_ADDRESS:
                 found[name] = environment[variable]
             else:
                 unknown.append(variable)
@@ -108,6 +111,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]
 
 def _listeners(arguments: argparse.Namespace, found: dict[str, str]) -> None:
     """If no flag or variable names a port, listen at the advertised ports, as the images do."""
+    arguments.old_address = old_address({name: found.pop(name, "") for name in OLD_ADDRESS})
     advertised = found.get("advertised.listeners", "")
     if "_{" in advertised + found.get("listeners", ""):
         raise UsageError("KAFKA_ADVERTISED_LISTENERS: HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address")

@@ -56,7 +56,7 @@ def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], Securi
     """Returns the address at which `serve` listens with these flags and this environment, if possible one without TLS.
     Raises UsageError."""
     from_environment(arguments, os.environ)
-    found = places(arguments, dict(pair(text, "--config") for text in arguments.config), {})
+    found = places(arguments, dict(pair(text, "--config") for text in arguments.config))
     (host, port), protocol = min(found.values(), key=lambda place: (place[1].tls, place[1].sasl))
     return (reachable(host), port), protocol
 

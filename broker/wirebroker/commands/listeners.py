@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping
@@ -11,25 +12,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from wirebroker.commands.usage import UsageError, address_in, pair
-from wirebroker.net.listener import Address, Listener, one_each
+from wirebroker.net.listener import Address, Listener, canonical_host_name, one_each
 from wirebroker.net.tls import CA, Tls, TlsError, make_certificates, tls_of
 from wirebroker.security.protocols import SecurityProtocol, protocol_map, protocol_named
 
 NAMES = {protocol.name: protocol for protocol in SecurityProtocol}
 """Kafka's default for listener.security.protocol.map."""
 MAP, LISTENERS, ADVERTISED = "listener.security.protocol.map", "listeners", "advertised.listeners"
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
+"""The characters of a host in Kafka's SocketServerConfigs."""
 
 
 def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_ids: Collection[int]) -> list[Listener]:
     """Returns every listener for which a socket is to be opened. Raises UsageError for a bad address, and for a name that two
     listeners have.
     """
-    shown = _advertised(arguments.advertise, settings.get(ADVERTISED, ""))
-    found = places(arguments, settings, shown)
-    if "" in shown:
-        shown.setdefault(next(iter(found)), shown.pop(""))
-    if unknown := shown.keys() - found.keys():
-        raise UsageError(f"--advertise {min(unknown)}: no listener has this name; there is {', '.join(found)}")
+    found = places(arguments, settings)
+    shown = _advertised(arguments, settings, list(found))
     given_tls = _given_tls(arguments, [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()])
     made: list[Listener] = []
     for name, ((host, port), security) in found.items():
@@ -41,25 +40,73 @@ def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_i
     return made
 
 
-def places(
-    arguments: argparse.Namespace, settings: Mapping[str, str], shown: dict[str, Address]
-) -> dict[str, tuple[Address, SecurityProtocol]]:
-    """The address and protocol of each listener of the first broker, by name; the advertised addresses go into `shown`.
+def places(arguments: argparse.Namespace, settings: Mapping[str, str]) -> dict[str, tuple[Address, SecurityProtocol]]:
+    """The address and protocol of each listener of the first broker, by name.
 
     Raises UsageError for a bad address, and for a name that two listeners have.
     """
     protocols = NAMES | _protocols(settings.get(MAP, ""))
-    bound = _kafka_addresses(settings[LISTENERS], LISTENERS) if LISTENERS in settings else {}
-    controllers = settings.get("controller.listener.names", "CONTROLLER").upper().split(",")
-    found = {name: (where, protocols.get(name)) for name, where in bound.items() if name not in controllers}
-    given = [_given(text, shown) for text in arguments.listener]
-    if not found and (arguments.host or arguments.port is not None or all(protocol is None for _, _, protocol in given)):
+    bound = {
+        name: (_kafka_address(where, LISTENERS), protocols.get(name)) for name, where in _kafka_addresses(settings, LISTENERS)
+    }
+    found: dict[str, tuple[Address, SecurityProtocol | None]] = {
+        name: place for name, place in bound.items() if name not in _controllers(settings)
+    }
+    given = [_given(text) for text in arguments.listener]
+    if not found and (arguments.host or arguments.port is not None or not any("://" in bind for _, bind, _ in given)):
         found["PLAINTEXT"] = ((arguments.host or "127.0.0.1", 9092 if arguments.port is None else arguments.port), None)
-    for name, where, protocol in given:
+    for name, bind, _ in given:
         if name in found:
             raise UsageError(f"--listener {name}: another listener has this name")
-        found[name] = where, protocol or protocols.get(name)
+        protocol, mark, address = bind.rpartition("://")
+        try:
+            found[name] = address_in(address, "--listener"), protocol_named(protocol) if mark else protocols.get(name)
+        except ValueError as wrong:
+            raise wrong if isinstance(wrong, UsageError) else UsageError(f"--listener {name}: {wrong}") from None
     return {name: (where, protocol or SecurityProtocol.PLAINTEXT) for name, (where, protocol) in found.items()}
+
+
+def advertised_address(text: str, source: str) -> Address:
+    """Returns the host and the port that clients are told. Like Kafka, this machine's name takes the place of a missing host,
+    and the bound port later takes the place of port 0. Raises UsageError, which names the flag or setting `source`.
+    """
+    host, port = _kafka_address(text, source)
+    if host == "0.0.0.0":
+        raise UsageError(f"{source}: Kafka does not advertise 0.0.0.0, because clients cannot connect to it; name a host")
+    return host or canonical_host_name(), port
+
+
+def _kafka_address(text: str, source: str) -> Address:
+    host, port = address_in(text, source)
+    if _HOST.fullmatch(host) is None:
+        raise UsageError(f"{source}: {text!r} is not host:port")
+    return host, port
+
+
+def _advertised(arguments: argparse.Namespace, settings: Mapping[str, str], known: list[str]) -> dict[str, Address]:
+    """Returns the advertised addresses by listener, where a flag or setting names one. If several do, the last of these counts:
+    Kafka's settings, `--listener`, `--advertise`. Raises UsageError.
+    """
+    named = [(name, where, ADVERTISED) for name, where in _kafka_addresses(settings, ADVERTISED)]
+    if not named and (old := arguments.old_address or old_address(settings)) is not None:
+        named = [(known[0], old, "advertised.host.name")]
+    if not named:
+        named = [(name, where, LISTENERS) for name, where in _kafka_addresses(settings, LISTENERS) if _is_wildcard(where)]
+    named = [each for each in named if each[0] not in _controllers(settings)]
+    named += [(name, where, "--listener") for name, _, where in map(_given, arguments.listener) if where]
+    for text in arguments.advertise:
+        name, equals, where = text.rpartition("=")
+        named.append((name.strip().upper() if equals else known[0], where.strip(), "--advertise"))
+    chosen = {name: (where, source) for name, where, source in named}
+    if unknown := [f"{source} {name}" for name, (_, source) in chosen.items() if name not in known]:
+        raise UsageError(f"{unknown[0]}: no listener has this name; there is {', '.join(known)}")
+    return {name: advertised_address(where, source) for name, (where, source) in chosen.items()}
+
+
+def old_address(settings: Mapping[str, str]) -> str | None:
+    """Returns the advertised address in settings of Kafka before 3.0, or None without one."""
+    host, port = (settings.get(f"advertised.{each}", "").strip() for each in ("host.name", "port"))
+    return f"{host}:{port or 0}" if host or port else None
 
 
 def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
@@ -82,37 +129,33 @@ def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
         raise UsageError(str(wrong)) from None
 
 
-def _given(text: str, shown: dict[str, Address]) -> tuple[str, Address, SecurityProtocol | None]:
-    """`NAME=[PROTOCOL://]host:port[@host:port]`; the address after @ goes into `shown`."""
+def _given(text: str) -> tuple[str, str, str]:
+    """Returns the name, `[PROTOCOL://]host:port` and the advertised address, or "", of a `--listener`. Raises UsageError."""
     name, where = pair(text, "--listener")
     bind, _, advertised = where.partition("@")
-    protocol, mark, address = bind.rpartition("://")
-    if advertised:
-        shown[name.upper()] = address_in(advertised, "--listener")
-    try:
-        return name.upper(), address_in(address, "--listener"), protocol_named(protocol) if mark else None
-    except ValueError as wrong:
-        raise wrong if isinstance(wrong, UsageError) else UsageError(f"--listener {name}: {wrong}") from None
+    return name.upper(), bind, advertised
 
 
-def _advertised(given: list[str], setting: str) -> dict[str, Address]:
-    """The advertised addresses by listener; the address of the first listener is under ""."""
-    found = _kafka_addresses(setting, ADVERTISED)
-    for text in given:
-        name, equals, where = text.rpartition("=")
-        found[name.strip().upper() if equals else ""] = address_in(where.strip(), "--advertise")
-    return found
-
-
-def _kafka_addresses(texts: str, setting: str) -> dict[str, Address]:
-    """`PLAINTEXT://0.0.0.0:29092,HOST://0.0.0.0:9092`. Raises UsageError."""
+def _kafka_addresses(settings: Mapping[str, str], setting: str) -> list[tuple[str, str]]:
+    """Returns the name and the address of each entry in `PLAINTEXT://0.0.0.0:29092,HOST://0.0.0.0:9092`. Raises UsageError."""
     found = {}
-    for text in filter(None, map(str.strip, texts.split(","))):
+    for text in filter(None, map(str.strip, settings.get(setting, "").split(","))):
         name, mark, where = text.partition("://")
         if not mark:
             raise UsageError(f"{setting}: {text!r} is not NAME://host:port")
-        found[name.upper()] = address_in(where, setting)
-    return found
+        if name.upper() in found:
+            raise UsageError(f"{setting}: two listeners have the name {name.upper()}")
+        found[name.upper()] = where
+    return list(found.items())
+
+
+def _controllers(settings: Mapping[str, str]) -> set[str]:
+    """Returns the names of the controllers' listeners, which a node may have, too. Nothing listens there."""
+    return {name.strip().upper() for name in settings.get("controller.listener.names", "CONTROLLER").split(",")}
+
+
+def _is_wildcard(where: str) -> bool:
+    return where.rpartition(":")[0] in ("", "0.0.0.0")
 
 
 def _protocols(text: str) -> dict[str, SecurityProtocol]:

@@ -15,6 +15,7 @@ from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.stores import BadStore, load_key
 from wirebroker.client.wire import ConnectionClosed, NoResponse
+from wirebroker.commands.listeners import advertised_address
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.serve import (
     attach_sink,
@@ -66,10 +67,11 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     if arguments.require_fired and not (arguments.faults or arguments.control):
         raise UsageError("--require-fired: no fault is there to fire; load one with --faults or --control")
     faults = fault_file(arguments.faults) if arguments.faults else None
+    told = arguments.advertise and advertised_address(f"{arguments.advertise}:0", "--advertise")[0]
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
     host = ProxyHost(
         SystemClock(), upstream, listen, seed=next(seed for seed in seeds if seed is not None),
-        allow_faults=arguments.allow_faults, advertised_host=arguments.advertise,
+        allow_faults=arguments.allow_faults, advertised_host=told,
         configs=dict(pair(text, "--config") for text in arguments.config),
         client_tls=client_tls(arguments),
         upstream_tls=access.context() if access is not None else upstream_tls(

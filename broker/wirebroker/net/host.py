@@ -81,7 +81,8 @@ class Host(Server):
             await self._open_key_set(name)
         server, port = await open_server(new_protocol, host, listener.port)
         self._servers.append(server)
-        self.engine.cluster.brokers[node_id].addresses[name] = listener.advertised or (reachable(host), port)
+        told, told_port = listener.advertised or (reachable(host), port)
+        self.engine.cluster.brokers[node_id].addresses[name] = (told, told_port or port)
         if self._idle_alarm is None:
             self.look_for_idle()
         self.arm()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ Address = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class Listener:
     """A listener of a broker, which has one socket. The port 0 stands for any free port. If `advertised` is None, the broker
-    advertises the address to which the socket is bound."""
+    advertises the address to which the socket is bound; if its port is 0, the port to which the socket is bound."""
 
     node_id: int
     host: str
@@ -42,9 +43,13 @@ def one_each(
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
     """Returns a listener for each broker. The first broker has the port `port` and the address `advertised`. For each further
-    broker, both port numbers are one higher."""
+    broker, both port numbers are one higher, unless they are 0."""
+
+    def later(address: Address, i: int) -> Address:
+        return address[0], address[1] + i if address[1] else 0
+
     return [
-        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name, protocol, tls)
+        Listener(node_id, *later((host, port), i), advertised and later(advertised, i), name, protocol, tls)
         for i, node_id in enumerate(node_ids)
     ]
 
@@ -58,6 +63,18 @@ def parse_address(text: str) -> Address:
     if "/" in host:
         raise ValueError(f"{text!r} is not host:port; leave out what is before the host's name")
     return host.strip("[]"), int(port)
+
+
+def canonical_host_name() -> str:
+    """Returns the name of this machine that Kafka advertises for a listener without a host (Java's getCanonicalHostName)."""
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "localhost"
+    try:
+        return socket.gethostbyaddr(address)[0]
+    except OSError:
+        return address
 
 
 def reachable(host: str) -> str:
