@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from kafkawire.errors import ErrorCode
 from requesting import plain, produce_request
 from security_dialogues import RECORDED, SECRET, Talk
 from wirebroker import MockKafka
+from wirebroker.client.brokers import Brokers
+from wirebroker.client.login import LoginFailed
+from wirebroker.client.settings import Access
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.net.listener import Listener
 from wirebroker.security.clients import tokens
@@ -66,6 +70,16 @@ def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> t
 def create(kafka: MockKafka, lives_ms: int = -1) -> Any:
     admin = log_in(address_of(kafka.bootstrap_servers), "admin")
     return admin.request(plain("CreateDelegationToken", renewers=[], max_lifetime_ms=lives_ms), 3)
+
+
+def test_our_own_client_logs_in_with_a_token() -> None:
+    with broker() as kafka:
+        token = create(kafka)
+        password = b64encode(bytes(token.hmac)).decode()
+        access = Access("SASL_PLAINTEXT", SCRAM_SHA_256, token.token_id, password, by_token=True)
+        Brokers(access, 10).connect(kafka.bootstrap_servers).close()
+        with pytest.raises(LoginFailed):
+            Brokers(replace(access, by_token=False), 10).connect(kafka.bootstrap_servers)
 
 
 def described(kafka: MockKafka) -> list[Any]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _USER = "user_"
 _QUOTED = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
-_MODULE = re.compile(
-    rf"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b((?:{_QUOTED}|[^;\"'])*);?\s*", re.DOTALL | re.IGNORECASE
+_TOKEN = re.compile(
+    r"""(?P<number>-?(?=[0-9.])[0-9]*\.?[0-9]*)|(?P<word>[A-Za-z_$\xa0-\U0010ffff][\w.$\-\xa0-\U0010ffff]*)"""
+    r"""|(?P<quoted>(?P<mark>["'])(?P<text>(?:\\.|(?!(?P=mark))[^\\\r\n])*)(?:(?P=mark)|(?=[\r\n])|\Z))"""
+    r"""|/\*.*?(?:\*/|\Z)|/[^\r\n]*|[\0- ]+|(?P<sign>.)""",
+    re.DOTALL | re.ASCII,
 )
-_OPTION = re.compile(rf"\s*([\w.]+)\s*=\s*({_QUOTED}|[^\s\"';]+)\s*", re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_MEANT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
 _SECTION = re.compile(rf"([\w.\-]+)\s*\{{((?:{_QUOTED}|[^}}\"'])*)\}}", re.DOTALL)
 _COMMENT = re.compile(rf"({_QUOTED})|//[^\n]*|/\*.*?\*/|^\s*#[^\n]*", re.DOTALL | re.MULTILINE)
 
@@ -25,22 +32,42 @@ class LoginModule(NamedTuple):
 
 
 def login_modules(text: str) -> list[LoginModule]:
-    """Returns the login modules in a text. Raises ValueError if the text contains anything else. The error message shows no
-    part of the text.
+    """Returns the login modules in a text, as Kafka's JaasConfig reads them. Raises ValueError if the text contains anything
+    else. The error message shows no part of the text.
     """
-    found, position = [], 0
-    while position < len(text.rstrip()):
-        if (module := _MODULE.match(text, position)) is None:
+    found, tokens = [], _tokens(text)
+    for name, _ in tokens:
+        if name is None or (next(tokens, END)[0] or "").lower() not in _FLAGS:
             raise ValueError('it is not `MODULE required name="value" …;`')
-        options, place = {}, module.start(2)
-        while (option := _OPTION.match(text, place, module.end(2))) is not None:
-            options[option[1]] = re.sub(r"\\(.)", r"\1", option[2][1:-1]) if option[2][0] in "\"'" else option[2]
-            place = option.end()
-        if text[place : module.end(2)].strip():
-            raise ValueError(f'the options of {module[1]} are not all name="value"')
-        found.append(LoginModule(module[1], options))
-        position = module.end()
+        options: dict[str, str] = {}
+        while (token := next(tokens, END))[1] != ";":
+            if token is END or next(tokens, END)[1] != "=" or (value := next(tokens, END)[0]) is None:
+                raise ValueError(f'the options of {name} are not all name="value" with a semicolon after the last')
+            options[token[0] or ""] = value
+        found.append(LoginModule(name, options))
     return found
+
+
+END: tuple[str | None, str] = (None, "")
+"""Stands for the token after the last."""
+
+
+def _tokens(text: str) -> Iterator[tuple[str | None, str]]:
+    """Yields the tokens that Java's StreamTokenizer finds with the options of JaasConfig: a word or the text of a string, or
+    None and another character. A number is not a word.
+    """
+    for token in _TOKEN.finditer(text):
+        if token["word"] is not None:
+            yield token["word"], ""
+        elif token["quoted"] is not None:
+            yield _ESCAPE.sub(_meant, token["text"]), ""
+        elif token["number"] or token["sign"]:
+            yield None, token["sign"] or "0"
+
+
+def _meant(escape: re.Match[str]) -> str:
+    word = escape[1]
+    return chr(int(word, 8)) if word[0] in "01234567" else _MEANT.get(word, word)
 
 
 def sections(text: str) -> dict[str, str]:

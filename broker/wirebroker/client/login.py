@@ -58,7 +58,8 @@ def log_in(connection: Connection, access: Access) -> None:
     if access.mechanism == "PLAIN":
         exchange(f"\0{access.username}\0{access.password}".encode())
     else:
-        scram(access.mechanism, access.username, access.password, exchange, b64encode(secrets.token_bytes(18)).decode())
+        nonce = b64encode(secrets.token_bytes(18)).decode()
+        scram(access.mechanism, access.username, access.password, exchange, nonce, by_token=access.by_token)
 
 
 def _version(connection: Connection) -> int:
@@ -70,13 +71,15 @@ def _version(connection: Connection) -> int:
     return min(max((each.max_version for each in offered if each.api_key == SASL_AUTHENTICATE), default=0), 1)
 
 
-def scram(mechanism: str, username: str, password: str, exchange: Callable[[bytes], bytes], nonce: str) -> None:
-    """Perform the client's side of SCRAM. Raises LoginFailed if the broker refuses the login, or cannot prove that it knows the
-    password.
+def scram(
+    mechanism: str, username: str, password: str, exchange: Callable[[bytes], bytes], nonce: str, *, by_token: bool = False
+) -> None:
+    """Perform the client's side of SCRAM. With `by_token`, user and password are the id and the HMAC of a delegation token.
+    Raises LoginFailed if the broker refuses the login, or cannot prove that it knows the password.
     """
     digest = HASHES[mechanism]
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}{',tokenauth=true' if by_token else ''}"
     challenge = exchange(f"n,,{first}".encode()).decode()
     told = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
     try:

@@ -21,17 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from wirebroker.client import java_properties
-from wirebroker.client.jaas import PLAIN_MODULE, login_modules
-from wirebroker.client.stores import BadStore, load_identity, pem_of
+from wirebroker.client.jaas import PLAIN_MODULE, SCRAM_MODULE, login_modules
+from wirebroker.client.stores import load_identity, pem_of
+from wirebroker.common.suggestions import did_you_mean
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-LOGINS = {
-    "PLAIN": PLAIN_MODULE,
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-"""The login module of each mechanism."""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+OLD_TLS_VERSIONS = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+"""Versions that Java knows and does not use by default."""
 UNDERSTOOD = frozenset(
     {
         "security.protocol", "sasl.mechanism", "sasl.jaas.config", "client.id", "request.timeout.ms",
@@ -41,15 +39,16 @@ UNDERSTOOD = frozenset(
         "ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
     }
 )  # fmt: skip
-WITHOUT_EFFECT = frozenset(
+REFUSED = frozenset(
     {
-        "bootstrap.servers", "client.dns.lookup", "connections.max.idle.ms", "default.api.timeout.ms", "enable.metrics.push",
-        "metadata.max.age.ms", "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries",
-        "retry.backoff.max.ms", "retry.backoff.ms", "send.buffer.bytes", "socket.connection.setup.timeout.max.ms",
-        "socket.connection.setup.timeout.ms", "ssl.protocol",
+        "config.providers", "sasl.client.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class",
+        "security.providers", "ssl.engine.factory.class",
     }
 )  # fmt: skip
-"""Settings of Kafka's clients that client properties files often contain and that have no effect in wirebroker."""
+"""Settings with which Kafka's clients run other code to log in or to check certificates. All other settings that are not
+understood, such as those of consumers and producers, change nothing here."""
+SPELLING = 0.9
+"""An unknown name with at least this similarity (0 to 1) to an understood name counts as misspelt."""
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 
 
@@ -68,6 +67,8 @@ class Access:
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
+    by_token: bool = False
+    """whether the user and the password are the id and the HMAC of a delegation token"""
     trusted: str = ""
     """certificates of authorities in PEM; "" trusts the system's authorities"""
     identity: str = field(default="", repr=False)
@@ -110,6 +111,8 @@ class Access:
         return context
 
 
+_TRIMMED = "".join(map(chr, range(33)))
+"""What Kafka removes from both ends of a value (Java's String.trim)."""
 OPTION = "access.secret"
 """The name of the Data Source option. Spark hides the values of options whose names contain `secret`."""
 
@@ -117,25 +120,26 @@ OPTION = "access.secret"
 def read_access(path: str) -> Access:
     """Returns the access that a client properties file describes. Raises BadConfig."""
     try:
-        pairs = java_properties.parse(Path(path).read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise BadConfig(f"--command-config {path}: this is not text") from None
+        text = Path(path).read_bytes().decode("latin-1")  # as Java reads it
+        if "\0" in text:
+            raise BadConfig("this is not text")
+        access = _access({name: value.strip(_TRIMMED) for name, value in java_properties.parse(text).items()})
+        access.context()
     except OSError as refused:
         raise BadConfig(f"--command-config {path}: {refused.strerror}") from refused
-    try:
-        access = _access(pairs)
-        access.context()
     except ssl.SSLError as wrong:
         raise BadConfig(f"--command-config {path}: a certificate or key cannot be used: {wrong.reason or wrong}") from wrong
-    except (BadConfig, BadStore) as wrong:
+    except (BadConfig, ValueError) as wrong:
         raise BadConfig(f"--command-config {path}: {wrong}") from None
     return access
 
 
 def _access(pairs: Mapping[str, str]) -> Access:
     for name in pairs:
-        if name not in UNDERSTOOD | WITHOUT_EFFECT:
-            raise BadConfig(_refusal(name))
+        if name in REFUSED:
+            raise BadConfig(f"{name} is not supported by wirebroker; remove the line")
+        if name not in UNDERSTOOD and (advice := did_you_mean(name, UNDERSTOOD, SPELLING)):
+            raise BadConfig(f"Kafka's clients have no setting {name}{advice}")
     protocol = pairs.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise BadConfig(f"security.protocol is {protocol}, expected one of {', '.join(PROTOCOLS)}")
@@ -143,60 +147,35 @@ def _access(pairs: Mapping[str, str]) -> Access:
     if protocol.startswith("SASL"):
         made |= _login(pairs)
     if protocol.endswith("SSL"):
-        made |= {"trusted": _pem(pairs, "truststore"), "identity": _pem(pairs, "keystore")}
+        made |= {"trusted": pem_of("truststore", pairs), "identity": pem_of("keystore", pairs)}
         made["key_password"] = pairs.get("ssl.key.password", "")
     versions = tuple(filter(None, map(str.strip, pairs.get("ssl.enabled.protocols", "").split(","))))
-    if unknown := [each for each in versions if each not in TLS_VERSIONS]:
-        raise BadConfig(f"ssl.enabled.protocols has {unknown[0]}; wirebroker speaks {' and '.join(TLS_VERSIONS)}")
+    spoken = tuple(each for each in versions if each in TLS_VERSIONS)
+    unknown = [each for each in versions if each not in (*TLS_VERSIONS, *OLD_TLS_VERSIONS)]
+    if unknown or (versions and not spoken):
+        raise BadConfig(f"ssl.enabled.protocols has {(*unknown, *versions)[0]}; wirebroker speaks {' and '.join(TLS_VERSIONS)}")
     timeout = pairs.get("request.timeout.ms", str(TIMEOUT_MS))
     if not timeout.isdecimal() or int(timeout) == 0:
         raise BadConfig(f"request.timeout.ms is {timeout!r}, expected a number of milliseconds above 0")
     algorithm = pairs.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
-    if algorithm not in ("", "https"):
+    if algorithm not in ("", "https", "ldaps"):
         raise BadConfig(f"ssl.endpoint.identification.algorithm is {algorithm}; it may be https or empty")
-    return Access(**made, checks_host=bool(algorithm), tls_versions=versions, timeout_ms=int(timeout))
+    return Access(**made, checks_host=bool(algorithm), tls_versions=spoken, timeout_ms=int(timeout))
 
 
-def _refusal(name: str) -> str:
-    known = name.startswith(("sasl.", "ssl.", "security.", "metric", "group.", "auto."))
-    return f"{name} is {'not supported by wirebroker' if known else 'unknown'}; remove the line"
-
-
-def _login(pairs: Mapping[str, str]) -> dict[str, str]:
+def _login(pairs: Mapping[str, str]) -> dict[str, Any]:
     """Returns the mechanism, user and password of a SASL login."""
     mechanism = pairs.get("sasl.mechanism", "GSSAPI")  # Kafka's default
-    if mechanism not in LOGINS:
-        raise BadConfig(f"sasl.mechanism is {mechanism}; wirebroker speaks {', '.join(LOGINS)}")
+    if mechanism not in MECHANISMS:
+        raise BadConfig(f"sasl.mechanism is {mechanism}; wirebroker speaks {', '.join(MECHANISMS)}")
     try:
         (module,) = login_modules(pairs.get("sasl.jaas.config", ""))
     except ValueError:
         raise BadConfig('sasl.jaas.config is missing or is not `MODULE required username="…" password="…";`') from None
-    if module.name != LOGINS[mechanism]:
-        raise BadConfig(f"sasl.jaas.config names {module.name}, but {mechanism} needs {LOGINS[mechanism]}")
-    options = module.options
+    if module.name not in (PLAIN_MODULE, SCRAM_MODULE):
+        raise BadConfig(f"sasl.jaas.config names {module.name}, but {mechanism} needs {PLAIN_MODULE} or {SCRAM_MODULE}")
+    options = module.options  # those that the module does not know have no effect
     if not {"username", "password"} <= options.keys():
-        raise BadConfig('sasl.jaas.config needs username="…" and password="…", both quoted')
-    if more := sorted(options.keys() - {"username", "password"}):
-        raise BadConfig(f"sasl.jaas.config has {more[0]}, which wirebroker does not support")
-    return {"mechanism": mechanism, "username": options["username"], "password": options["password"]}
-
-
-def _pem(pairs: Mapping[str, str], store: str) -> str:
-    """Returns the contents of a store as PEM, or "" if the settings name no store."""
-    inline = ("certificates",) if store == "truststore" else ("key", "certificate.chain")
-    given = [pairs[name] for each in inline if (name := f"ssl.{store}.{each}") in pairs]
-    location = pairs.get(f"ssl.{store}.location")
-    if not given and location is None:
-        return ""
-    if given and location is not None:
-        raise BadConfig(f"ssl.{store}.location and ssl.{store}.{inline[0]} exclude each other")
-    if location is None:
-        if (kind := pairs.get(f"ssl.{store}.type", "JKS")) != "PEM":
-            raise BadConfig(f"ssl.{store}.type is {kind}, but ssl.{store}.{inline[0]} needs PEM")
-        return "\n".join(given)
-    try:
-        return pem_of(store, pairs) or Path(location).read_text(encoding="ascii")
-    except UnicodeDecodeError:
-        raise BadConfig(f"ssl.{store}.location: {location} is not PEM") from None
-    except OSError as refused:
-        raise BadConfig(f"ssl.{store}.location: {location}: {refused.strerror}") from refused
+        raise BadConfig('sasl.jaas.config needs username="…" and password="…"')
+    by_token = module.name == SCRAM_MODULE and options.get("tokenauth", "").lower() == "true"
+    return {"mechanism": mechanism, "username": options["username"], "password": options["password"], "by_token": by_token}

@@ -1,4 +1,4 @@
-"""Converts Java's key and trust stores in the formats PKCS12 and JKS to PEM.
+"""Reads the key and trust stores of Kafka's settings: PEM, PKCS12 and JKS become the PEM that OpenSSL reads.
 
 Like Java, this module recognises the format from the file's contents, even if the setting `ssl.*.type` names the other format
 (`keystore.type.compat`).
@@ -6,6 +6,7 @@ Like Java, this module recognises the format from the file's contents, even if t
 
 from __future__ import annotations
 
+import re
 import ssl
 import tempfile
 from base64 import encodebytes
@@ -15,6 +16,18 @@ from pathlib import Path
 from kafkawire.extras import how_to_install
 from wirebroker.client.jks import MAGIC, read_jks
 
+PEM = "PEM"
+INLINE = {"keystore": ("key", "certificate.chain"), "truststore": ("certificates",)}
+"""The settings that hold the contents of a store in PEM, instead of a file."""
+_PEM = {
+    name: re.compile(
+        rf"-+BEGIN(\s*[^\r\n]*{words}[^-]*)-+\s+(?:\s*[^\r\n]*:[^\r\n]*[\r\n]+)*([a-zA-Z0-9/+=\s]*)"
+        rf"-+END\s*[^\r\n]*{words}[^-]*-+\s+",
+        re.ASCII,
+    )
+    for name, words in (("CERTIFICATE", "CERTIFICATE"), ("PRIVATE KEY", r"PRIVATE\s+KEY"))
+}
+"""The entries that Kafka finds in a PEM text (PemParser)."""
 JCEKS = b"\xce\xce\xce\xce"
 """The first bytes of a JCEKS store, another format of Java."""
 TO_PKCS12 = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
@@ -30,14 +43,69 @@ class BadStore(ValueError):
 
 
 def pem_of(store: str, settings: Mapping[str, str]) -> str:
-    """Convert the `keystore` or `truststore` that the settings name to PEM. Returns "" if the store's type is PEM already.
+    """Returns what the `keystore` or `truststore` of the settings holds as PEM, in the form that OpenSSL reads, or "" if the
+    settings name no store.
 
-    The PEM text has the certificates, and for a keystore the key before them, without a password. Raises BadStore if the file
-    cannot be read, has another format, or lacks the key or certificates for which the store is used.
+    The PEM text has the certificates, and for a keystore the key before them. The key of a Java store has no password.
+    Raises BadStore if the settings contradict each other, or if a file cannot be read, has another format, or lacks the key or
+    certificates for which the store is used (DefaultSslEngineFactory).
     """
-    location, password = settings[f"ssl.{store}.location"], settings.get(f"ssl.{store}.password", "")
-    if settings.get(f"ssl.{store}.type", "JKS") == "PEM":
+    kind, location, password = (settings.get(f"ssl.{store}.{end}") for end in ("type", "location", "password"))
+    named = [f"ssl.{store}.{end}" for end in INLINE[store]]
+    given = [name for name in named if name in settings]
+    if given and location is not None:
+        raise BadStore(f"ssl.{store}.location and {given[0]} exclude each other")
+    if given and kind != PEM:
+        raise BadStore(f"ssl.{store}.type is {kind or 'JKS'}, but {given[0]} needs {PEM}")
+    if given and (missing := [name for name in named if name not in settings]):
+        raise BadStore(f"{given[0]} needs {missing[0]}")
+    if not given and location is None:
+        if password is not None:
+            raise BadStore(f"ssl.{store}.password is given, but ssl.{store}.location is not")
         return ""
+    if kind != PEM:
+        return _of_java(store, settings)
+    if password is not None:
+        raise BadStore(f"ssl.{store}.password is not for a store in PEM; remove it (the key's password is ssl.key.password)")
+    return _of_pem(store, settings, given)
+
+
+def _of_pem(store: str, settings: Mapping[str, str], given: list[str]) -> str:
+    """Rewrites a store in PEM as Kafka reads it: text around the entries, and blanks in place of line ends, do no harm."""
+    location = settings.get(f"ssl.{store}.location", "")
+    if given:
+        place, texts = given[0], [settings[name] for name in given]
+    else:
+        place = f"ssl.{store}.location: {location}"
+        try:
+            texts = [Path(location).read_text(encoding="utf-8", errors="replace")]
+        except OSError as refused:
+            raise BadStore(f"{place}: {refused.strerror}") from None
+    certificates = _entries("CERTIFICATE", texts[-1], place)
+    keys = _entries("PRIVATE KEY", texts[0], place) if store == "keystore" else []
+    if len(keys) > 1:
+        raise BadStore(f"{place}: certificate and key cannot be used (there are {len(keys)} keys)")
+    if keys and "ENCRYPTED" not in keys[0] and settings.get("ssl.key.password") is not None:
+        raise BadStore(f"{place}: the key is not encrypted, so Kafka refuses ssl.key.password; remove it")
+    return "".join(keys + certificates)
+
+
+def _entries(name: str, text: str, place: str) -> list[str]:
+    """Returns the entries of this kind in a PEM text, in the usual form. Raises BadStore if there is none."""
+    found = []
+    for entry in _PEM[name].finditer(text + "\n"):
+        label = "ENCRYPTED PRIVATE KEY" if name == "PRIVATE KEY" and "ENCRYPTED" in entry[1] else name
+        body = re.sub(r"\s", "", entry[2])
+        lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
+        found.append(f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n")
+    if not found:
+        raise BadStore(f"{place}: certificate and key cannot be used (there is no {name} in PEM form)")
+    return found
+
+
+def _of_java(store: str, settings: Mapping[str, str]) -> str:
+    """Converts a store in PKCS12 or JKS."""
+    location, password = settings[f"ssl.{store}.location"], settings.get(f"ssl.{store}.password")
     setting = f"ssl.{store}.location: {location}"
     advice = f"run {TO_PEM[store].format(location)}, name that file, and set ssl.{store}.type=PEM"
     try:
@@ -46,6 +114,8 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
         raise BadStore(f"{setting}: {refused.strerror}") from None
     if data.startswith(JCEKS):
         raise BadStore(f"{setting} is a Java store in the format JCEKS, and wirebroker reads PEM, PKCS12 and JKS; {advice}")
+    if store == "keystore" and password is None:
+        raise BadStore(f"{setting} needs ssl.keystore.password; if the file is PEM, set ssl.keystore.type=PEM")
     if data.startswith(MAGIC):
         return _of_jks(data, store, settings)
     try:
@@ -54,7 +124,7 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
     except ImportError:
         raise BadStore(f"{setting}: to read PKCS12, {how_to_install('tls')}; or {advice}") from None
     try:
-        found = pkcs12.load_pkcs12(data, password.encode() or None)
+        found = pkcs12.load_pkcs12(data, (password or "").encode() or None)
     except ValueError:
         raise BadStore(f"{setting} is not a PKCS12 store that ssl.{store}.password opens") from None
     held = [each.certificate for each in (found.cert, *found.additional_certs) if each is not None]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkawire.extras import how_to_install
-from wirebroker.client.stores import BadStore, load_identity, load_key, pem_of
+from wirebroker.client.stores import INLINE, BadStore, load_identity, load_key, pem_of
 from wirebroker.core.setting_definitions import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
 
@@ -72,7 +72,7 @@ class Tls:
             if self.level:
                 context.set_ciphers(f"DEFAULT:{self.level}")
             if self.key_store:
-                load_identity(context, self.key_store)
+                load_identity(context, self.key_store, self.key_password)
             else:
                 load_key(context, self.certificate, self.key, self.key_password)
             if protocol is SecurityProtocol.SSL and self.client != "none":
@@ -104,7 +104,7 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
     settings = {**settings, **own}
     client = settings.get("ssl.client.auth", "none")
-    location, trusted = settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location")
+    location, trusted = _place("keystore", settings), _place("truststore", settings)
     try:
         if given is None and location is not None:
             given = Tls(location, key_store=pem_of("keystore", settings), key_password=settings.get("ssl.key.password", ""))
@@ -118,6 +118,12 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     if given is None or given.client != "none" or client not in VERIFY:
         return given
     return replace(given, client=client)  # type: ignore[arg-type]
+
+
+def _place(store: str, settings: Mapping[str, str]) -> str | None:
+    """Returns the file of a store, or the setting that has its contents."""
+    named = (f"ssl.{store}.{end}" for end in INLINE[store])
+    return settings.get(f"ssl.{store}.location") or next((name for name in named if name in settings), None)
 
 
 def make_certificates(folder: Path, hosts: list[str], client: str = "client") -> Tls:
