@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.settings import Access
-from wirebroker.client.wire import address_of
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.serve import broker_options
 from wirebroker.learning.form import (
@@ -46,7 +47,7 @@ from wirebroker.learning.form import (
     read,
 )
 from wirebroker.learning.sections import DOWN
-from wirebroker.testing.options import BrokerOptions, OptionError
+from wirebroker.testing.options import AUTHORIZER, BrokerOptions, OptionError
 from wirekit import batch, client
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
@@ -141,6 +142,23 @@ def test_no_secret_is_in_the_file_and_each_one_is_named(file: Path) -> None:
     assert "hidden" not in file.read_text()
     assert {"listener.name.inner.plain.sasl.jaas.config", "ssl.key.password", "super.users"} <= set(learned.left_out)
     assert learned.users == [User(name="alice", mechanisms={"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096})]
+
+
+@pytest.mark.parametrize("given", [{}, {"allow.everyone.if.no.acl.found": "false"}])
+def test_a_cluster_that_is_open_without_acls_stays_open(
+    given: dict[str, str], file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DescribeConfigs of Kafka 4.3.1 names this setting and hides its value."""
+    configs = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    with MockKafka(topics=["orders"], configs=configs) as kafka:
+        learned = learn(kafka, file)
+    assert "allow.everyone.if.no.acl.found" in learned.left_out
+    assert "assumed     allow.everyone.if.no.acl.found=true: it is set, and Kafka hides its value\n" in capsys.readouterr().out
+    with warnings.catch_warnings(record=True) as told, MockKafka(like=file, configs=given) as served:
+        request = plain("Metadata", topics=[{"name": "orders"}], allow_auto_topic_creation=False)
+        with closing(Connection(address_of(served.bootstrap_servers), 10)) as connection:
+            assert [each.error_code for each in connection.request(request, 4).topics] == ([29] if given else [0])
+    assert len([each for each in told if "assumes `true`" in str(each.message)]) == (not given)
 
 
 def test_denials_and_limits_are_those_of_the_cluster(secured: MockKafka, file: Path) -> None:

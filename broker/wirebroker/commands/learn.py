@@ -27,6 +27,7 @@ from wirebroker.learning.asking import CannotLearn
 from wirebroker.learning.compare import compare, table
 from wirebroker.learning.form import FileError, Learned, dump, read
 from wirebroker.learning.learn import learn
+from wirebroker.testing.likeness import OPEN
 
 CLIENT_ID = "wirebroker-learn"
 KEY_BYTES = 16
@@ -115,6 +116,8 @@ def _summary(learned: Learned, bootstrap: str, out: str) -> Iterator[str]:
     if learned.left_out:
         more = f" and {len(learned.left_out) - SHOWN} more" if len(learned.left_out) > SHOWN else ""
         yield f"left out    {', '.join(learned.left_out[:SHOWN])}{more}"
+    if OPEN in learned.left_out:
+        yield f"assumed     {OPEN}=true: it is set, and Kafka hides its value"
     yield f"{out}: `wirebroker serve --like {out}` serves such a cluster, empty"
 
 

@@ -30,6 +30,7 @@ from wirebroker.testing import operations
 __tracebackhide__ = True  # pytest shows the caller's line
 
 ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
+OPEN, SUPER_USERS = "allow.everyone.if.no.acl.found", "super.users"
 TELEMETRY = "GetTelemetrySubscriptions"
 TIERED = "remote.storage.enable"
 NO_PASSWORD = frozenset({"*", "ANONYMOUS"})
@@ -82,7 +83,7 @@ class Likeness:
     def passwords(self, given: Mapping[str, str]) -> dict[str, str]:
         """Returns a password for every user that the file names: the password in `given`, or else the user's name."""
         principals = {each.principal for each in self._learned.acls}
-        principals |= {each.strip() for each in self.settings.get("super.users", "").split(";")}
+        principals |= {each.strip() for each in self.settings.get(SUPER_USERS, "").split(";")}
         named = {name for kind, _, name in (each.partition(":") for each in principals) if kind == "User" and name}
         return {name: given.get(name, name) for name in sorted((named | self._iterations.keys()) - NO_PASSWORD)}
 
@@ -101,6 +102,16 @@ class Likeness:
         if not authorized and any(each.section == "acls" for each in self._learned.unread):
             said.append(
                 f"{self.where}: the ACLs could not be read, so this broker checks no ACLs, and clients may do everything"
+            )
+        if authorized and self._hides(OPEN):
+            said.append(
+                f"{self.where}: the learned cluster sets {OPEN}, and Kafka hides its value; this broker assumes `true`, "
+                f"unless you give --config {OPEN}=false"
+            )
+        if authorized and self._hides(SUPER_USERS):
+            said.append(
+                f"{self.where}: the learned cluster has {SUPER_USERS}, and Kafka hides them; this broker has none until you "
+                f"name them: --config {SUPER_USERS}=User:NAME"
             )
         if self._assumed:
             said.append(f"{self.where}: the file names no release, so this broker responds as {self.profile}")
@@ -124,7 +135,13 @@ class Likeness:
             found[ENABLED_MECHANISMS] = ",".join(each for each in enabled if each in SERVED)
             if not found[ENABLED_MECHANISMS]:
                 del found[ENABLED_MECHANISMS]
+        if self._hides(OPEN):
+            found[OPEN] = "true"  # whoever sets it means this: without it nobody is allowed
         return found
+
+    def _hides(self, name: str) -> bool:
+        """Tells whether the learned cluster has this setting and hid its value, and the user does not give the value."""
+        return name in self._learned.left_out and name not in self._given
 
     def _known(self, settings: Mapping[str, str]) -> Settings:
         """Returns the settings that wirebroker supports, except those that the user has given. Raises FileError."""
