@@ -423,11 +423,34 @@ def test_batches_of_several_partitions_share_a_line_without_sequences() -> None:
     assert not [text for text in words if "Produce" in text and "seq" in text]
 
 
+def heads_of(picture: Picture) -> list[Mark]:
+    return [mark for mark in marks_in(picture.marks) if "head " in str(mark.attributes.get("class", ""))]
+
+
 def test_names_of_many_lanes_are_whole() -> None:
     names = [f"settlement-worker-{at}" for at in range(6)]
     rows = [asked(at, at, client=name) for at, name in enumerate(names)]
     for width in (700, 1000, 1400):
-        assert set(names) <= set(words_in(drawn(rows, width=width))), width
+        assert all(name in "".join(mark.text for mark in heads_of(drawn(rows, width=width))) for name in names), width
+
+
+@pytest.mark.parametrize("names", [["kafka-python-producer-1", "till"], ["kafka-python-3.0.12", "rdkafka", "x" * 90]])
+def test_a_long_name_turns_no_head_upright(names: list[str]) -> None:
+    """The name is divided into lines, and a name that is too long loses its middle. Only narrow lanes have upright names."""
+    rows = [asked(at, at, client=name) for at, name in enumerate(names)]
+    for width in (800, 1000, 1400):
+        picture = drawn(rows, width=width)
+        heads = heads_of(picture)
+        assert not [mark for mark in heads if "transform" in mark.attributes], width
+        boxes = [mark for mark in marks_in(picture.marks) if str(mark.attributes.get("class", "")).startswith("box ")]
+        wide = float(boxes[0].attributes["width"])
+        assert all(len(mark.text) * 7.25 <= wide for mark in heads), width
+        assert max(float(mark.attributes["height"]) for mark in boxes if mark.attributes["y"] == 4) <= 64
+        told = "".join(mark.text for mark in heads)
+        assert all(name in told for name in names if len(name) < 30), width
+    upright = heads_of(drawn([asked(at, at, client=f"kafka-python-producer-{at}") for at in range(8)], width=420))
+    assert all("transform" in mark.attributes for mark in upright)
+    assert {mark.text[-1] for mark in upright} >= set("01234567"), "the ends of the names differ"
 
 
 def test_a_stored_log_shows_what_an_audit_found_at_its_offsets() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from kafkawire.printable import printable
 from wirebroker.pictures.exchanges import (
     ANSWERED,
     ASKED,
@@ -60,8 +61,14 @@ GAP = 210
 """The smallest width in px of the middle column, which holds the labels."""
 HEAD_LETTER = 7.25
 """The width of a letter in the name of a lane."""
+HEAD_LINE, MOST_HEAD_LINES = 14, 4
+"""The height in px of a line of a lane's name, and the largest number of lines."""
+SHORTEST_LINE = 8
+"""If a lane has no room for this many letters, its name is upright."""
 TALLEST_HEAD = 170
 """The largest height in px for the names of narrow lanes, which are upright."""
+USUAL_STEP, WIDEST_STEP = 130, 200
+"""The usual distance in px between two lanes, and the largest one, for long names."""
 OTHERS = "others"
 MEANINGS = (
     "two heads: a request and its response", "broad: several", "grey: idle polls, connections", "boxed: a change",
@@ -309,11 +316,16 @@ class _Lanes:
         self.gutter = 92 if width >= 560 else 50
         room = width - self.gutter - 16
         between = max(len(self.clients) + len(self.brokers) - 2, 1)
-        self.step = min(max((room - max(GAP, room * 0.45)) / (between + 1), 16), 130)
-        edge = self.step / 2
         longest = max((len(lane[1]) for lane in (*self.clients, *self.brokers)), default=0)
-        self.is_narrow = self.step < max(70, longest * HEAD_LETTER + 14)
-        self.top = int(min(max(TOP + 50, longest * HEAD_LETTER + 28), TALLEST_HEAD)) if self.is_narrow else TOP
+        widest = min(max(longest * HEAD_LETTER + 16, USUAL_STEP), WIDEST_STEP)
+        self.step = min(max((room - max(GAP, room * 0.45)) / (between + 1), 16), widest)
+        edge = self.step / 2
+        letters = int((self.step - 14) / HEAD_LETTER)
+        self.is_narrow = letters < min(SHORTEST_LINE, longest)
+        self.names = {lane: _wrapped(lane[1], letters) for lane in (*self.clients, *self.brokers)} if not self.is_narrow else {}
+        self.top = TOP + HEAD_LINE * (max(map(len, self.names.values()), default=1) - 1)
+        if self.is_narrow:
+            self.top = int(min(max(TOP + 50, longest * HEAD_LETTER + 28), TALLEST_HEAD))
         self.x = {lane: self.gutter + edge + at * self.step for at, lane in enumerate(self.clients)}
         self.x |= {lane: width - 8 - edge - at * self.step for at, lane in enumerate(reversed(self.brokers))}
         self.left = max((self.x[lane] for lane in self.clients), default=self.gutter)
@@ -353,14 +365,32 @@ class _Lanes:
                     "x": rounded(x + 4),
                     "y": tall,
                 }
-                marks.append(
-                    Mark("text", upright | {"class": f"head say {kind}"}, fitted(lane[1], (tall - 6) / HEAD_LETTER * LETTER))
-                )
+                name = _cut(printable(lane[1]), int((tall - 6) / HEAD_LETTER))
+                marks.append(Mark("text", upright | {"class": f"head say {kind}"}, name))
             else:
-                marks.append(text(x, 19, fitted(lane[1], (room - 8) / HEAD_LETTER * LETTER), f"head middle say {kind}"))
+                first = 19 + (tall - 22 - HEAD_LINE * (len(self.names[lane]) - 1)) / 2
+                for at, words in enumerate(self.names[lane]):
+                    marks.append(text(x, first + at * HEAD_LINE, words, f"head middle say {kind}"))
         if hour:
             marks.append(text(self.gutter - 10, self.top - 10, hour, "end say dim"))
         return Mark("g", {"class": "heads"}, "", marks)
+
+
+def _cut(name: str, letters: int) -> str:
+    """Returns the name with at most `letters` letters. A longer name loses its middle, because clients whose names begin alike
+    differ at the end."""
+    return name if len(name) <= letters else f"{name[: letters // 2 - 1]}…{name[len(name) - (letters - letters // 2) :]}"
+
+
+def _wrapped(name: str, letters: int) -> list[str]:
+    """Returns the name in lines of at most `letters` letters, divided after punctuation if possible."""
+    left, lines = _cut(printable(name), MOST_HEAD_LINES * letters), list[str]()
+    while len(left) > letters and len(lines) < MOST_HEAD_LINES - 1:
+        ends = [at for at in range(letters // 2, letters + 1) if not left[at - 1].isalnum()]
+        at = max(ends, default=letters)
+        lines.append(left[:at].rstrip())
+        left = left[at:]
+    return [*lines, fitted(left, letters * LETTER)]
 
 
 def _drawn(drawn: Sequence[Line], lanes: _Lanes) -> tuple[list[Mark], int]:

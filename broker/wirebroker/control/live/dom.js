@@ -4,8 +4,21 @@ const SVG = "http://www.w3.org/2000/svg";
 const READ = ["title", "aria-label"]; // attributes for people
 const UNSEEN = /(?![ \n])[\p{C}\p{Z}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/gu;
 
-/** The text with each character that cannot be seen as JSON writes it, as wirebroker/printable.py does; line ends stay. */
-export const printable = (text) => String(text).replace(UNSEEN, (each) => [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
+/** A value in words, whatever it is: every value that the page shows comes through here. */
+export function words(value) {
+  if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.map(words).join(", ");
+  if (value instanceof Map) return words(Object.fromEntries(value));
+  if (value instanceof Set) return words([...value]);
+  if (typeof value !== "object") return String(value);
+  return Object.entries(value).map(([name, each]) => `${name} ${each !== null && typeof each === "object" ? `(${words(each)})` : words(each)}`).join(", ");
+}
+
+/** Whether a value says nothing: an empty text, list or object. */
+export const isEmpty = (value) => words(value) === "";
+
+/** The words of a value, with each character that cannot be seen as JSON writes it, as wirebroker/printable.py does; line ends stay. */
+export const printable = (value) => words(value).replace(UNSEEN, (each) => [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 
 /** An element, or one of SVG if its name begins with "svg:". Children are elements, texts or numbers; null is left out. */
 export function h(name, attributes = {}, ...children) {
@@ -13,7 +26,7 @@ export function h(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : READ.includes(key) ? printable(value) : String(value));
+    else made.setAttribute(key, value === true ? "" : READ.includes(key) ? printable(value) : words(value));
   }
   made.append(...children.flat().filter((each) => each !== null && each !== undefined).map((each) => (each instanceof Node ? each : printable(each))));
   return made;

@@ -2,6 +2,8 @@
 
 const FEWEST = 6; // repeats that are folded
 const MOST_KINDS = 64; // kinds of rows that are remembered
+const MOST_EXCHANGES = 1000; // exchanges whose response may still come
+const MOST_LEFT_OUT = 100_000; // rows without a line of their own
 
 /** What rows have in common that repeat each other; null for a row that is always shown. */
 function kindOf(row) {
@@ -39,14 +41,74 @@ export class Fold {
   }
 }
 
-/** The lines of rows, kept up to date as rows are added: rows and folds. */
+const exchangeOf = (row) => (row.correlation_id >= 0 ? `${row.node} ${row.connection} ${row.correlation_id}` : "");
+
+/** The rows of which each exchange has one line: its verdicts, or else its response, or else its request. The response is kept if
+ * it has an error that no verdict has. */
+class Exchanges {
+  waiting = new Map(); // the requests without a response
+  instead = new Map(); // of a row that is left out: the number of the row that is shown
+  #told = new Map(); // the numbers of the latest verdicts and partitions, by exchange
+  #errors = new Map();
+
+  /** The rows to show now that this one has come. */
+  take(row) {
+    const exchange = exchangeOf(row);
+    if (row.event === "connection" && row.change === "closed") return [...this.#unanswered(row), row];
+    if (row.event === "request") { this.waiting.set(exchange, row); return []; }
+    if (!exchange || row.event === "fault") return [row];
+    const asked = this.waiting.get(exchange);
+    this.waiting.delete(exchange);
+    if (row.event === "reply") {
+      const told = this.#told.get(exchange), known = this.#errors.get(exchange) ?? [];
+      this.#told.delete(exchange);
+      this.#errors.delete(exchange);
+      const shown = told !== undefined && row.errors.every((error) => known.includes(error)) ? told : row.id;
+      if (asked) this.#leaveOut(asked.id, shown);
+      if (shown === row.id) return [row];
+      this.#leaveOut(row.id, shown);
+      return [];
+    }
+    if (asked) this.#leaveOut(asked.id, row.id);
+    if (row.event === "unsupported") return [row];
+    this.#told.set(exchange, row.id);
+    if (row.code) this.#errors.set(exchange, [...this.#errors.get(exchange) ?? [], row.error]);
+    if (this.#told.size > MOST_EXCHANGES) for (const each of [this.#told, this.#errors]) each.delete(this.#told.keys().next().value);
+    return [row];
+  }
+
+  /** The requests of a connection that closed: nothing answers them any more. */
+  #unanswered({ node, connection }) {
+    const left = [...this.waiting].filter(([, row]) => row.node === node && row.connection === connection);
+    for (const [exchange] of left) this.waiting.delete(exchange);
+    return left.map(([, row]) => row);
+  }
+
+  #leaveOut(id, shown) {
+    this.instead.set(id, shown);
+    if (this.instead.size > MOST_LEFT_OUT) this.instead.delete(this.instead.keys().next().value);
+  }
+}
+
+/** The lines of rows, kept up to date as rows are added: rows and folds. With `brief`, each exchange has one line if possible. */
 export class Lines {
   entries = [];
+  #exchanges = null;
   #kinds = new Set();
   #repeats = []; // the latest rows, if they repeat earlier ones
   #fold = null; // the last entry (or, if it is open, the one before its rows), if it is a fold
 
+  constructor(brief = false) { if (brief) this.#exchanges = new Exchanges(); }
+
+  /** The lines, and below them the requests that wait for a response. */
+  get all() { return this.#exchanges?.waiting.size ? this.entries.concat([...this.#exchanges.waiting.values()]) : this.entries; }
+
   add(row) {
+    if (!this.#exchanges) this.#add(row);
+    else for (const each of this.#exchanges.take(row)) this.#add(each);
+  }
+
+  #add(row) {
     const kind = kindOf(row);
     if (kind !== null && this.#kinds.has(kind)) {
       this.#repeat(row);
@@ -85,7 +147,8 @@ export class Lines {
   }
 
   /** Where the line with a row is; its fold's line if that is closed; −1 if there is none. */
-  at(id) {
+  at(wanted) {
+    const id = this.#exchanges?.instead.get(wanted) ?? wanted;
     let low = 0, high = this.entries.length;
     while (low < high) {
       const middle = (low + high) >> 1;

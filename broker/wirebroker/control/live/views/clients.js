@@ -25,15 +25,28 @@ export function open({ feed }) {
     if (row.producer_id >= 0) note(found.names, `producer ${row.producer_id}`);
     if (row.event !== "reply" && row.event !== "request" && row.event !== "unsupported") {
       if (row.topic !== undefined) note(found.topics, row.topic);
+      if (row.acks === 0) silent(found, row);
       return true;
     }
     for (const [topic, index] of topics(row)) if (index !== null) note(found.topics, topic);
     for (const kind of ["group", "transaction"]) for (const name of values(row, kind)) note(found.names, `${kind} ${name}`);
     if (row.event === "request") return true;
-    const api = `${row.api} v${row.version}`;
-    found.apis.set(api, { count: (found.apis.get(api)?.count ?? 0) + 1, old: row.version < (feed.run.lowest[row.api] ?? 0) });
+    count(found, row.api, row.version);
     for (const error of row.errors ?? []) found.errors.set(error, (found.errors.get(error) ?? 0) + 1);
     return true;
+  }
+
+  function count(found, name, version) {
+    const api = `${name} v${version}`;
+    found.apis.set(api, { count: (found.apis.get(api)?.count ?? 0) + 1, old: version < (feed.run.lowest[name] ?? 0) });
+  }
+
+  /** A Produce with acks=0 gets no response: it counts at its first verdict, and its errors at each. */
+  function silent(found, row) {
+    const exchange = `${row.node} ${row.connection} ${row.correlation_id}`;
+    if (found.silent !== exchange) count(found, "Produce", row.version);
+    found.silent = exchange;
+    if (row.code) found.errors.set(row.error, (found.errors.get(row.error) ?? 0) + 1);
   }
 
   function draw() {

@@ -1,7 +1,7 @@
-// Every row of the trace, a line each; beside it, the chosen one with its request, response and verdicts.
+// The rows of the trace, a line for each exchange or for each row; beside them, the chosen one with its request, response and verdicts.
 
 import { copyButton } from "../copying.js";
-import { empty, h, printable, time } from "../dom.js";
+import { empty, h, isEmpty, printable, time, words } from "../dom.js";
 import { Feed } from "../feed.js";
 import { BESIDE_FIELDS, similar } from "../fields.js";
 import { Fold, Lines } from "../folds.js";
@@ -11,24 +11,24 @@ const HEIGHT = 22; // of a row, as in style.css
 const BESIDE = 20; // rows that are drawn above and below the visible ones
 const COLUMNS = { t: "time", c: "#", i: "client", p: "topic or group", m: "request", n: "", o: "outcome", r: "" };
 
-export function open({ feed, words, remember, ask }) {
+export function open({ feed, words: address, remember, ask }) {
   const list = h("div", { class: "rows", tabindex: "0", "aria-label": "rows" });
   const height = h("div", {});
   const drawn = h("div", {});
   const detail = h("aside", { "aria-label": "the chosen row" });
   const nothing = h("div", {});
-  const folding = h("input", { type: "checkbox", "aria-label": "fold rows that repeat", title: "key f", onchange: () => fold(folding.checked) });
+  const folding = h("input", { type: "checkbox", "aria-label": "one line for each exchange, and for rows that repeat", title: "one line for each exchange, and for rows that repeat: key f", onchange: () => fold(folding.checked) });
   const earlier = h("button", { type: "button", onclick: () => feed.go({ until: feed.rows[0]?.id ?? 0 }) });
   const later = h("button", { type: "button", onclick: () => feed.go({ after: feed.rows.at(-1)?.id ?? 0 }) });
   const around = h("div", { class: "around" }, earlier, later);
   const heads = h("div", { class: "captions" }, Object.entries(COLUMNS).map(([kind, name]) => h("span", { class: kind },
-    kind === "r" ? h("label", {}, folding, h("span", {}, " fold repeats")) : name)));
+    kind === "r" ? h("label", {}, folding, h("span", {}, " brief")) : name)));
   const table = h("div", { class: "table" }, heads, list, around);
   const element = h("div", { class: "split" }, table);
   list.append(height, drawn, nothing);
-  folding.checked = words.get("fold") !== "no";
-  let lines = new Lines(), source = null, added = 0, firstId = 0;
-  let chosen = Number(words.get("row")) || null;
+  folding.checked = address.get("fold") !== "no";
+  let lines = new Lines(true), source = null, added = 0, firstId = 0;
+  let chosen = Number(address.get("row")) || null;
   let follows = !chosen; // stay at the newest row
   let drawing = 0, began = feed.began;
   if (chosen && feed.run.of === "file" && Feed.at(feed.rows, chosen) < 0) feed.go({ row: chosen });
@@ -37,14 +37,14 @@ export function open({ feed, words, remember, ask }) {
   function collect() {
     const rows = feed.chosen;
     if (rows !== source || rows.length < added || rows[0]?.id !== firstId) {
-      lines = new Lines();
+      lines = new Lines(true);
       source = rows;
       added = 0;
       firstId = rows[0]?.id;
     }
     if (!folding.checked) return rows;
     while (added < rows.length) lines.add(rows[added++]);
-    return lines.entries;
+    return lines.all;
   }
 
   function fold(wanted) {
@@ -146,8 +146,9 @@ export function open({ feed, words, remember, ask }) {
   }
 
   function fields(row) {
-    const shown = Object.entries(row).filter(([key, value]) => !BESIDE_FIELDS.has(key) && key !== "explain" && value !== "" && !(key.endsWith("_us") && value < 0) && !(Array.isArray(value) && !value.length));
-    return h("dl", {}, shown.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, key === "time" ? `${time(value)}  (${value})` : Array.isArray(value) ? value.join(", ") : String(value))]));
+    const shown = Object.entries(row).filter(([key, value]) => !BESIDE_FIELDS.has(key) && key !== "explain" && !isEmpty(value) && !(key.endsWith("_us") && value < 0));
+    const single = shown.flatMap(([key, value]) => (key === "details" ? Object.entries(value) : [[key, value]])); // details are fields, too
+    return h("dl", {}, single.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, key === "time" ? `${time(value)}  (${value})` : words(value))]));
   }
 
   async function showFrames(into, row) {

@@ -1,6 +1,6 @@
 // What is wrong? The findings of `wirebroker explain`, the most important first, each with its rows.
 
-import { empty, h, time } from "../dom.js";
+import { empty, h, isEmpty, time, words } from "../dom.js";
 
 export function open({ ask }) {
   const element = h("div", { class: "pad" });
@@ -24,7 +24,7 @@ export function open({ ask }) {
 
 /** A row in a line: its event, and its fields with a text or a number that say something. */
 function summary(row) {
-  const skipped = ["event", "time", "node", "details", "client_host", "software"];
-  const said = Object.entries(row).filter(([name, value]) => !skipped.includes(name) && value !== "" && value !== null && value !== -1 && value !== 0 && String(value) !== "" && typeof value !== "boolean");
-  return `${row.event}: ${said.map(([name, value]) => `${name} ${value}`).join(", ")}`;
+  const skipped = ["event", "time", "node", "client_host", "software"];
+  const said = Object.entries(row).filter(([name, value]) => !skipped.includes(name) && !isEmpty(value) && value !== -1 && value !== 0 && typeof value !== "boolean");
+  return `${row.event}: ${said.map(([name, value]) => (name === "details" ? words(value) : `${name} ${words(value)}`)).join(", ")}`;
 }
