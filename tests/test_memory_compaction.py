@@ -232,7 +232,7 @@ def test_an_unreadable_log_is_reported_once_and_kept(caplog: pytest.LogCaptureFi
         partition.log.append(damaged, 1, 0, NOW)
     count = len(batches(partition.log))
     for _ in range(3):
-        engine.maintenance.compaction.consider(partition, NOW)
+        engine.maintenance.compaction.consider(partition)
         engine.tick(NOW + 20_000)
     assert len(batches(partition.log)) == count
     (warning,) = caplog.messages

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.batches import HEADER_SIZE, Record, build_batch, read_header, seal
+from wirebroker.common.slices import at_once
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.partition import Partition, appended_next
 from wirebroker.core.producers import advance, unpack
 from wirebroker.core.profile import PROFILES
+from wirebroker.core.purgatory import NEVER
 from wirekit import NOW
 
 BATCHES = st.lists(
@@ -134,13 +136,13 @@ def one_batch(**configs: str) -> Partition:
 
 def test_c6_a_producer_expires_to_the_millisecond() -> None:
     partition = one_batch()
-    assert list(partition.expire_producers(NOW + 5, 6)) == []
-    assert list(partition.expire_producers(NOW + 6, 6)) == [(7, 0)]
+    assert at_once(partition.expire_producers(NOW + 5, 6)) == ([], NOW + 6)
+    assert at_once(partition.expire_producers(NOW + 6, 6)) == ([(7, 0)], NEVER)
 
 
 def test_records_are_kept_up_to_and_with_the_last_millisecond_of_their_retention() -> None:
     partition = one_batch(retention_ms="10")
-    partition.retain(NOW + 10)
+    assert partition.retain(NOW + 10) == NOW + 11
     assert partition.log_start_offset == 0
-    partition.retain(NOW + 11)
+    assert partition.retain(NOW + 11) == NEVER
     assert partition.log_start_offset == 1

@@ -1,21 +1,22 @@
 """The schedule by which logs in memory are compacted (Kafka's LogCleaner). For logs on disk see `FolderStore.compact`.
 
-The compactor compacts one log at a time, in slices, so that requests do not wait for it. As in Kafka, the compactor considers a
-log log.cleaner.backoff.ms after one of the log's segments was closed. The compactor considers a coordinator's log as soon as a
-segment is closed, so that the log stays small even if the clock is frozen.
+The compactor compacts one log at a time, in slices, so that requests do not wait for it. As in Kafka, the compactor considers
+the logs once in log.cleaner.backoff.ms. The compactor considers a coordinator's log as soon as a segment is closed, so that the
+log stays small even if the clock is frozen.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 from kafkawire.errors import WireError
 from wirebroker.core.cluster import INTERNAL_TOPICS, Cluster
-from wirebroker.core.logs.cleaning import Cleaning, Steps, plan
+from wirebroker.core.logs.cleaning import Cleaning, Steps, next_plan, plan
 from wirebroker.core.logs.memory import MemoryLog, Segment
 from wirebroker.core.partition import Partition
-from wirebroker.core.purgatory import Timer
+from wirebroker.core.purgatory import NEVER, Idle
 
 logger = logging.getLogger("wirebroker")
 
@@ -34,29 +35,28 @@ class Compaction:
         """Partitions whose compaction has failed. As in Kafka, the compaction of such a partition is not tried again before
         the next start."""
         self._running = False
-        self._timer: Timer | None = None
         cluster.rolled = self.rolled
+        cluster.timers.every(lambda: cluster.configs.integer("log.cleaner.backoff.ms"), now, self._rounds)
         for partition in cluster.partitions():
             partition.rolled = self.rolled
-            self.consider(partition, now)
+            self.consider(partition)
 
-    def consider(self, partition: Partition, now: int) -> None:
-        """Schedule the compaction of this partition, if it has segments to compact."""
-        if partition not in self._dirty and self._is_dirty(partition):
-            self._dirty[partition] = None
-            self._wait(now)
+    def consider(self, partition: Partition) -> bool:
+        """If the partition has segments to compact, compact it in the next round. Returns whether this is new."""
+        if partition in self._dirty or not self._is_dirty(partition):
+            return False
+        self._dirty[partition] = None
+        return True
 
     def rolled(self, partition: Partition, now: int) -> None:
         """Note that a segment of this partition was closed."""
-        self.consider(partition, now)
+        self.consider(partition)
         if partition.topic in INTERNAL_TOPICS:
             self.begin(now)
 
     def begin(self, now: int) -> None:
         """Compact the logs that are dirty enough, the dirtiest first. The other logs are considered again later."""
-        if not self._running:
-            self._running = True
-            self._cluster.timers.work(self._rounds(now))
+        self._cluster.timers.work(self._rounds(now))
 
     def _is_dirty(self, partition: Partition) -> bool:
         log = partition.log
@@ -69,24 +69,23 @@ class Compaction:
             and "compact" in partition.configs.text("cleanup.policy")
         )
 
-    def _wait(self, now: int) -> None:
-        if self._timer is None:
-            backoff = self._cluster.configs.integer("log.cleaner.backoff.ms")
-            self._timer = self._cluster.timers.at(now + max(backoff, 1), self._waited)
-
-    def _waited(self, now: int) -> None:
-        self._timer = None
-        self.begin(now)
-
-    def _rounds(self, now: int) -> Iterator[None]:
+    def _rounds(self, now: int) -> Generator[None, Any, Idle]:
+        if self._running or not self._dirty:
+            return NEVER
+        changed, self._running = False, True
         try:
             yield  # a caller that closed a segment must first write to the new segment
             while (found := self._dirtiest(now)) is not None:
                 yield from self._round(*found)
+                changed = True
         finally:
             self._running = False
-        if self._dirty:
-            self._wait(now)
+        return None if changed else min((self._next_plan(each, now) for each in self._dirty), default=NEVER)
+
+    def _next_plan(self, partition: Partition, now: int) -> int:
+        log = partition.log
+        assert isinstance(log, MemoryLog)
+        return next_plan(log.segments, log.end_offset, log.cleaned_to, partition, partition.configs, now)
 
     def _dirtiest(self, now: int) -> tuple[Partition, Steps[None]] | None:
         """Returns the partition to compact next, and the steps of its compaction."""
@@ -106,7 +105,7 @@ class Compaction:
         return partition, log.compact(Cleaning[Segment](task), partition)
 
     def _round(self, partition: Partition, steps: Steps[None]) -> Iterator[None]:
-        left = SLICE
+        left, before = SLICE, _remaining(partition)
         try:
             for read in steps:
                 left -= read
@@ -116,3 +115,13 @@ class Compaction:
         except WireError as damage:  # with --record-checks header this is the first time that the records are read
             self._uncleanable.add(partition)
             logger.warning("%s-%d is no longer compacted: %s", partition.topic, partition.index, damage)
+        if _remaining(partition) == before and partition not in self._uncleanable:
+            # Otherwise the next round would do the same again, without an end.
+            self._uncleanable.add(partition)
+            logger.error("%s-%d is no longer compacted: a round changed nothing", partition.topic, partition.index)
+
+
+def _remaining(partition: Partition) -> tuple[int, int, int]:
+    """Returns values that a round of compaction changes."""
+    log = partition.log
+    return log.cleaned_to, len(log.segments), log.size

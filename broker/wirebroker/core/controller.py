@@ -7,6 +7,7 @@ immediately, so that tests need not wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 from kafkawire.errors import ErrorCode
@@ -14,7 +15,7 @@ from wirebroker.core.changes import BrokerChange, InSyncChange, LeaderChange
 from wirebroker.core.cluster import INTERNAL_TOPICS, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
-from wirebroker.core.purgatory import Timer
+from wirebroker.core.purgatory import NEVER, Idle, Periodic
 
 CHANGED = 64
 """The number of partitions that one slice changes."""
@@ -29,7 +30,7 @@ class Controller:
     def __init__(self, cluster: Cluster, coordinator_moved: CoordinatorMoved, now: int) -> None:
         self._cluster = cluster
         self._coordinator_moved = coordinator_moved
-        self._lag_timers: dict[tuple[Partition, int], Timer] = {}
+        self._lag_checks: dict[tuple[Partition, int], Periodic] = {}
         self._unfinished: Iterator[None] = iter(())
         """The rest of a change that is made in slices, because it concerns many partitions."""
         self.slow_until = 0
@@ -40,7 +41,7 @@ class Controller:
 
     def restart(self, now: int) -> None:
         """Forget the timers of lagging followers, and schedule the leader rebalance. Called when all brokers have started."""
-        self._lag_timers.clear()
+        self._lag_checks.clear()
         configs, timers = self._cluster.configs, self._cluster.timers
         if configs.value("auto.leader.rebalance.enable") and len(self._cluster.brokers) > 1:
             timers.every(lambda: 1000 * configs.integer("leader.imbalance.check.interval.seconds"), now, self.balance)
@@ -148,13 +149,17 @@ class Controller:
         self.balance(now)
         self.finish()
 
-    def balance(self, now: int) -> None:
-        """Make each preferred replica that is in sync the leader again (maybeBalancePartitionLeaders)."""
+    def balance(self, now: int) -> Idle:
+        """Make each preferred replica that is in sync the leader again (maybeBalancePartitionLeaders). Returns None if a leader
+        changes, else NEVER."""
         self.finish()
         alive = self._cluster.alive
         led_by_others = [each for each in self._cluster.partitions() if each.leader != (first := each.replicas[0])
                          and first in each.in_sync and alive(first)]  # fmt: skip
+        if not led_by_others:
+            return NEVER
         self._change_all(led_by_others, lambda each: each.replication.elect(alive, now, preferred=True), now)
+        return None
 
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
         """Make a follower stop fetching.
@@ -170,7 +175,7 @@ class Controller:
         if not self._cluster.alive(node_id):
             raise ValueError(f"broker {node_id} is down")
         self._change([partition], lambda each: each.replication.freeze(node_id, now), now)
-        self._watch_lag(partition, node_id, now + self._longest_lag + 1)
+        self._watch_lag(partition, node_id, now)
 
     def thaw_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
         """Make a frozen follower fetch again: it catches up immediately. Does nothing if the follower is not frozen."""
@@ -215,24 +220,26 @@ class Controller:
     def _longest_lag(self) -> int:
         return self._cluster.configs.integer("replica.lag.time.max.ms")
 
-    def _watch_lag(self, partition: Partition, node_id: int, when: int) -> None:
+    def _watch_lag(self, partition: Partition, node_id: int, now: int) -> None:
+        """Check the lag of a frozen replica when it may be too long, and then twice in replica.lag.time.max.ms."""
         self._forget_lag(partition, node_id)
-        self._lag_timers[partition, node_id] = self._cluster.timers.at(
-            when, lambda now: self._check_lag(partition, node_id, now)
-        )
+        first, check = now + self._longest_lag + 1, partial(self._check_lag, partition, node_id)
+        self._lag_checks[partition, node_id] = self._cluster.timers.every(lambda: self._longest_lag // 2, now, check, first)
 
-    def _check_lag(self, partition: Partition, node_id: int, now: int) -> None:
+    def _check_lag(self, partition: Partition, node_id: int, now: int) -> Idle:
         if partition.deleted or node_id not in partition.replication.frozen:
             self._forget_lag(partition, node_id)
-            return
-        if out := partition.replication.lags(now, self._longest_lag):
-            self._change([partition], lambda each: each.replication.shrink(out, self._cluster.alive, now), now)
-        self._watch_lag(partition, node_id, now + max(self._longest_lag // 2, 1))
+            return NEVER
+        out, until = partition.replication.lags(now, self._longest_lag)
+        if not out:
+            return until
+        self._change([partition], lambda each: each.replication.shrink(out, self._cluster.alive, now), now)
+        return None
 
     def _forget_lag(self, partition: Partition, node_id: int) -> None:
-        timer = self._lag_timers.pop((partition, node_id), None)
-        if timer is not None:
-            timer.cancel()
+        check = self._lag_checks.pop((partition, node_id), None)
+        if check is not None:
+            check.cancel()
 
     # Checks
 

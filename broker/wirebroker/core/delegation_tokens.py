@@ -48,7 +48,12 @@ def new_id(raw: bytes) -> str:
 
 def has_expired(token: TokenImage, now: int) -> bool:
     """Tells whether the token has expired, so that it can no longer be renewed."""
-    return token.most_at < now or token.expires_at < now
+    return expires_at(token) <= now
+
+
+def expires_at(token: TokenImage) -> int:
+    """Returns the first time at which the token counts as expired, in ms since the epoch."""
+    return min(token.most_at, token.expires_at) + 1
 
 
 def may_renew(token: TokenImage, principal: str) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 from wirebroker.common.slices import pauses
 from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.compaction import Compaction
-from wirebroker.core.delegation_tokens import has_expired
+from wirebroker.core.delegation_tokens import expires_at, has_expired
 from wirebroker.core.partition import Partition
+from wirebroker.core.purgatory import NEVER, Idle
 
 PARTITIONS = 64
 """The number of partitions in one slice."""
@@ -27,41 +29,41 @@ class Maintenance:
         if configs.text("delegation.token.secret.key"):
             cluster.timers.every(lambda: configs.integer("delegation.token.expiry.check.interval.ms"), now, self._expire_tokens)
 
-    def _retain(self, now: int) -> None:
-        self._cluster.timers.work(self._retaining(now))
-
-    def _retaining(self, now: int) -> Iterator[None]:
-        pause = pauses(PARTITIONS)
+    def _retain(self, now: int) -> Generator[None, Any, Idle]:
+        pause, until, changed = pauses(PARTITIONS), NEVER, False
         for partition in self._partitions():
             if pause():
                 yield
             if partition.deleted:
                 continue
-            self.compaction.consider(partition, now)  # the topic's cleanup.policy may have changed
+            changed = self.compaction.consider(partition) or changed  # the topic's cleanup.policy may have changed
             before = partition.log_start_offset
-            partition.retain(now)
+            until = min(until, partition.retain(now))
             if partition.log_start_offset != before:
+                changed = True
                 self._cluster.report(LogStartChange(partition.topic, partition.index, before, partition.log_start_offset))
+        return None if changed else until
 
-    def _expire_producers(self, now: int) -> None:
-        self._cluster.timers.work(self._expiring_producers(now))
-
-    def _expiring_producers(self, now: int) -> Iterator[None]:
+    def _expire_producers(self, now: int) -> Generator[None, Any, Idle]:
         after_ms = self._cluster.configs.producer_expiration_ms
-        pause = pauses(PARTITIONS)
+        pause, until, changed = pauses(PARTITIONS), NEVER, False
         for partition in self._partitions():
             if pause():
                 yield
-            for forgotten in partition.expire_producers(now, after_ms):
-                if forgotten is None:
-                    yield
-                else:
-                    self._cluster.report(ProducerChange("expired", partition.topic, partition.index, *forgotten))
+            gone, expires = yield from partition.expire_producers(now, after_ms)
+            until, changed = min(until, expires), changed or bool(gone)
+            for producer in gone:
+                self._cluster.report(ProducerChange("expired", partition.topic, partition.index, *producer))
+        return None if changed else until
 
-    def _expire_tokens(self, now: int) -> None:
-        for token in [each for each in self._cluster.tokens if has_expired(each, now)]:
+    def _expire_tokens(self, now: int) -> Idle:
+        expired = [each for each in self._cluster.tokens if has_expired(each, now)]
+        if not expired:
+            return min(map(expires_at, self._cluster.tokens), default=NEVER)
+        for token in expired:
             self._cluster.alter_token(token.token_id, None)
         self._cluster.decisions.write_down(now)
+        return None
 
     def _partitions(self) -> Iterator[Partition]:
         """Yields every partition; topics may be created and deleted during the iteration."""

@@ -8,7 +8,7 @@ continue the sequence of their producer. `fast_path` stores such a batch faster,
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from itertools import islice, zip_longest
 from operator import attrgetter
@@ -56,13 +56,14 @@ from wirebroker.core.producers import (
     without_transaction,
 )
 from wirebroker.core.profile import Rules
+from wirebroker.core.purgatory import NEVER
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
 from wirebroker.core.replication import Prefix, Replication
 
 _base_offset = attrgetter("base_offset")
 CHECKPOINT_MS = 60_000
 """The interval at which Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
-NEVER = 2**63 - 1
+NOWHERE = 2**63 - 1
 """An offset that no record has."""
 
 _new: Any = tuple.__new__
@@ -159,7 +160,7 @@ class Partition:
         self._deleted: dict[Key, bytes] = {}
         """The producers that were forgotten when the log start offset last advanced. Only old releases forget a producer when
         its last batch is deleted."""
-        self.emptied_from = NEVER
+        self.emptied_from = NOWHERE
         """The smallest offset that a soft reset (`empty`) has deleted. A Fetch from this offset or a later one is not out of
         range."""
         self._emptied_to = 0
@@ -534,15 +535,18 @@ class Partition:
         returns None."""
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
-    def retain(self, now: int) -> None:
+    def retain(self, now: int) -> int:
         """Delete the segments that retention.ms and retention.bytes no longer require (Kafka's deletableSegments), and those
-        that lie before the log start offset."""
-        start = self._retained_from(now) if "delete" in self.configs.text("cleanup.policy") else 0
+        that lie before the log start offset. Returns the time at which retention.ms ends for the first segment that is kept,
+        or NEVER.
+        """
+        start, until = self._retained_from(now) if "delete" in self.configs.text("cleanup.policy") else (0, NEVER)
         self._start_at(max(start, self.log_start_offset), now)
+        return until
 
-    def _retained_from(self, now: int) -> int:
-        """Returns the offset at which the first segment begins that must be kept. If no segment must be kept, closes the active
-        segment and returns the log end offset.
+    def _retained_from(self, now: int) -> tuple[int, int]:
+        """Returns the offset at which the first segment begins that must be kept, and the time at which its retention ends. If
+        no segment must be kept, closes the active segment and returns the log end offset.
 
         Records that are not replicated are kept, so that the log start offset never passes the high watermark.
         """
@@ -556,31 +560,39 @@ class Partition:
             expired = keep_ms >= 0 and now - latest > keep_ms
             oversize = keep_bytes >= 0 and left >= keep_bytes
             is_replicated = self.high_watermark >= (end if following is None else following.base_offset)
-            if not (expired or oversize) or not is_replicated or (following is None and not segment.size):
-                return segment.base_offset
+            if not is_replicated or (following is None and not segment.size):
+                return segment.base_offset, NEVER
+            if not (expired or oversize):
+                return segment.base_offset, latest + keep_ms + 1 if keep_ms >= 0 else NEVER
         try:
             log.roll(now)
         except OSError:  # the next retention check tries again
-            return log.active.base_offset
-        return end
+            return log.active.base_offset, now
+        return end, NEVER
 
-    def expire_producers(self, now: int, after_ms: int) -> Iterator[tuple[int, int] | None]:
-        """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old. Yields the id
-        and epoch of each such producer, and None between slices.
+    def expire_producers(self, now: int, after_ms: int) -> Generator[None, Any, tuple[list[tuple[int, int]], int]]:
+        """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old, in slices.
+        Returns the id and epoch of each such producer, and the time at which the next one expires, or NEVER.
         """
+        gone = []
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
             del verifications[producer_id]
+        until = min((awaited.since + after_ms for awaited in verifications.values()), default=NEVER)
         pause = pauses()
         for producers in (self.producers, *(prefix.producers for prefix in self.replication.lagging.values())):
             for key, state in list(producers.items()):
                 if pause():
                     yield None
-                if now - last_timestamp(state) < after_ms or open_since(state) >= 0 or producers.get(key) is not state:
+                if open_since(state) >= 0 or producers.get(key) is not state:
+                    continue
+                if (expires := last_timestamp(state) + after_ms) > now:
+                    until = min(until, expires)
                     continue
                 del producers[key]
                 if producers is self.producers:
-                    yield key if isinstance(key, int) else -1, epoch_of(state)
+                    gone.append((key if isinstance(key, int) else -1, epoch_of(state)))
+        return gone, until
 
     def expire_producer(self, producer_id: int) -> int | None:
         """Forget one producer, however old its last batch is, and return its epoch. Returns None if the producer is unknown or

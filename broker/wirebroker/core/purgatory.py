@@ -3,6 +3,9 @@
 The engine's driver learns from `deadline()` when it has to call `run(now)` next. Each due timer's action gets the time for
 which the timer was set, not `now`. So moving the clock forward by eight days has the same effect as waiting for eight days.
 
+Periodic work says how long it has nothing to do, so that a long move of the clock does not fire it in vain. Timers and work
+that would never end are held back, and the log names them.
+
 Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
 continue.
 """
@@ -10,13 +13,35 @@ continue.
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterator
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
+from types import GeneratorType
+from typing import Any
 
-Action = Callable[[int], None]
+logger = logging.getLogger("wirebroker")
+
+Action = Callable[[int], object]
+NEVER = 2**63 - 1
+"""A time that no clock reaches."""
+Idle = int | None
+"""The result of periodic work: None if the work has changed anything. Otherwise the time before which the work has nothing to
+do, unless something else changes."""
+PeriodicWork = Callable[[int], Idle | Generator[None, Any, Idle]]
+"""Work that is called with the time. Long work is a generator that yields between its slices."""
 _TIDY_FROM = 1024
 """Cancelled timers are removed from the heap only when it has more timers than this."""
+MOST_AT_ONCE = 1000
+"""The number of timers that the timers of one millisecond may set for the same millisecond, for each timer that was set
+earlier."""
+MOST_AGAIN = 50_000
+"""The number of times that timers of one name may set themselves again, and that periodic work may change something, while the
+clock is moved once."""
+MOST_SLICES = 1_000_000
+"""The largest number of slices of one work. A slice takes about a millisecond."""
+PAUSE_MS = 1000
+"""A timer that exceeds a limit is due this many ms after the time to which the clock is moved."""
 
 
 class Timer:
@@ -33,6 +58,102 @@ class Timer:
         self.action = None
 
 
+class _AtOnce(Timer):
+    """A timer that was due already when another timer set it."""
+
+    __slots__ = ()
+
+
+class _Tick(Timer):
+    """The next time at which periodic work begins. The work decides whether it changes anything."""
+
+    __slots__ = ()
+
+
+class _Work:
+    """Long work that has begun."""
+
+    __slots__ = ("changes", "count", "slices")
+
+    def __init__(self, slices: Iterator[None], changes: bool) -> None:
+        self.slices = slices
+        self.changes = changes
+        """Tells whether each slice counts as a change. Periodic work decides that at its end."""
+        self.count = 0
+
+    def proceed(self) -> bool:
+        """Run the next slice. Returns False if the work is done."""
+        self.count += 1
+        if self.count <= MOST_SLICES:
+            return next(self.slices, self) is None
+        logger.error("%s is stopped: it has not ended after %d slices", name_of(self.slices), MOST_SLICES)
+        if isinstance(self.slices, GeneratorType):
+            self.slices.close()
+        return False
+
+
+class Periodic:
+    """Work that begins once in each interval. While it has nothing to do, it rests: it begins again when something has changed,
+    or after the run. A rest does not shift the times at which the work begins."""
+
+    def __init__(self, timers: Timers, interval: Callable[[], int], task: PeriodicWork) -> None:
+        self._timers, self._interval, self._task = timers, interval, task
+        self._tick = Timer(0, self._begin)
+
+    def plan(self, now: int, first: int | None = None) -> None:
+        """Begin the work after an interval, or at the time `first`."""
+        self._step = max(self._interval(), 1)
+        self._set(now + self._step if first is None else first)
+
+    def cancel(self) -> None:
+        """Do not begin the work any more."""
+        self._timers.resting.pop(self, None)
+        self._tick.cancel()
+
+    def _set(self, when: int) -> None:
+        self._tick = self._timers.add(_Tick(when, self._begin))
+
+    def _begin(self, now: int) -> None:
+        changes = self._timers.changes
+        self._timers.resting.pop(self, None)
+        self.plan(now)
+        done = self._task(now)
+        if isinstance(done, GeneratorType):
+            self._timers.work(self._worked(done, changes), changes=False)
+        else:
+            self._ended(done, changes)  # type: ignore[arg-type]
+
+    def _worked(self, slices: Generator[None, Any, Idle], changes: int) -> Iterator[None]:
+        self._ended((yield from slices), changes)
+
+    def _ended(self, idle: Idle, changes: int) -> None:
+        timers = self._timers
+        if idle is None:
+            timers.changed()
+            if timers.repeats_too_often(name_of(self._task)):
+                self._rest(NEVER)
+        elif changes == timers.changes:
+            self._rest(idle)
+
+    def _rest(self, until: int) -> None:
+        timers, tick = self._timers, self._tick
+        if tick.action is not None and tick.when < until and tick.when <= timers.horizon:
+            tick.cancel()
+            self._due = tick.when
+            if until <= timers.horizon:
+                self._set(self._from(until))
+            timers.resting[self] = None
+
+    def _from(self, when: int) -> int:
+        """Returns the first time at or after `when` at which the work may begin."""
+        return self._due + max(-((self._due - when) // self._step), 0) * self._step
+
+    def wake(self, when: int) -> None:
+        """End the rest: begin at the first possible time at or after `when`."""
+        self._tick.cancel()
+        self._set(self._from(when))
+
+
 class Timers:
     """A heap of timers. Timers with the same due time run in the order in which they were set."""
 
@@ -40,22 +161,52 @@ class Timers:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
         self._tidy_at = _TIDY_FROM
-        self._work: deque[Iterator[None]] = deque()
+        self._work: deque[_Work] = deque()
         self.in_slices = False
         """Tells whether long work runs in slices. The driver must then call `run` again while there is work. If `in_slices` is
         False, all slices of a work run in one call."""
         self.runs = False
         """Tells whether `run` is running."""
+        self.horizon = -1
+        """The time to which the present run goes, or −1 between runs."""
         self.reached = 0
         """The due time of the timer that ran last."""
+        self._moves = False
+        """Tells whether the clock is being moved; see `begin_move`."""
+        self.is_quiet = True
+        """Set this to True before runs; it is False after them if something has changed."""
+        self.changes = 0
+        """How often something may have changed: by a timer, by work, or by requests before a run."""
+        self.resting: dict[Periodic, None] = {}
+        """The periodic work that rests until something changes or the run ends."""
+        self._name = ""
+        """The name of the timer that is running."""
+        self._again: Counter[str] = Counter()
+        self._fired, self._fired_at_once = 0, 0
+        """How many timers of the last due time have run: those that were set before, and those that were set at that time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` at the time `when`."""
-        timer = Timer(when, action)
+        if self.runs:
+            return self._set_by_timer(when, action)
+        timer = Timer(when, action)  # does what `add` does, without a call
         heapq.heappush(self._heap, (when, next(self._order), timer))
         if len(self._heap) > self._tidy_at:
             self._tidy()
         return timer
+
+    def add(self, timer: Timer) -> Timer:
+        """Add a timer to the heap."""
+        heapq.heappush(self._heap, (timer.when, next(self._order), timer))
+        if len(self._heap) > self._tidy_at:
+            self._tidy()
+        return timer
+
+    def _set_by_timer(self, when: int, action: Action) -> Timer:
+        name = name_of(action)
+        if name == self._name and self.repeats_too_often(name):
+            when = max(when, self.horizon + PAUSE_MS)
+        return self.add(_AtOnce(when, action) if when <= self.reached else Timer(when, action))
 
     def _tidy(self) -> None:
         """Remove cancelled timers. There may be many cancelled timers, because every heartbeat of a session cancels one."""
@@ -63,21 +214,21 @@ class Timers:
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))
 
-    def every(self, interval: Callable[[], int], start: int, action: Action) -> None:
-        """Run `action` periodically; `interval()` is called each time, so that a changed setting takes effect."""
+    def every(
+        self, interval: Callable[[], int], start: int, task: PeriodicWork, first: int | None = None
+    ) -> Periodic:  # fmt: skip
+        """Begin `task` periodically, for the first time after an interval or at the time `first`. `interval()` is called each
+        time, so that a changed setting takes effect."""
+        made = Periodic(self, interval, task)
+        made.plan(start, first)
+        return made
 
-        def again(now: int) -> None:
-            try:
-                action(now)
-            finally:
-                self.at(now + max(interval(), 1), again)
-
-        self.at(start + max(interval(), 1), again)
-
-    def work(self, slices: Iterator[None]) -> None:
-        """Start long work: an iterator that yields between its slices. The first slice runs now, and `run` runs the others."""
-        if next(slices, slices) is None:
-            self._work.append(slices)
+    def work(self, slices: Iterator[None], *, changes: bool = True) -> None:
+        """Start long work: an iterator that yields between its slices. The first slice runs now, and `run` runs the others.
+        With `changes`, each slice counts as a change."""
+        work = _Work(slices, changes)
+        if work.proceed():
+            self._work.append(work)
             if not self.in_slices:
                 self._proceed()
 
@@ -99,44 +250,105 @@ class Timers:
         """Tells whether a timer is due."""
         return bool(self._heap) and self._heap[0][0] <= now
 
+    def begin_move(self) -> None:
+        """The clock moves, and several runs follow. Together they obey the limits for one run. In these runs, work always
+        ends before later timers run."""
+        self._again.clear()
+        self._moves = True
+
+    def end_move(self) -> None:
+        """The clock has moved."""
+        self._moves = False
+
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
         """Run the due timers in order, including due timers that a running timer sets.
 
-        Long work that a timer has started runs before later timers. If `enough` is given, timers and slices of work alternate
-        until `enough()` is true. The remaining ones wait for the next call.
+        Long work that a timer has started runs before later timers. If `enough` is given, the run stops when `enough()` is
+        true, and the remaining timers and slices wait for the next call. Then timers and slices of work alternate, so that
+        a timer does not have to wait for the work.
         """
-        self.runs = True
+        alternates = enough is not None and not self._moves
+        self.runs, self.horizon = True, now
+        self.changes += 1
+        if not self._moves:
+            self._again.clear()
+        ended = False
         try:
             while self._work or (self._heap and self._heap[0][0] <= now):
                 if self._work:
                     self._proceed()
-                if not self._work or enough is not None:
+                if not self._work or alternates:
                     self._fire(now)
                 if enough is not None and enough():
                     return
+            ended = True
         finally:
-            self.runs = False
+            self.runs, self.horizon, self._name = False, -1, ""
+            self._wake(now + 1 if ended else self.reached)
+
+    def changed(self) -> None:
+        """Note that something has changed, so that resting work may have something to do."""
+        self.changes += 1
+        self.is_quiet = False
+        self._wake(self.reached)
+
+    def _wake(self, when: int) -> None:
+        if self.resting:
+            resting, self.resting = self.resting, {}
+            for each in resting:
+                each.wake(when)
 
     def _proceed(self) -> None:
         """Run the next slice of the first work in the queue, or all its slices if `in_slices` is False."""
-        slices = self._work.popleft()
-        for _ in slices:
+        work = self._work.popleft()
+        if work.changes:
+            self.changed()
+        while work.proceed():
             if self.in_slices:
-                self._work.append(slices)
+                self._work.append(work)
                 return
 
     def _fire(self, now: int) -> None:
-        if self._heap and self._heap[0][0] <= now:
-            when, _, timer = heapq.heappop(self._heap)
-            action, timer.action = timer.action, None
-            if action is not None:
-                self.reached = when
-                action(when)
+        if not self._heap or self._heap[0][0] > now:
+            return
+        when, _, timer = heapq.heappop(self._heap)
+        action, timer.action = timer.action, None
+        if action is None:
+            return
+        if when > self.reached:
+            self._fired = self._fired_at_once = 0
+        if type(timer) is not _AtOnce:
+            self._fired += 1
+        elif self._fired_at_once < MOST_AT_ONCE * (1 + self._fired):
+            self._fired_at_once += 1
+        else:
+            self._hold_back(timer, action)
+            return
+        self.reached = when
+        self._name = name_of(action)
+        if type(timer) is not _Tick:
+            self.changed()
+        action(when)
+
+    def _hold_back(self, timer: Timer, action: Action) -> None:
+        if self._fired_at_once == MOST_AT_ONCE * (1 + self._fired):
+            self._fired_at_once += 1
+            logger.error("%s waits: timers set it %d times for one millisecond", name_of(action), self._fired_at_once)
+        timer.when, timer.action = self.horizon + PAUSE_MS, action
+        self.add(timer)
+
+    def repeats_too_often(self, name: str) -> bool:
+        """Count that the timer `name` sets itself again. Tells whether it does so too often while the clock is moved once."""
+        self._again[name] += 1
+        if self._again[name] == MOST_AGAIN + 1:
+            logger.error("%s waits: it has run %d times while the clock moved, and does not end", name, MOST_AGAIN)
+        return self._again[name] > MOST_AGAIN
 
     def finish_work(self) -> None:
         """Run all remaining slices of all work now."""
         while self._work:
-            for _ in self._work.popleft():
+            work = self._work.popleft()
+            while work.proceed():
                 pass
 
     def move(self, ms: int) -> None:
@@ -149,5 +361,14 @@ class Timers:
 
     def clear(self) -> None:
         """Forget everything."""
+        for _, _, timer in self._heap:
+            timer.cancel()  # so that periodic work that is running does not set it again
         self._heap.clear()
         self._work.clear()
+        self.resting.clear()
+
+
+def name_of(action: object) -> str:
+    """Returns the name of a function or generator, for the log."""
+    action = getattr(action, "func", action)  # of a partial function
+    return getattr(action, "__qualname__", type(action).__name__)

@@ -18,6 +18,7 @@ from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Regi
 from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.producers import Key, follower_state
 from wirebroker.core.profile import Rules
+from wirebroker.core.purgatory import NEVER
 
 Alive = Callable[[int], bool]
 
@@ -132,16 +133,17 @@ class Replication:
         starts = [self.lagging[node].log_start_offset for node in self.frozen if node in self.lagging]
         return min([self._partition.log_start_offset, *starts])
 
-    def lags(self, now: int, longest_ms: int) -> list[int]:
-        """Returns the in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms)."""
+    def lags(self, now: int, longest_ms: int) -> tuple[list[int], int]:
+        """Returns the in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms), and the
+        time at which the next one has, or NEVER."""
         partition = self._partition
-        return [
-            node
+        times = {
+            node: prefix.caught_up + longest_ms + 1
             for node in partition.in_sync
-            if (prefix := self.lagging.get(node)) is not None
-            and prefix.log_end_offset < partition.log_end_offset
-            and now - prefix.caught_up > longest_ms
-        ]
+            if (prefix := self.lagging.get(node)) is not None and prefix.log_end_offset < partition.log_end_offset
+        }
+        out = [node for node, when in times.items() if when <= now]
+        return out, min((when for when in times.values() if when > now), default=NEVER)
 
     def review(self) -> None:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).

@@ -234,10 +234,12 @@ class Host(Server):
         """Move the clock forward, and run every due timer in order. If a timer starts work in a thread, this work is finished
         before the next timer runs."""
         self.clock.advance(ms)
-        if self._storage_jobs is not None:
-            while self._run_next_timers():
-                self._storage_jobs.finish()
+        timers = self.engine.timers
+        timers.begin_move()
+        while self._storage_jobs is not None and self._run_until_jobs():
+            self._storage_jobs.finish()
         self.tick()
+        timers.end_move()
 
     def advance_soon(self, ms: int) -> None:
         """Move the clock forward by `ms` as soon as the loop is free. After each hour of the clock, clients are served."""
@@ -247,28 +249,33 @@ class Host(Server):
 
     async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
         """Move the clock forward by `ms`, but stop when `go_on()` is false. Clients are served after each hour of the clock,
-        and while threads work."""
+        and while threads work. After a step in which nothing has changed, the next step is twice as long."""
+        self.engine.timers.begin_move()
+        step = STEP_MS
         while ms > 0 and go_on():
-            await self._advance_step(min(ms, STEP_MS))
-            ms -= STEP_MS
+            self.engine.timers.is_quiet = True
+            await self._advance_step(min(ms, step))
+            ms -= step
+            step = 2 * step if self.engine.timers.is_quiet else STEP_MS
             await asyncio.sleep(0)
+        self.engine.timers.end_move()
 
     async def _advance_step(self, ms: int) -> None:
         async with self._advancing:
             self.clock.advance(ms)
             self.arm()
-            while self._storage_jobs is not None and self._run_next_timers():
+            while self._storage_jobs is not None and self._run_until_jobs():
                 self.flush()
                 await self._storage_jobs.finished()
         self.tick()
         self.arm()
 
-    def _run_next_timers(self) -> bool:
-        """Run the timers that have the earliest due time. Returns False if no timer is due."""
-        due = self.engine.deadline()
-        if due is None or due > self.clock.now():
+    def _run_until_jobs(self) -> bool:
+        """Run the due timers, until one of them starts a job for a thread. Returns False if no timer is due."""
+        timers, store, now = self.engine.timers, self.engine.store, self.clock.now()
+        if store is None or not (timers.busy or timers.is_due(now)):
             return False
-        self._run_timers(due)
+        self._run_timers(now, lambda: bool(store.jobs))
         return True
 
     def restart(self, mode: str) -> None:

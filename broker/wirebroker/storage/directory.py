@@ -161,6 +161,8 @@ class LogDirectory:
 
     def read_checkpoints(self) -> None:
         """Read the checkpoints. Raises DamagedFile."""
+        self._written: dict[str, Offsets] = {}
+        """The contents of the checkpoints that were written since the start."""
         self.clean = (self.root / CLEAN_SHUTDOWN).exists()
         self._recovery_points, self._is_signed = read_offsets(self.root / RECOVERY_POINTS)
         self._log_starts, self._has_starts = read_offsets(self.root / LOG_STARTS)
@@ -209,11 +211,13 @@ class LogDirectory:
             offsets.pop(where, None)
 
     def checkpoint(
-        self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False
-    ) -> None:
-        """Write the checkpoints. If `high_watermarks` is None, their checkpoint stays unchanged. Partitions that are not served
-        keep their entries.
+        self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False,
+        anew: bool = False,
+    ) -> bool:  # fmt: skip
+        """Write the checkpoints that have changed, or with `durable` or `anew` all. Returns whether one was written. If
+        `high_watermarks` is None, their checkpoint stays unchanged. Partitions that are not served keep their entries.
         """
+        all_of_them, changed = durable or anew, False
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
@@ -222,8 +226,15 @@ class LogDirectory:
             (CLEANED, self.cleaned),
             (RECOVERY_POINTS, self._recovery_points),  # written last: if this file is signed, all files are
         ):
-            if offsets is not None:
-                files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
+            if offsets is not None and (all_of_them or offsets != self._written.get(name)):
+                self._write(name, offsets, durable=durable)
+                changed = True
+        return changed
+
+    def _write(self, name: str, offsets: Offsets, *, durable: bool = False) -> None:
+        self._written.pop(name, None)
+        files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
+        self._written[name] = dict(offsets)
 
     def adopt(self, where: tuple[str, int], source: LogDirectory, recovery_point: int, log_start: int) -> None:
         """Copy a partition's entries from the checkpoints of the directory that it moves from, and write them to this
@@ -237,7 +248,7 @@ class LogDirectory:
     def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
         """Write to the checkpoint, without delay, that a partition is compacted up to `offset`."""
         self.cleaned[where] = offset
-        files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
+        self._write(CLEANED, self.cleaned)
 
     def opened(self) -> None:
         """Mark the directory as in use: unless the broker later stops cleanly, the next start recovers the directory's logs."""

@@ -24,7 +24,7 @@ from kafkawire.disk.walking import ANYWHERE
 from kafkawire.primitives import Buffer
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.configs import TopicConfigs
-from wirebroker.core.logs.cleaning import Task, plan
+from wirebroker.core.logs.cleaning import Task, next_plan, plan
 from wirebroker.core.logs.interface import EMPTY, Kept, Owner, Slice
 from wirebroker.storage import files
 from wirebroker.storage.compaction import Cleaned, compact
@@ -309,6 +309,11 @@ class FolderLog:
         """Returns the log's dirty ratio and the task that compacts the log, or None if the log is not dirty enough."""
         assert self._owner is not None
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
+
+    def next_compaction(self, now: int) -> int:
+        """Returns the time from which `to_compact` may return another result although the log stays as it is, or NEVER."""
+        assert self._owner is not None
+        return next_plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
     def compact(self, task: Task[Segment]) -> Cleaned:
         """Write the compacted segments to new files beside the old segments. Any thread may call this method. Raises OSError,

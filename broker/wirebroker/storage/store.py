@@ -21,11 +21,13 @@ from kafkawire.disk.metadata import BROKER
 from kafkawire.disk.names import deleted_folder_name, folder_name
 from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_text
 from kafkawire.errors import ProtocolError
+from wirebroker.core import purgatory
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.features import unsupported
 from wirebroker.core.image import enter_image, load_coordinators
 from wirebroker.core.partition import Partition
+from wirebroker.core.purgatory import Idle
 from wirebroker.storage import files
 from wirebroker.storage.changes import Changes
 from wirebroker.storage.compaction import Cleaned
@@ -204,18 +206,20 @@ class FolderStore(Upkeep):
         value = self._served.configs.value("log.flush.interval.ms")
         return value if isinstance(value, int) else DEFAULT_INTERVAL_MS
 
-    def _sync_by_timer(self, _: int) -> None:
-        if (job := self.sync_now()) is not None:
-            self.jobs.append(job)
+    def _sync_by_timer(self, _: int) -> Idle:
+        if (job := self.sync_now()) is None:
+            return purgatory.NEVER
+        self.jobs.append(job)
+        return None
 
-    def compact(self, now: int) -> None:
+    def compact(self, now: int) -> Idle:
         """Compact the dirtiest log, if one is dirty enough and no compaction is running."""
         if self.compacting is not None or not self._served.configs.value("log.cleaner.enable"):
-            return
+            return purgatory.NEVER
         logs = [log for log in self._logs() if log not in self._uncleanable and not self._moves.has(log)]
         found = [(log, *wanted) for log in logs if (wanted := log.to_compact(now)) is not None]
         if not found:
-            return
+            return min((log.next_compaction(now) for log in logs), default=purgatory.NEVER)
         log, _, task = max(found, key=lambda each: each[1])
         results: list[Cleaned | Exception] = []
 
@@ -230,6 +234,9 @@ class FolderStore(Upkeep):
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
+                if log.holds(task.segments):  # the next round would do the same again, without an end
+                    self._uncleanable.add(log)
+                    raise DataError(f"{log.folder} is not compacted any more: a round changed nothing")
             elif log.holds(task.segments):  # else segments were deleted in the meantime
                 if isinstance(result, OSError) and not isinstance(result, DataError):
                     raise result  # the disk may be full; the next attempt follows in log.cleaner.backoff.ms
@@ -239,17 +246,21 @@ class FolderStore(Upkeep):
 
         self.compacting = log
         self.jobs.append(Job(work, done, apart=True))
+        return None
 
-    def checkpoint(self, _: int = 0) -> None:
-        """Write the checkpoints. If a write had failed before and this one succeeds, the directory counts as writable again."""
+    def checkpoint(self, _: int = 0) -> Idle:
+        """Write the checkpoints that have changed. If a write had failed before, write all; if that succeeds, the directory
+        counts as writable again."""
         try:
-            self._checkpoint()
+            changed = self._checkpoint(anew=self.is_failing)
         except OSError as failure:
             self.failed(failure)
-            return
+            return purgatory.NEVER
         self.succeeded()
+        return None if changed else purgatory.NEVER
 
-    def _checkpoint(self, *, durable: bool = False) -> None:
+    def _checkpoint(self, *, durable: bool = False, anew: bool = False) -> bool:
+        changed = False
         held: dict[LogDirectory, list[FolderLog]] = {directory: [] for directory in self._directories}
         for log in self._logs():
             log.write_epochs()
@@ -258,12 +269,15 @@ class FolderStore(Upkeep):
             recovery_points = {log.where: log.recovery_point for log in logs}
             if not number:
                 recovery_points[METADATA] = self.metadata.synced_offset
-            directory.checkpoint(
+            written = directory.checkpoint(
                 recovery_points,
                 {log.where: log.log_start_offset for log in logs},
                 {log.where: log.end_offset for log in logs},
                 durable=durable,
+                anew=anew,
             )
+            changed = changed or written
+        return changed
 
     # The end
 

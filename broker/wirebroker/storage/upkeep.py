@@ -77,6 +77,11 @@ class Upkeep:
         """Returns 16 random bytes for a folder name that no other folder has."""
         return self._random_bytes(16)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether a write has failed and no checkpoint has succeeded since."""
+        return self._trouble
+
     def failed(self, failure: OSError) -> None:
         """Log a failed write. Further failed writes are not logged until `succeeded` is called."""
         if not self._trouble:

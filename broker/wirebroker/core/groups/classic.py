@@ -23,7 +23,7 @@ from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
 from wirebroker.core.java_order import buckets_for, hash_order, java_hash
-from wirebroker.core.purgatory import Timer, Timers
+from wirebroker.core.purgatory import NEVER, Idle, Periodic, Timer, Timers
 from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.scala_order import hash_order_12, trie_order_13
 
@@ -167,7 +167,7 @@ class Group(AnyGroup):
         self._written = written
         self._entered = entered
         self._behaviour = behaviour
-        self._phase: Timer | None = None
+        self._phase: Timer | Periodic | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
 
@@ -481,7 +481,7 @@ class Group(AnyGroup):
                 self._forget(member)
         here = [member for member in self.members.values() if member.joiner is not None]
         if self.members and not here:  # all members are static, and none has joined again yet
-            self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
+            self._phase = self._timers.every(self._rebalance_timeout, now, self._complete_late_join)
             return
         if here and (self.leader is None or self.members[self.leader].joiner is None):
             self.leader = here[0].member_id
@@ -500,6 +500,12 @@ class Group(AnyGroup):
             self._await_heartbeat(member, member.session_timeout, now)
             if joiner is not None:
                 joiner(self.joined(member))
+
+    def _complete_late_join(self, now: int) -> Idle:
+        if self.members and all(member.joiner is None for member in self.members.values()):
+            return NEVER
+        self._complete_join(now)
+        return None
 
     def _become_empty(self, now: int) -> None:
         self.transition(ClassicGroupState.EMPTY, now)

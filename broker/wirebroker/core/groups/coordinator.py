@@ -27,6 +27,7 @@ from wirebroker.core.groups.offset_manager import OffsetManager
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.share_groups import ShareGroups
 from wirebroker.core.groups.streams_groups import StreamsGroups
+from wirebroker.core.purgatory import NEVER, Idle
 from wirebroker.core.share.coordinator import ShareCoordinator
 
 GROUPS = 16
@@ -241,20 +242,22 @@ class GroupCoordinator:
             self.offsets.delete_group(group_id)
         return error
 
-    def _expire_offsets(self, now: int) -> None:
+    def _expire_offsets(self, now: int) -> Generator[None, Any, Idle]:
         """Forget offsets older than offsets.retention.minutes, and delete an empty group that loses all its offsets."""
-        self._cluster.timers.work(self._expiring_offsets(now))
-
-    def _expiring_offsets(self, now: int) -> Iterator[None]:
-        pause = pauses(GROUPS)
+        pause, until, changed = pauses(GROUPS), NEVER, False
         for group_id, group in list(self.groups.items()):
             if pause():
                 yield
             if self.groups.get(group_id) is not group or self.commits.log_error(group_id):
                 continue
-            yield from self.commits.expire(group, now)
+            expires = yield from self.commits.expire(group, now)
             if self.groups.get(group_id) is group and self._is_over(group):
-                self._forget(group, now)
+                expires = now if self._forget(group, now) else None
+            if expires is None:
+                changed = True
+            else:
+                until = min(until, expires)
+        return None if changed else until
 
     def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
         """Write the records `before` and then the group's tombstones, and delete the group. If the write fails, the group

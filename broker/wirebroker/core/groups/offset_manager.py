@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from wirebroker.common.slices import SLICE
@@ -12,6 +13,7 @@ from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.log import offset_tombstone
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.registry import Registry
+from wirebroker.core.purgatory import NEVER, Idle
 
 
 class OffsetManager:
@@ -142,25 +144,27 @@ class OffsetManager:
 
     # Expiring
 
-    def expire(self, group: AnyGroup, now: int) -> Iterator[None]:
+    def expire(self, group: AnyGroup, now: int) -> Generator[None, Any, Idle]:
         """Delete the expired offsets of one group, in slices. Offsets whose tombstones cannot be written stay."""
-        keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
-        held = list(self.offsets.of(group.group_id).items())
+        held, until, changed = list(self.offsets.of(group.group_id).items()), NEVER, False
         for i in range(0, len(held), SLICE):
             if i:
                 yield
-            expired = [
-                where
+            times = {
+                where: self._expires_at(group, where[0], committed)
                 for where, committed in held[i : i + SLICE]
-                if self.offsets.of(group.group_id).get(where) is committed
-                and not self.offsets.waits(group.group_id, where)
-                and self._has_expired(group, where[0], committed, now, keep)
-            ]
+                if self.offsets.of(group.group_id).get(where) is committed and not self.offsets.waits(group.group_id, where)
+            }
+            expired = [where for where, expires in times.items() if expires <= now]
+            until = min(until, *(expires for expires in times.values() if expires > now), NEVER)
             if expired and self.delete(group.group_id, expired, now):
-                return
+                return now
+            changed = changed or bool(expired)
+        return None if changed else until
 
-    def _has_expired(self, group: AnyGroup, topic: str, committed: Committed, now: int, keep: int) -> bool:
+    def _expires_at(self, group: AnyGroup, topic: str, committed: Committed) -> int:
         since = group.kept_since(committed)
         if since is None or group.subscribes(topic):
-            return False
-        return now >= (committed.expires if committed.expires is not None else since + keep)
+            return NEVER
+        keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
+        return committed.expires if committed.expires is not None else since + keep

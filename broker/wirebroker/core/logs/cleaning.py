@@ -34,6 +34,7 @@ from kafkawire.disk.indexes import AbortedTransaction
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.logs.interface import Owner
 from wirebroker.core.producers import epoch_of, last_offset
+from wirebroker.core.purgatory import NEVER
 
 MOST_KEYS = 1_000_000
 """The largest number of keys that one round learns (log.cleaner.dedupe.buffer.size). The next round continues at the offset
@@ -89,7 +90,7 @@ def plan(
     (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
-    first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
+    first_dirty = _first_dirty(cleaned_to, end_offset, owner)
     lag = configs.integer("min.compaction.lag.ms")
     closed = []
     for segment, following in pairwise(segments):
@@ -115,6 +116,22 @@ def plan(
         closed, first_dirty, owner.transactions.ended_between(0, end_offset), last_records,
         configs.integer("segment.bytes"), configs.integer("delete.retention.ms"), now,
     )  # fmt: skip
+
+
+def next_plan(
+    segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
+) -> int:  # fmt: skip
+    """Returns the time from which `plan` may return another result although the log stays as it is, or NEVER."""
+    first_dirty, times = _first_dirty(cleaned_to, end_offset, owner), []
+    for segment in segments[:-1] if "compact" in configs.text("cleanup.policy") else ():
+        if segment.base_offset >= first_dirty:
+            times.append(segment.max_timestamp + configs.integer("min.compaction.lag.ms"))
+            times.append(segment.first_timestamp + configs.integer("max.compaction.lag.ms") + 1)
+    return min((when for when in times if when > now), default=NEVER)
+
+
+def _first_dirty(cleaned_to: int, end_offset: int, owner: Owner) -> int:
+    return cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
 
 
 class TransactionFilter:

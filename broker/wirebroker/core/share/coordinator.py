@@ -8,9 +8,9 @@ previous record.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.coordinator_log import encode_key, encode_value, read_record
@@ -25,6 +25,7 @@ from wirebroker.core.changes import LogStartChange
 from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.purgatory import NEVER, Idle
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.combining import combined
 from wirebroker.core.share.in_flight import Key, StateBatch
@@ -89,25 +90,12 @@ class ShareCoordinator:
         """The highest state epoch of each share partition so far."""
         self._needed: defaultdict[int, NeededRecords] = defaultdict(NeededRecords)
         """The records that are still needed, for each partition of __share_group_state."""
-        self._started, self._works = 0, False
 
     def set_timers(self, now: int) -> None:
         """Set the timers of the periodic work when the broker starts."""
-        self._started, self._works = now, False
-        self._begin_work(now)
-
-    def _begin_work(self, now: int) -> None:
-        """Begin the periodic work if a share partition has a state. Kafka begins this work when the broker starts. In
-        wirebroker it would slow down every move of the clock, so it does not run without share groups."""
-        if self._needed and not self._works:
-            self._works = True
-            self._every(PRUNE, self._prune, now)
-            self._every(COLD, self._write_again, now)
-
-    def _every(self, setting: str, work: Callable[[int], Iterator[None]], now: int) -> None:
         configs, timers = self._cluster.configs, self._cluster.timers
-        last = now - (now - self._started) % configs.integer(setting)
-        timers.every(lambda: configs.integer(setting), last, lambda now: timers.work(work(now)))
+        timers.every(lambda: configs.integer(PRUNE), now, self._prune)
+        timers.every(lambda: configs.integer(COLD), now, self._write_again)
 
     def coordinator_error(self, key: Key, node_id: int) -> ErrorCode:
         """Returns NONE if this broker coordinates the share partition, else NOT_COORDINATOR."""
@@ -223,7 +211,6 @@ class ShareCoordinator:
         if isinstance(written, Refusal):
             return written
         self._take_snapshot(key, state, written)
-        self._begin_work(now)
         return None
 
     def _update(
@@ -275,7 +262,6 @@ class ShareCoordinator:
                 read = read_record(SHARE_RECORDS, record.key or b"", record.value)
                 if read is not None:
                     self._replay(read.key, read.value, (index, base + record.offset_delta))
-        self._begin_work(now)
 
     def _replay(self, key: Message, value: Message | None, at: LogPlace) -> None:
         if not isinstance(key, ShareSnapshotKey | ShareUpdateKey):
@@ -325,9 +311,10 @@ class ShareCoordinator:
 
     # Periodic work
 
-    def _prune(self, now: int) -> Iterator[None]:
+    def _prune(self, now: int) -> Generator[None, Any, Idle]:
         """Delete the records of __share_group_state that are no longer needed."""
         pause = pauses(WRITES)
+        idle: Idle = NEVER
         for index, needed in list(self._needed.items()):
             if pause():
                 yield
@@ -337,12 +324,15 @@ class ShareCoordinator:
             before = log.log_start_offset
             log.delete_records(needed.first, now)
             self._cluster.report(LogStartChange(log.topic, index, before, log.log_start_offset))
+            idle = None
+        return idle
 
-    def _write_again(self, now: int) -> Iterator[None]:
+    def _write_again(self, now: int) -> Generator[None, Any, Idle]:
         """Write new snapshots of the share partitions whose last snapshot is old, so that the older records can be deleted. If
         this method wrote the last snapshots of all share partitions, no share group is in use, and no new snapshot is written.
         """
         pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
+        until, changed = NEVER, False
         for needed in list(self._needed.values()):
             held = [key for key in needed if key in self.states]
             if all(self.states[key].created != self.states[key].written for key in held):
@@ -351,8 +341,14 @@ class ShareCoordinator:
                 if pause():
                     yield
                 state = self.states.get(key)
-                if state is not None and now - state.written >= least:
-                    self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written=now), now)
+                if state is None:
+                    continue
+                if state.written + least > now:
+                    until = min(until, state.written + least)
+                    continue
+                again = state._replace(snapshot_epoch=state.snapshot_epoch + 1, written=now)
+                changed = self._snapshot(key, again, now) is None or changed
+        return None if changed else until
 
 
 def _merged(

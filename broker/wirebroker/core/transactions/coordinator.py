@@ -18,6 +18,7 @@ from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import TRANSACTION
 from wirebroker.core.partition import EndMarker, Partition
+from wirebroker.core.purgatory import NEVER, Idle
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
@@ -99,7 +100,6 @@ class TransactionCoordinator:
     def move_time(self, ms: int) -> None:
         """The clock was moved by `ms` (negative if it was moved back). Move all stored times by `ms`, so that the time until an
         open transaction times out stays the same."""
-        self._started += ms
         for transaction in self.transactions.values():
             transaction.updated += ms
             if transaction.started >= 0:
@@ -128,7 +128,6 @@ class TransactionCoordinator:
         Kafka, a client that still sends this epoch is fenced."""
         transaction.last_producer_epoch = NO_EPOCH
         transaction.is_stuck = False
-        self._watch(transaction, now)
         self._finish(transaction, now)
 
     @property
@@ -142,9 +141,10 @@ class TransactionCoordinator:
 
     def _set_timers(self, now: int) -> None:
         configs, timers = self._cluster.configs, self._cluster.timers
-        self._started, self._looks_for_timeouts = now, False
         expires = "transaction.remove.expired.transaction.cleanup.interval.ms"
         timers.every(lambda: configs.integer(expires), now, self._expire)
+        aborts = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        timers.every(lambda: configs.integer(aborts), now, self._abort_timed_out)
 
     def coordinator_error(self, transactional_id: str, node_id: int) -> ErrorCode:
         """Returns NONE if this broker coordinates the transactional id, else the error."""
@@ -414,31 +414,29 @@ class TransactionCoordinator:
 
     # Time
 
-    def _watch(self, transaction: Transaction, now: int) -> None:
-        """Set the timer of the next search for timed-out transactions, if a transaction is open. The searches are at multiples
-        of an interval after the broker's start.
+    def _abort_timed_out(self, now: int) -> Idle:
+        until, changed = NEVER, False
+        for transaction in [each for each in self.transactions.values() if each.state is TransactionState.ONGOING]:
+            if (ends := transaction.started + transaction.timeout_ms + 1) > now:
+                until = min(until, ends)
+            elif not self._fence(transaction, now):
+                changed = True
+            elif not (transaction.is_stuck or self._log_error(transaction.transactional_id)):
+                until = now  # the disk refused the record
+        return None if changed else until
 
-        Kafka also searches while no transaction is open. Here such searches would make moving the clock by a year stop three
-        million times.
-        """
-        if transaction.state is TransactionState.ONGOING and not self._looks_for_timeouts:
-            self._looks_for_timeouts = True
-            interval = max(self._cluster.configs.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"), 1)
-            self._cluster.timers.at(now + interval - (now - self._started) % interval, self._abort_timed_out)
-
-    def _abort_timed_out(self, now: int) -> None:
-        self._looks_for_timeouts = False
-        for transaction in list(self.transactions.values()):
-            if transaction.state is TransactionState.ONGOING and transaction.started + transaction.timeout_ms < now:
-                self._fence(transaction, now)
-            self._watch(transaction, now)
-
-    def _expire(self, now: int) -> None:
+    def _expire(self, now: int) -> Idle:
         keep = self._cluster.configs.integer("transactional.id.expiration.ms")
+        until, changed = NEVER, False
         for transaction in list(self.transactions.values()):
-            expired = transaction.state.may_expire and transaction.updated <= now - keep
-            if expired and not self._log_error(transaction.transactional_id):
-                self.forget(transaction, now)
+            if not transaction.state.may_expire:
+                continue
+            if transaction.updated + keep > now:
+                until = min(until, transaction.updated + keep)
+            elif not self._log_error(transaction.transactional_id):
+                changed = not self.forget(transaction, now) or changed
+                until = now
+        return None if changed else until
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
         """Forget an expired transactional id. The next producer with this transactional id gets a new producer id. If the
@@ -465,7 +463,6 @@ class TransactionCoordinator:
         if log is not None and (error := log.append_own(batch, now)):
             return coordinator_errors.translate_error(error)
         transaction.become(after)
-        self._watch(transaction, now)
         if self._cluster.watch is not None:
             partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
             self._cluster.report(
