@@ -17,9 +17,11 @@ from dialogue import CLOSED, Dialogue, accepted, tagged
 from kafkawire.messages.metadata import MetadataRequest
 from test_jks import settings as stores_of_java
 from wirebroker import MockKafka, ProxyKafka
-from wirebroker.client.wire import ConnectionClosed
+from wirebroker.client.wire import Connection, ConnectionClosed
 from wirebroker.commands.cli import main
 from wirebroker.faults import FaultError, lose_ack
+from wirebroker.net import proxy_host
+from wirebroker.net.listener import is_own
 from wirekit import client
 
 settings = stores_of_java
@@ -145,3 +147,52 @@ def test_settings_that_cannot_be_used_stop_the_start(tmp_path: Path, capsys: pyt
     config.write_text(f"security.protocol=SSL\nssl.truststore.location={tmp_path / 'old.jceks'}\n")
     assert main(proxy) == 2
     assert "keytool -list -rfc -keystore" in capsys.readouterr().err
+
+
+# What a response may open
+
+
+def test_a_response_leads_to_no_port_of_the_proxys_own_machine(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MockKafka(brokers=2, topics={"orders": 1}) as kafka:
+        one, other = kafka.bootstrap_servers.split(",")
+        elsewhere, own = (int(each.rpartition(":")[2]) for each in (one, other))
+        monkeypatch.setattr(proxy_host, "is_own", lambda address: address[1] == own)
+        with ProxyKafka(upstream=one) as proxy:
+            brokers = {
+                each.node_id: (each.host, each.port) for each in client(proxy).request(MetadataRequest(topics=None), 12).brokers
+            }
+            with pytest.raises(ConnectionClosed):
+                Connection(brokers[2]).request(MetadataRequest(topics=None), 12)
+            assert f"the broker at {other} cannot be reached: it is a port of the proxy's own machine" in caplog.text
+            assert Connection(brokers[1]).request(MetadataRequest(topics=None), 12).brokers
+        monkeypatch.setattr(proxy_host, "is_own", lambda address: address[1] in (own, elsewhere))
+        with ProxyKafka(upstream=one) as proxy:
+            brokers = {
+                each.node_id: (each.host, each.port) for each in client(proxy).request(MetadataRequest(topics=None), 12).brokers
+            }
+            assert Connection(brokers[2]).request(MetadataRequest(topics=None), 12).brokers, (
+                "the whole cluster is on this machine"
+            )
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("0.0.0.0", True), ("::1", True), ("::ffff:127.0.0.1", True), ("::", True),
+        ("192.0.2.1", False), ("2001:db8::1", False),
+    ],
+)  # fmt: skip
+def test_an_address_of_this_machine_is_recognised_in_each_form(address: str, own: bool) -> None:
+    assert is_own((address, 9092)) is own
+
+
+def test_a_proxy_listens_for_a_limited_number_of_brokers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(proxy_host, "MOST_NODES", 2)
+    with MockKafka(brokers=3) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers.split(",")[0]) as proxy:
+        brokers = client(proxy).request(MetadataRequest(topics=None), 12).brokers
+        assert [bool(each.host) for each in brokers].count(False) == 1
+        assert "a proxy listens for at most" in caplog.text

@@ -89,3 +89,19 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_own(address: Address) -> bool:
+    """Tells whether an IP address is one of this machine. No packet is sent: the system chooses the machine's own address as
+    the source only for itself."""
+    host, port = address
+    ip = ipaddress.ip_address(host.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    if ip.is_loopback or ip.is_unspecified:
+        return True
+    with socket.socket(socket.AF_INET if ip.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(ip), port))
+        except OSError:
+            return False
+        return str(probe.getsockname()[0]) == str(ip)

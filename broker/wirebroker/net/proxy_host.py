@@ -18,7 +18,7 @@ from wirebroker.net.clock import Clock
 from wirebroker.net.driver import IN_LINE, READY, ClientConnection, Driver, Side
 from wirebroker.net.handshakes import NUMBER
 from wirebroker.net.limits import LARGE_FRAME, configs_of_proxy
-from wirebroker.net.listener import Address, is_loopback, reachable
+from wirebroker.net.listener import Address, is_loopback, is_own, reachable
 from wirebroker.net.protocol import oversized
 from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
 from wirebroker.net.tls import subject_of
@@ -39,6 +39,10 @@ DIAL_TIMEOUT_S = 10.0
 CHECK_AGAIN_S = 2.0
 """The time in seconds between two attempts to reach a broker."""
 UNKNOWN_NODE = -1
+MOST_NODES = 256
+"""The largest number of nodes for which a proxy opens listeners."""
+TOO_MANY_NODES = f"a proxy listens for at most {MOST_NODES} brokers, and responses have named more"
+OWN_PORT = "it is a port of the proxy's own machine, and no broker in --upstream is; if it is a broker, add it to --upstream"
 ELSEWHERE = (
     "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
 )
@@ -155,6 +159,8 @@ class ProxyHost(Driver["ClientSide"]):
         node = self._nodes.get((host, port))
         if node is None:
             try:
+                if len(self._nodes) >= MOST_NODES:
+                    raise ListenError(TOO_MANY_NODES)
                 node = self._open(((host, port),))
             except ListenError as refused:
                 logger.error("clients cannot reach node %d through this proxy: %s", node_id, refused)
@@ -319,10 +325,28 @@ class ProxyHost(Driver["ClientSide"]):
         """Connect to a broker. Raises OSError, TimeoutError, UnicodeError."""
         name = address[0] if self._upstream_tls is not None else None
         async with asyncio.timeout(timeout):
+            resolved = address if address in self._upstream else await self._elsewhere(address)
             transport, _ = await self.loop.create_connection(
-                lambda: protocol(address), *address, ssl=self._upstream_tls, server_hostname=name
+                lambda: protocol(address), *resolved, ssl=self._upstream_tls, server_hostname=name
             )
         return transport
+
+    async def _elsewhere(self, named: Address) -> Address:
+        """Returns an address to connect to, for a node that a response has named. If no given broker is on this machine, a
+        response must not lead to a port of this machine. Raises OSError, UnicodeError.
+        """
+        found = await self._resolved(named)
+        if not any(map(is_own, found)):
+            return found[0]
+        for given in self._upstream:
+            if any(map(is_own, await self._resolved(given))):
+                return found[0]
+        raise OSError(OWN_PORT)
+
+    async def _resolved(self, address: Address) -> list[Address]:
+        """Returns the addresses of a host name. Raises OSError, UnicodeError."""
+        found = await self.loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        return [(str(each[0]), int(each[1])) for *_, each in found]
 
     def _is_well(self, node: Node) -> None:
         if node.problem:
