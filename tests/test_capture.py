@@ -322,6 +322,20 @@ def test_no_secret_of_sasl_is_in_a_capture(size: int) -> None:
     assert frames[-1][1] in sent
 
 
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"\0alice\0" + SECRET, b"\0a\0" + SECRET, b"alice\0alice\0" + SECRET, b"n,,n=alice,r=" + SECRET,
+        b"n,,\1auth=Bearer " + SECRET + b"\1\1",
+    ],
+)  # fmt: skip
+def test_a_token_without_a_handshake_is_not_in_a_capture(token: bytes) -> None:
+    file = io.BytesIO()
+    capture_in(file).opened(CLIENT, SERVER, 0).from_client(SIZE.pack(len(token)) + token, 0)
+    assert SECRET[:6] not in file.getvalue()
+    assert b"alice" not in file.getvalue()
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
     hidden = [name for name, setting in BROKER_SETTINGS.items() if setting.type is ConfigType.PASSWORD]

@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ import kafka as kafka_python
 import pytest
 import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509.name import _ASN1Type
 
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -337,10 +340,45 @@ def test_a_rule_that_cannot_be_read() -> None:
         PrincipalRules("RULE:^CN=(.*)$")
 
 
-def test_a_distinguished_name_is_written_as_java_writes_it() -> None:
-    subject = ((("countryName", "DE"),), (("organizationName", "Tea, Ltd"),), (("commonName", "a+b"), ("userId", "7")))
-    assert distinguished_name(subject) == r"CN=a\+b+UID=7,O=Tea\, Ltd,C=DE"
-    assert distinguished_name(((("emailAddress", "a@b"),),)) == "1.2.840.113549.1.9.1=#1603614062"
+def attribute(identifier: str, value: str, kind: _ASN1Type | None = None) -> x509.NameAttribute:
+    """Returns an attribute of a name, with the usual type of string or with the given type."""
+    return x509.NameAttribute(x509.ObjectIdentifier(identifier), value, kind, _validate=kind is None)
+
+
+NAMES: dict[str, list[list[x509.NameAttribute]]] = {
+    r"C=DE,O=Tea\, Ltd,CN=alice": [
+        [attribute("2.5.4.3", "alice")], [attribute("2.5.4.10", "Tea, Ltd")], [attribute("2.5.4.6", "DE")],
+    ],
+    r"CN=a\+b+UID=7": [[attribute("2.5.4.3", "a+b"), attribute("0.9.2342.19200300.100.1.1", "7")]],
+    "CN=alice,2.5.4.12=#0c024472,2.5.4.5=#130431323334": [
+        [attribute("2.5.4.5", "1234")], [attribute("2.5.4.12", "Dr")], [attribute("2.5.4.3", "alice")],
+    ],
+    "1.2.840.113549.1.9.1=#1603614062": [[attribute("1.2.840.113549.1.9.1", "a@b")]],
+    "DC=example,STREET=Rue 1,L=München,ST=Bavaria": [
+        [attribute("2.5.4.8", "Bavaria")], [attribute("2.5.4.7", "München")], [attribute("2.5.4.9", "Rue 1")],
+        [attribute("0.9.2342.19200300.100.1.25", "example")],
+    ],
+    "2.5.4.4=#0c03496365,2.5.4.42=#0c02416c": [[attribute("2.5.4.42", "Al")], [attribute("2.5.4.4", "Ice")]],
+    "1.2.3.4=#0c036f6464": [[attribute("1.2.3.4", "odd")]],
+    "CN=\\ lead and trail\\ ": [[attribute("2.5.4.3", " lead and trail ")]],
+    r"CN=\#a\=b\<c\>\;\"\\": [[attribute("2.5.4.3", '#a=b<c>;"\\')]],
+    "CN=a\nb": [[attribute("2.5.4.3", "a\nb")]],
+    "CN=teletex": [[attribute("2.5.4.3", "teletex", _ASN1Type.T61String)]],
+    f"CN=#1c08{'00000075'}{'0000006e'}": [[attribute("2.5.4.3", "un", _ASN1Type.UniversalString)]],
+    f"2.5.4.5=#0c81c8{'78' * 200}": [[attribute("2.5.4.5", "x" * 200, _ASN1Type.UTF8String)]],
+    "CN=c+2.5.4.5=#130131": [[attribute("2.5.4.3", "c"), attribute("2.5.4.5", "1")]],
+    "": [],
+}  # fmt: skip
+"""Subjects, by the text that X500Principal.getName of Java 17 returned for certificates with these subjects."""
+
+
+@pytest.mark.parametrize("expected", NAMES)
+def test_a_distinguished_name_is_written_as_java_writes_it(expected: str) -> None:
+    subject = x509.Name([x509.RelativeDistinguishedName(part) for part in NAMES[expected]])
+    key = ec.generate_private_key(ec.SECP256R1())
+    until = datetime(2040, 1, 1, tzinfo=UTC)
+    certificate = x509.CertificateBuilder(x509.Name([]), subject, key.public_key(), 1, until, until).sign(key, hashes.SHA256())
+    assert distinguished_name(certificate.public_bytes(serialization.Encoding.DER)) == expected
 
 
 def test_serve_makes_certificates_says_where_and_removes_them_at_the_end() -> None:

@@ -136,7 +136,7 @@ class Conversation:
         """Returns a function that hides the secrets of a request that begins with these bytes, or None if the request has no
         secrets."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(start, SIZE_BYTES)
-        if self._tokens and not _is_known(key, version):
+        if not (_is_known(key, version) if self._tokens else _may_be_request(key, version)):
             self._awaited.append((None, -1, -1))
             return lambda frame: hidden(frame, SIZE_BYTES)
         self._tokens = key == SASL_HANDSHAKE and version == 0
@@ -165,6 +165,13 @@ _Awaited = tuple[int | None, int, int]
 
 def _is_known(key: int, version: int) -> bool:
     return key in APIS and 0 <= version <= request_class(key).__schema__.versions[1]
+
+
+def _may_be_request(key: int, version: int) -> bool:
+    """Tells whether a frame may begin with this key and version, also of an API that is not known yet. A SASL token without a
+    handshake does not: PLAIN begins with a zero byte and a name, and a name and a password have no control characters.
+    """
+    return 0 <= key < 256 and 0 <= version < ord(" ")
 
 
 class _Cut:

@@ -19,7 +19,6 @@ from wirebroker.net.shaping import reset_connection
 from wirebroker.net.tls import subject_of
 from wirebroker.requests.connection import CLOSED
 from wirebroker.requests.effects import AdvanceClock
-from wirebroker.security.principals import distinguished_name
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Stage
 
@@ -74,8 +73,7 @@ class BrokerProtocol(ClientConnection):
         self._engine = self._host.engine  # a reset may have replaced the engine after the connection was accepted
         now = self._host.clock.now()
         listener = self._listener
-        certificate = self.transport.get_extra_info("peercert") if listener.protocol is SecurityProtocol.SSL else None
-        subject = distinguished_name(subject_of(certificate)) if certificate else ""
+        subject = subject_of(self.transport) if listener.protocol is SecurityProtocol.SSL else ""
         self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol, subject)
         self._host.opened(self)
         if not self._engine.cluster.brokers[self.node_id].running:

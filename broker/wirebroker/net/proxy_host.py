@@ -28,7 +28,7 @@ from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import OWN_CLIENT_ID, PASSING, SENDING, SPEAKS_TLS, TLS_RECORDS, WANTS_TLS
 from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Shaped
-from wirebroker.security.principals import ANONYMOUS, USER, Principal, distinguished_name
+from wirebroker.security.principals import ANONYMOUS, USER, Principal
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
 
@@ -408,10 +408,10 @@ class ClientSide(ClientConnection):
         """Serve the connection, and connect to its broker."""
         host = self._host
         self._state = READY
-        certificate = self.transport.get_extra_info("peercert")
+        subject = subject_of(self.transport)
         self.relay = host.proxy.connect(
             self.node.node_id, self.client_host, host.protocol.value, host.clock.now(),
-            Principal(USER, distinguished_name(subject_of(certificate))) if certificate else ANONYMOUS,
+            Principal(USER, subject) if subject else ANONYMOUS,
         )  # fmt: skip
         self.connection = self.relay.connection
         host.opened(self)

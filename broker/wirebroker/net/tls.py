@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from kafkawire.extras import how_to_install
 from wirebroker.client.stores import INLINE, BadStore, load_identity, load_key, pem_of
 from wirebroker.core.setting_definitions import PER_LISTENER
+from wirebroker.security.principals import distinguished_name
 from wirebroker.security.protocols import SecurityProtocol
 
 if TYPE_CHECKING:
@@ -163,7 +165,8 @@ def cause_of(failure: Exception) -> str:
     return CAUSES.get(reason, reason.replace("_", " ").lower())
 
 
-def subject_of(certificate: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Returns the distinguished name in `certificate`, which is a result of `SSLSocket.getpeercert`."""
-    found: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())
-    return found
+def subject_of(transport: asyncio.BaseTransport) -> str:
+    """Returns the distinguished name in the certificate of a client, or "" for a client without a certificate."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+    return distinguished_name(certificate) if certificate else ""

@@ -294,6 +294,5 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Returns the client's certificate (in the form of `SSLSocket.getpeercert`) for `peercert`, and otherwise the result of
-        the socket's transport."""
-        return self._tls.getpeercert() if name == "peercert" else self._socket.get_extra_info(name, default)
+        """Returns the TLS of the connection for `ssl_object`, and otherwise the result of the socket's transport."""
+        return self._tls if name == "ssl_object" else self._socket.get_extra_info(name, default)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 USER = "User"
@@ -25,27 +25,75 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 # Principals of certificates
 
-_SHORT = {
-    "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
-    "organizationalUnitName": "OU", "streetAddress": "STREET", "domainComponent": "DC", "userId": "UID",
+_KEYWORDS = {
+    "2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.10": "O", "2.5.4.11": "OU", "2.5.4.9": "STREET",
+    "0.9.2342.19200300.100.1.25": "DC", "0.9.2342.19200300.100.1.1": "UID",
 }  # fmt: skip
-_EMAIL = "emailAddress"
+"""The attributes that RFC 2253 names, by their object identifiers."""
+_STRINGS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E)
+"""The tags of the strings that Java writes as text: UTF8, Printable, T61, IA5, General and BMP. Other values are written in
+hexadecimal digits."""
+_VERSION = 0xA0
+_SUBJECT = 4
+"""The place of the subject in a certificate, after the version."""
+_MANY = 0x80
+"""A length from this value on says how many bytes the length has."""
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _SPLIT = re.compile(r"\s*(DEFAULT|RULE:(?:\\.|[^\\/])*/(?:\\.|[^\\/])*/[LU]?)\s*(?:,\s*|$)")
 
 
-def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """Returns a certificate's subject in the form of Java's X500Principal.getName (RFC 2253), in which the last part of the
-    name comes first.
+class _Element(NamedTuple):
+    """An element of DER."""
+
+    tag: int
+    content: bytes
+    whole: bytes
+
+
+def _elements(der: bytes) -> Iterator[_Element]:
+    at = 0
+    while at < len(der):
+        size, start = der[at + 1], at + 2
+        if size >= _MANY:
+            size, start = int.from_bytes(der[start : start + size - _MANY], "big"), start + size - _MANY
+        yield _Element(der[at], der[start : start + size], der[at : start + size])
+        at = start + size
+
+
+def distinguished_name(certificate: bytes) -> str:
+    """Returns the subject of a certificate (in DER) in the form of Java's X500Principal.getName (RFC 2253), in which the last
+    part of the name comes first. `SSLSocket.getpeercert` loses the types of the values, on which this form depends.
     """
-    return ",".join("+".join(_attribute(*each) for each in part) for part in reversed(list(subject)))
+    (signed, *_) = _elements(next(_elements(certificate)).content)
+    fields = [each for each in _elements(signed.content) if each.tag != _VERSION]
+    parts = [_part(each) for each in _elements(fields[_SUBJECT].content)]
+    return ",".join(reversed(parts))
 
 
-def _attribute(name: str, value: str) -> str:
-    if name == _EMAIL:
-        return f"1.2.840.113549.1.9.1=#16{len(value):02x}{value.encode().hex()}"
-    escaped = re.sub(r'([,=+<>#;"\\])', r"\\\1", value)
-    return f"{_SHORT.get(name, name)}={escaped}"
+def _part(part: _Element) -> str:
+    return "+".join(_attribute(*_elements(each.content)) for each in _elements(part.content))
+
+
+def _attribute(kind: _Element, value: _Element) -> str:
+    identifier = _identifier(kind.content)
+    if identifier not in _KEYWORDS or value.tag not in _STRINGS:
+        return f"{_KEYWORDS.get(identifier, identifier)}=#{value.whole.hex()}"
+    text = value.content.decode(errors="replace")
+    escaped = re.sub(r'^[ \r]+|[ \r]+$|[,=+<>#;"\\]', lambda found: "".join(f"\\{each}" for each in found[0]), text)
+    escaped = escaped.replace("\0", r"\00")
+    return f"{_KEYWORDS[identifier]}={escaped}"
+
+
+def _identifier(content: bytes) -> str:
+    """Returns an object identifier with dots."""
+    numbers, number = [], 0
+    for byte in content:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
 
 class PrincipalRules:
