@@ -50,7 +50,7 @@ def _keep_settings(topic: CreatableTopic, cluster: Cluster) -> None:
     """Keep the settings of a refused topic for the next topic with its name, if the release does so. Kafka 3.3 writes the
     settings down before it checks the placement of the topic's partitions."""
     kept = cluster.refused_settings
-    if topic.configs and not cluster.configs.release.behaviour.forgets_refused_settings and len(kept) < MOST_RECORDS:
+    if _overrides(topic) and not cluster.configs.release.behaviour.forgets_refused_settings and len(kept) < MOST_RECORDS:
         kept.setdefault(topic.name, {}).update(_overrides(topic))
 
 

@@ -207,6 +207,8 @@ class Acls:
             lengths[len(acl.name)] -= 1
             if not lengths[len(acl.name)]:
                 del lengths[len(acl.name)]
+            if not lengths:
+                del self._prefixes[acl.resource_type]
 
     def about(self, resource_type: ResourceType, name: str, principal: str) -> About:
         """Returns the ACLs that apply to a resource and a principal. The ACLs of other principals cost nothing."""

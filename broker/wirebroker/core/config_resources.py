@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
+from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs, keep
 from wirebroker.core.features import ELIGIBLE_REPLICAS
 from wirebroker.core.log_dirs import CORDONED
 from wirebroker.core.loggers import Loggers
@@ -282,15 +282,15 @@ class Alteration:
                 self.cluster.topics[self.name].configs.replace(wanted)
         elif self.kind == ResourceType.BROKER:
             configs.replace(wanted, int(self.name) if self.name else None)
-        elif self.kind == ResourceType.GROUP:
-            configs.groups[self.name] = wanted
         else:
-            configs.client_metrics[self.name] = wanted
+            keep(configs.groups if self.kind == ResourceType.GROUP else configs.client_metrics, self.name, wanted)
         self.cluster.version += 1
 
 
-def unwritten(failed: OSError) -> Refusal:
+def unwritten(failed: Exception) -> Refusal:
     """Returns the refusal of a metadata change that could not be written to the log."""
+    if not isinstance(failed, OSError):
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The change cannot be written down: {failed.strerror or failed}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
@@ -28,6 +28,7 @@ from wirebroker.core.setting_definitions import (
 
 __all__ = ["BrokerConfigs", "ConfigError", "Entry", "Source", "Synonym", "TopicConfigs", "check_topic_configs"]
 
+K = TypeVar("K")
 _SAME: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -301,7 +302,10 @@ class BrokerConfigs(Configs):
         if only_check:
             self._use(before)
             return
-        self.dynamic[broker] = dict(layer)
+        if broker is None:
+            self.dynamic[None] = dict(layer)
+        else:
+            keep(self.dynamic, broker, layer)
         self.version += 1
 
     def _at_start(self, name: str) -> str:
@@ -325,7 +329,7 @@ class BrokerConfigs(Configs):
 
     def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
         """Use these layers of dynamic settings without checks: they were in use before, or were made from such layers."""
-        self.dynamic = {node: dict(layer) for node, layer in dynamic.items()}
+        self.dynamic = {node: dict(layer) for node, layer in dynamic.items() if layer or node is None}
         self._use(self._merged(self.dynamic))
         self.version += 1
 
@@ -429,6 +433,14 @@ class BrokerConfigs(Configs):
             shown = Entry(name, synonym.value, synonym.source, read_only, setting.sensitive, setting.type, [synonym])
             entries.append(shown)
         return entries
+
+
+def keep(held: dict[K, dict[str, str]], of: K, settings: Mapping[str, str]) -> None:
+    """Replace the settings of a resource. As in Kafka, a resource without settings of its own is not kept."""
+    if settings:
+        held[of] = dict(settings)
+    else:
+        held.pop(of, None)
 
 
 def check_dynamic(layer: Mapping[str, str], definitions: Definitions, *, per_broker: bool) -> None:

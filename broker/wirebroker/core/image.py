@@ -12,6 +12,7 @@ from kafkawire.disk.metadata import BROKER, CLIENT_METRICS, GROUP, Image
 from kafkawire.errors import ProtocolError
 from wirebroker.core.acls import Acl
 from wirebroker.core.cluster import COORDINATOR_TOPICS, GROUP_TOPIC, SHARE_TOPIC, Cluster
+from wirebroker.core.configs import keep
 
 if TYPE_CHECKING:
     from wirebroker.core.groups import GroupCoordinator
@@ -23,7 +24,7 @@ def image_of(cluster: Cluster) -> Image:
     configs = cluster.configs
     image = Image(next_producer_id=cluster.producer_ids.next_block, scram=dict(cluster.scram))
     for node, layer in configs.dynamic.items():
-        image.settings[BROKER, "" if node is None else str(node)] = dict(layer)
+        keep(image.settings, (BROKER, "" if node is None else str(node)), layer)
     image.settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
     image.settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
     image.tokens = dict(cluster.tokens.by_id)

@@ -101,9 +101,9 @@ class Changes:
         known = written.topics.get(topic.topic_id)
         now = TopicImage(topic.name, {each.index: self._partition_image(each) for each in topic.partitions})
         image.topics[topic.topic_id] = known if known is not None and known == now else now
-        held = {**self._unused.get(resource, {}), **topic.configs.overrides}
-        before = written.settings.get(resource)
-        image.settings[resource] = before if before == held else held
+        if held := {**self._unused.get(resource, {}), **topic.configs.overrides}:
+            before = written.settings.get(resource)
+            image.settings[resource] = before if before == held else held
 
     def _partition_image(self, partition: Partition) -> PartitionImage:
         of, replicas = self._cluster.log_dirs.of, partition.replicas

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kafkawire.batches import BatchHeader, iter_records
 from kafkawire.declare import Message
@@ -34,6 +34,9 @@ from kafkawire.metadata_records.remove_topic_record import RemoveTopicRecord
 from kafkawire.metadata_records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kafkawire.metadata_records.topic_record import TopicRecord
 from kafkawire.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+
+K = TypeVar("K")
+V = TypeVar("V", str, float)
 
 METADATA_TOPIC = "__cluster_metadata"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -152,11 +155,7 @@ class Image:
             partitions = self.topics[record.topic_id].partitions
             partitions[record.partition_id] = _changed(partitions[record.partition_id], record)
         elif isinstance(record, ConfigRecord):
-            resource = self.settings.setdefault((record.resource_type, record.resource_name), {})
-            if record.value is None:
-                resource.pop(record.name, None)
-            else:
-                resource[record.name] = record.value
+            _put(self.settings, (record.resource_type, record.resource_name), record.name, record.value)
         elif isinstance(record, ProducerIdsRecord):
             self.next_producer_id = record.next_producer_id
         elif isinstance(record, FeatureLevelRecord):
@@ -181,12 +180,7 @@ class Image:
             del self.acls[record.id]
         elif isinstance(record, ClientQuotaRecord):
             entity = tuple(sorted((each.entity_type, each.entity_name) for each in record.entity))
-            limits = self.quotas.setdefault(entity, {})
-            limits.pop(record.key, None)
-            if not record.remove:
-                limits[record.key] = record.value
-            elif not limits:
-                del self.quotas[entity]
+            _put(self.quotas, entity, record.key, None if record.remove else record.value)
         elif isinstance(record, DelegationTokenRecord):
             self.tokens[record.token_id] = TokenImage(
                 record.token_id, record.owner, record.requester, tuple(record.renewers), record.issue_timestamp,
@@ -194,6 +188,17 @@ class Image:
             )  # fmt: skip
         elif isinstance(record, RemoveDelegationTokenRecord):
             self.tokens.pop(record.token_id, None)
+
+
+def _put(held: dict[K, dict[str, V]], of: K, name: str, value: V | None) -> None:
+    """Set a setting or a limit of `of`; None removes it. As in Kafka, the last one takes `of` with it."""
+    own = held.setdefault(of, {})
+    if value is not None:
+        own[name] = value
+    else:
+        own.pop(name, None)
+    if not own:
+        del held[of]
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
