@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kafkawire.compiling import FORMATS, LONGEST_STRING, is_fixed
+from kafkawire.compiling import FORMATS, fits, is_fixed
 from kafkawire.declare import Message, Struct
 
 _MISSING = object()
@@ -58,10 +58,7 @@ def _fits(value: Any, spec: str) -> bool:
         return True
     if spec != "string":
         return isinstance(value, (bytes, bytearray, memoryview))
-    try:
-        return isinstance(value, str) and len(value.encode()) <= LONGEST_STRING
-    except UnicodeEncodeError:
-        return False
+    return isinstance(value, str) and fits(value)
 
 
 def _shown(value: Any) -> str:

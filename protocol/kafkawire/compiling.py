@@ -18,6 +18,16 @@ FORMATS = {
 LONGEST_STRING = 0x7FFF
 """The size limit of a string in bytes, also in flexible versions, whose length field could be larger."""
 
+
+
+def fits(text: str) -> bool:
+    """Tells whether a message can hold the text: it is not too long, and has no half of a surrogate pair."""
+    try:
+        return len(text if text.isascii() else text.encode()) <= LONGEST_STRING
+    except UnicodeEncodeError:
+        return False
+
+
 layout = cache(struct.Struct)
 """Returns the compiled form of a format of the struct module."""
 

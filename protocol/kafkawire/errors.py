@@ -25,6 +25,10 @@ class EncodeError(WireError):
     """Raised for a value that the message cannot carry in this version. The mistake is the caller's."""
 
 
+class UnwritableText(EncodeError, ValueError):
+    """Raised for a text that no message can hold, before anything is changed."""
+
+
 class MessageTooLarge(EncodeError):
     """Raised for a message that is larger than this package writes."""
 

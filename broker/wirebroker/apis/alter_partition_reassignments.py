@@ -31,7 +31,7 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> S
         return (yield from timed_out(request, exchange, AlterPartitionReassignmentsResponse))
     any_number = request.allow_replication_factor_change
     decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
-    failed: OSError | None = None
+    failed: Exception | None = None
     responses = []
     for topic in request.topics:
         partitions = []

@@ -20,6 +20,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.apis.overdue import timed_out
 from wirebroker.common.slices import pauses
+from wirebroker.core.config_resources import unwritten
 
 PREFERRED, UNCLEAN = 0, 1
 MESSAGES = {
@@ -36,7 +37,7 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
     everything = request.topic_partitions is None
     code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
     decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
-    failed: OSError | None = None
+    failed: Exception | None = None
     results = []
     for topic, indexes in _requested(request, exchange):
         shown: list[PartitionResult] = []
@@ -50,7 +51,7 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
                 shown.append(elected)
     failed = decisions.write_down(exchange.now) or failed
     if failed is not None:
-        code = ErrorCode.KAFKA_STORAGE_ERROR
+        code = unwritten(failed).code
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 

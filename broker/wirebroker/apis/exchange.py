@@ -254,7 +254,8 @@ class Exchange(AnyExchange):
         self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
 
     def cannot_say(self, wrong: EncodeError) -> None:
-        """The response cannot be encoded in its version: respond with UNKNOWN_SERVER_ERROR, as Kafka does.
+        """The response cannot be encoded in its version, or a text of the request cannot be kept: respond with
+        UNKNOWN_SERVER_ERROR, as Kafka does.
 
         If a long name is the reason, an error response that repeats the name cannot be encoded, either. Kafka then sends no
         response, and the client waits; this broker closes the connection.

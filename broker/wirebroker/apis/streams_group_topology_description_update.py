@@ -19,6 +19,7 @@ from kafkawire.messages.streams_group_topology_description_update import (
 )
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.groups.modern_groups import unknown_member
+from wirebroker.core.metadata_writes import check_texts
 from wirebroker.core.refusals import Refusal
 
 SOURCE, PROCESSOR, SINK = 1, 2, 3
@@ -58,7 +59,9 @@ def _refused(request: StreamsGroupTopologyDescriptionUpdateRequest, exchange: Ex
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     if wrong := _wrong(request.topology_description):
         return Refusal(ErrorCode.INVALID_REQUEST, wrong)
-    group.describe(_kept(request.topology_description))
+    kept = _kept(request.topology_description)
+    check_texts(kept)
+    group.describe(kept)
     return None
 
 

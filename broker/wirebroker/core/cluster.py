@@ -23,7 +23,7 @@ from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.loggers import Loggers
 from wirebroker.core.logs.interface import Log
 from wirebroker.core.logs.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
-from wirebroker.core.metadata_writes import Decisions
+from wirebroker.core.metadata_writes import Decisions, check_texts
 from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
@@ -277,9 +277,10 @@ class Cluster:
 
         No client sees the topic before all of its partitions exist. The topic must not be in `growing`. If a log cannot be
         created, raises OSError and creates nothing. The topic is removed again if its creation cannot be written to the
-        metadata log.
+        metadata log. Raises UnwritableText for a name or a setting that no record can hold.
         """
         overrides = self.refused_settings.pop(name, {}) | dict(overrides or {})
+        check_texts((name, overrides))
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
@@ -302,13 +303,14 @@ class Cluster:
 
         def change(add: Mapping[Acl, bytes], remove: Mapping[Acl, bytes]) -> None:
             for acl in remove:
-                self.acls.remove(acl)
+                if acl in self.acls:
+                    self.acls.remove(acl)
             for acl, acl_id in add.items():
-                self.acls.add(acl, acl_id)
+                if acl not in self.acls:
+                    self.acls.add(acl, acl_id)
             self.version += 1
 
-        change(new, gone)
-        self.decisions.made(lambda: change(gone, new), lambda: None)
+        self.decisions.make(list(new), lambda: change(new, gone), lambda: change(gone, new))
 
     def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
         """Change the levels of features. The change is undone if it cannot be written to the metadata log. `then` is called in
@@ -339,17 +341,18 @@ class Cluster:
         """Change client quotas. The change is undone if it cannot be written to the metadata log."""
         held = self.quotas.limits
         back = [(entity, key, held.get(entity, {}).get(key)) for entity, key, _ in changes]
-        self.quotas.alter(changes)
-        self.version += 1
-        self.decisions.made(lambda: self.quotas.alter(back), lambda: None)
+
+        def change(to: Sequence[QuotaChange]) -> None:
+            self.quotas.alter(to)
+            self.version += 1
+
+        self.decisions.make(changes, lambda: change(changes), lambda: change(back))
 
     def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
         """Change SCRAM credentials; None removes a credential. The change is undone if it cannot be written to the metadata
         log."""
         before = {key: self.scram.get(key) for key in changes}
-        self._set_scram(changes)
-        self.version += 1
-        self.decisions.made(lambda: self._set_scram(before), lambda: None)
+        self.decisions.make(list(changes), lambda: self._set_scram(changes), lambda: self._set_scram(before))
 
     def _set_scram(self, credentials: Mapping[tuple[str, int], ScramCredential | None]) -> None:
         for key, credential in credentials.items():
@@ -357,6 +360,7 @@ class Cluster:
                 self.scram.pop(key, None)
             else:
                 self.scram[key] = credential
+        self.version += 1
 
     def alter_token(self, token_id: str, token: TokenImage | None) -> None:
         """Create or change a delegation token; None removes the token.
@@ -373,8 +377,7 @@ class Cluster:
                 held[token_id] = to
             self.version += 1
 
-        change(token)
-        self.decisions.made(lambda: change(before), lambda: None)
+        self.decisions.make(token or (), lambda: change(token), lambda: change(before))
 
     def auto_create_topic(self, name: str, now: int) -> None:
         """Create a topic with the default settings after `auto_creation_ms`, if it can be written to the metadata log."""

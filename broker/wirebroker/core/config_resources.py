@@ -216,8 +216,8 @@ class Alteration:
         refusal = self._replicas_error(wanted) or self._check(wanted)
         if refusal is None and not validate_only:
             before = dict(current(self.cluster, self.kind, self.name))
-            self._store(wanted)
-            self.cluster.decisions.made(lambda: self._store(before), lambda: None)
+            texts = (self.name, wanted)
+            self.cluster.decisions.make(texts, lambda: self._store(wanted), lambda: self._store(before))
         return refusal
 
     def _replicas_error(self, wanted: Mapping[str, str]) -> Refusal | None:

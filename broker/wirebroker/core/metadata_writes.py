@@ -2,14 +2,18 @@
 undone.
 
 Kafka's controller stops when its log cannot be written. wirebroker refuses the request that wants the change, and continues.
+A text that no record can hold is refused before the change is made, with a data directory and without one.
 A change that cannot be undone, such as a new leader, is written as soon as writing succeeds again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from kafkawire.compiling import LONGEST_STRING, fits
+from kafkawire.declare import Struct
+from kafkawire.errors import UnwritableText
 from wirebroker.core.coordinator_errors import RETRY_MS
 from wirebroker.core.purgatory import Timers
 
@@ -19,10 +23,33 @@ if TYPE_CHECKING:
 Versions = tuple[int, int, int]
 
 
+SHOWN = 40
+"""A message shows at most this many characters of a text that is too long."""
+
+
 class Write(Protocol):
-    """Writes down all changes. If `only` is not empty, it has all partitions that have changed. Raises OSError."""
+    """Writes down all changes. If `only` is not empty, it has all partitions that have changed. Raises OSError,
+    and other exceptions for changes that cannot be encoded."""
 
     def __call__(self, now: int, only: Sequence[Partition] = ()) -> None: ...
+
+
+def check_texts(held: object) -> None:
+    """Raise UnwritableText if `held`, or something in it, is a text that neither a record nor a response can hold. `held` is a
+    text, or a mapping, a sequence or a struct of a message with texts; anything else is ignored.
+    """
+    if isinstance(held, str):
+        if not fits(held):
+            what = f"{held[:SHOWN]}…" if len(held) > SHOWN else held
+            raise UnwritableText(f"{what!a} is longer than {LONGEST_STRING} bytes, or has half of a surrogate pair")
+    elif isinstance(held, Mapping):
+        check_texts(tuple(held))
+        check_texts(tuple(held.values()))
+    elif isinstance(held, Struct):
+        check_texts([getattr(held, field.name) for field in held.__wire__])
+    elif isinstance(held, Iterable) and not isinstance(held, bytes | memoryview):
+        for each in held:
+            check_texts(each)
 
 
 class Decisions:
@@ -47,8 +74,24 @@ class Decisions:
         self._written = self._given_up = None
         self._waiting = False
 
+    def make(
+        self, texts: object, change: Callable[[], None], undo: Callable[[], None], done: Callable[[], None] = lambda: None
+    ) -> None:
+        """Make a change, whose records will hold these texts (see `check_texts`). `undo` takes the change back; `done` is
+        called after the change is written down.
+
+        Raises UnwritableText, and what `change` raises. In both cases nothing has changed.
+        """
+        check_texts(texts)
+        try:
+            change()
+        except BaseException:
+            undo()
+            raise
+        self.made(undo, done)
+
     def made(self, undo: Callable[[], None], done: Callable[[], None]) -> None:
-        """Register a change. `undo` takes the change back; `done` is called after the change is written down."""
+        """Register a change that has been made and holds no texts; see `make`."""
         if self._write is None:
             done()
         else:
@@ -59,8 +102,9 @@ class Decisions:
         """Tells whether there are changes that are neither written down nor refused."""
         return self._write is not None and (now := self._versions()) != self._written and now != self._given_up
 
-    def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:
-        """Write down the pending changes. If the write fails, undo the changes that can be undone and return the reason.
+    def write_down(self, now: int, only: Sequence[Partition] = ()) -> Exception | None:
+        """Write down the pending changes. If the write fails, undo the changes that can be undone and return the reason: an
+        OSError, or any other exception if a change cannot be encoded or the writing has an error.
 
         If `only` is not empty, the pending changes concern only these partitions.
         """
@@ -70,7 +114,7 @@ class Decisions:
         versions = self._versions()
         try:
             self._write(now, only)
-        except OSError as failed:
+        except Exception as failed:
             for undo, _ in reversed(made):
                 undo()
             self._given_up = self._versions()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
-from kafkawire.errors import ProtocolError, TooManyElements, error_name
+from kafkawire.errors import EncodeError, ProtocolError, TooManyElements, error_name
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, RequestHeader, read_request_header
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
@@ -425,12 +425,18 @@ class Engine:
 
     def handle(self, request: Message, exchange: Exchange) -> None:
         """Call the handler of the request's API. The handler responds now or later."""
-        outcome = self._outcome(request, exchange)
-        if isinstance(outcome, GeneratorType):
-            outcome = self.turns.begin(exchange, outcome)
-        decisions = self.cluster.decisions
-        if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
-            exchange.close(f"the change cannot be written to the data directory: {failed}")
+        try:
+            outcome = self._outcome(request, exchange)
+            if isinstance(outcome, GeneratorType):
+                outcome = self.turns.begin(exchange, outcome)
+            decisions = self.cluster.decisions
+            if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
+                if not isinstance(failed, OSError):
+                    raise failed
+                exchange.close(f"the change cannot be written to the data directory: {failed}")
+                return
+        except EncodeError as wrong:  # nothing has changed, and Kafka responds with UNKNOWN_SERVER_ERROR
+            exchange.cannot_say(wrong)
             return
         if outcome is Outcome.PARKED:
             exchange.park()

@@ -84,7 +84,11 @@ class Turns:
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Continue a parked request with `steps`. If the steps have only one slice, the response is sent now."""
-        outcome = self.begin(exchange, steps)
+        try:
+            outcome = self.begin(exchange, steps)
+        except EncodeError as wrong:
+            exchange.cannot_say(wrong)
+            return
         if not isinstance(outcome, Outcome):
             exchange.respond(outcome)
 
@@ -96,6 +100,9 @@ class Turns:
         except StopIteration as last:
             self._known.discard(unfinished)
             self._finish(unfinished.exchange, last.value)
+        except EncodeError as wrong:
+            self._known.discard(unfinished)
+            unfinished.exchange.cannot_say(wrong)
         except BaseException:
             self._known.discard(unfinished)
             raise

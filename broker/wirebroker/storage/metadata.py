@@ -159,12 +159,12 @@ class MetadataLog:
         return not existed
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> None:
-        """Append these records, each with its version. If this raises OSError, nothing was appended."""
+        """Append these records, each with its version. If this raises an exception, nothing was appended."""
         values = [metadata_bytes(record, version) for record, version in records]
         before = self._size, self.end_offset
         try:
             self._append(values, now)
-        except OSError:
+        except BaseException:
             self._size, self.end_offset = before
             self.release()
             with suppress(OSError):  # the next append tries this again

@@ -132,11 +132,11 @@ class FolderStore(Upkeep):
 
     def settle(self, now: int, only: Sequence[Partition] = ()) -> None:
         """Write the changes of the cluster to the metadata log. A caller that passes `only` states that no other partitions
-        have changed. Raises OSError.
+        have changed. Raises OSError, and other exceptions for changes that cannot be encoded.
         """
         try:
             self._changes.write(now, only)
-        except OSError as failure:
+        except Exception as failure:
             self.failed(failure)
             raise
 

@@ -82,7 +82,7 @@ class Upkeep:
         """Whether a write has failed and no checkpoint has succeeded since."""
         return self._trouble
 
-    def failed(self, failure: OSError) -> None:
+    def failed(self, failure: Exception) -> None:
         """Log a failed write. Further failed writes are not logged until `succeeded` is called."""
         if not self._trouble:
             self._trouble = True
@@ -189,8 +189,11 @@ class Upkeep:
             job.done()
 
 
-def words(failure: OSError) -> str:
-    """Returns the operating system's message for a failure, and the file's name if it is known."""
+def words(failure: Exception) -> str:
+    """Returns the operating system's message for a failure, and the file's name if it is known. Other exceptions tell their
+    own message."""
+    if not isinstance(failure, OSError):
+        return str(failure)
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"
 
 

@@ -16,6 +16,7 @@ from wirebroker.core.groups.classic_members import ClassicMembers
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.states import ClassicGroupState
+from wirebroker.core.metadata_writes import check_texts
 
 
 class ClassicGroups:
@@ -29,7 +30,8 @@ class ClassicGroups:
     # Joining
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """Handle a JoinGroup. `joiner` is called with the response, now or at the end of the join phase."""
+        """Handle a JoinGroup. `joiner` is called with the response, now or at the end of the join phase. Raises UnwritableText
+        for a text that no later response can hold; then no group has changed."""
         group = self._registry.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             steps = self._members.join(group, requested, now)
@@ -42,6 +44,7 @@ class ClassicGroups:
             if requested.member_id:  # a refused client changes no group
                 joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, requested.member_id))
                 return
+            _check_texts(requested)
             made = self._registry.new_classic(requested.group_id, now)
             before = group.tombstones() if group is not None else []
             if error := self._registry.log(requested.group_id, [*before, made.record()], now):
@@ -53,12 +56,15 @@ class ClassicGroups:
             if requested.member_id in group.members:
                 group.remove(group.members[requested.member_id])
             joiner(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED))
-        elif not group.supports(requested.protocol_type, requested.protocols):
+            return
+        if not group.supports(requested.protocol_type, requested.protocols):
             joiner(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, requested.member_id))
-        elif not requested.member_id:
-            self._join_new(group, requested, joiner, now)
-        else:
+            return
+        _check_texts(requested)
+        if requested.member_id:
             self._join_known(group, requested, joiner, now)
+        else:
+            self._join_new(group, requested, joiner, now)
 
     def session_error(self, requested: JoinRequest) -> ErrorCode:
         """Returns INVALID_SESSION_TIMEOUT if the broker's limits do not allow the member's session timeout, else NONE."""
@@ -67,12 +73,8 @@ class ClassicGroups:
         fits = shortest <= requested.session_timeout <= longest
         return ErrorCode.NONE if fits else ErrorCode.INVALID_SESSION_TIMEOUT
 
-    def _new_member_id(self, requested: JoinRequest) -> str:
-        random = uuid.UUID(bytes=self._cluster.random_bytes(16), version=4)
-        return f"{requested.client_id if requested.instance_id is None else requested.instance_id}-{random}"
-
     def _join_new(self, group: Group, requested: JoinRequest, joiner: Joiner, now: int) -> None:
-        member_id = self._new_member_id(requested)
+        member_id = _new_member_id(requested, self._cluster.random_bytes(16))
         if requested.instance_id is not None and requested.instance_id in group.static_members:
             group.replace_static(_member(member_id, requested), joiner, requested.may_skip_assignment, now)
         elif requested.instance_id is None and requested.needs_known_id:
@@ -199,6 +201,16 @@ class ClassicGroups:
             return error
         group.remove(group.members[member_id])
         return ErrorCode.NONE
+
+
+def _check_texts(requested: JoinRequest) -> None:
+    """Raise UnwritableText if a text of the request, or the id of a new member, is too long for a response."""
+    check_texts((requested, _new_member_id(requested, bytes(16))))
+
+
+def _new_member_id(requested: JoinRequest, random: bytes) -> str:
+    name = requested.client_id if requested.instance_id is None else requested.instance_id
+    return f"{name}-{uuid.UUID(bytes=random, version=4)}"
 
 
 def _member(member_id: str, requested: JoinRequest) -> Member:

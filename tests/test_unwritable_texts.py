@@ -1,0 +1,234 @@
+"""Texts that no record and no response can hold, in every text field of every request that changes state.
+
+Whatever the broker responds, it goes on: every API that lists or describes still responds, a reset works, and so does a start
+with the same data. The requests get the errors of Kafka 4.3.1 where Kafka itself goes on (test_unwritable_responses.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count, groupby
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import pytest
+
+from inprocess import InProcess, Link
+from kafkawire.errors import EncodeError
+from kafkawire.frames import decode_response
+from kafkawire.registry import KEYS, request_class, versions
+from requesting import Plain
+from state_changes import (
+    INVALID,
+    LONGEST,
+    SETTINGS,
+    Place,
+    State,
+    declared,
+    frame,
+    metadata_requests,
+    prepare,
+    replaced,
+    requests,
+    texts,
+)
+from wirebroker.apis import SERVED
+from wirebroker.client.wire import ConnectionClosed, NoResponse
+from wirebroker.engine.soft_reset import soft_reset
+from wirebroker.requests.errors import READING
+from wirebroker.security.principals import Principal
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.storage import changes
+from wirebroker.trace.recorder import errors_in
+
+CHANGING = frozenset(SERVED) - READING
+ANY_ACL: Plain = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+DESCRIBE = {
+    "classic": "DescribeGroups", "consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe",
+    "streams": "StreamsGroupDescribe",
+}  # fmt: skip
+"""The API that describes groups of a kind."""
+
+
+WRITTEN = {
+    "CreateTopics", "CreatePartitions", "DeleteTopics", "AlterConfigs", "IncrementalAlterConfigs", "CreateAcls", "DeleteAcls",
+    "AlterClientQuotas", "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+}  # fmt: skip
+"""The requests of `metadata_requests` that change what a broker with these settings describes."""
+
+
+class Client:
+    """A client of a broker in process. It opens another connection if it gets no response."""
+
+    def __init__(self, broker: InProcess) -> None:
+        self.broker = broker
+        self._link: Link | None = None
+
+    def link(self) -> Link:
+        """Returns the connection of a user who is logged in."""
+        if self._link is None:
+            self._link = self.broker.link()
+            session = self._link.connection.session
+            session.principal, session.protocol = Principal("User", "admin"), SecurityProtocol.SASL_PLAINTEXT
+        return self._link
+
+    def send(self, sent: bytes, api: str, version: int) -> Any:
+        """Returns the response, or None if there is none, because the broker closes the connection or the group rebalances."""
+        link = self.link()
+        try:
+            link.send_bytes(sent)
+            return decode_response(link.frame(), KEYS[api], version)[1]
+        except (ConnectionClosed, NoResponse):
+            self._link = None
+            return None
+
+    def ask(self, api: str, version: int, **fields: Any) -> Any:
+        """Returns the response to a request of plain data."""
+        return self.send(frame(api, version, fields), api, version)
+
+    def shown(self) -> dict[str, Any]:
+        """Returns the responses of the APIs that list or describe, without sizes."""
+        found = {api: self.ask(api, versions(KEYS[api])[1], **fields) for api, fields in self._listing()}
+        for each in found["DescribeLogDirs"].results:
+            each.usable_bytes = 0
+            for partition in (partition for topic in each.topics for partition in topic.partitions):
+                partition.partition_size = 0
+        return found
+
+    def check(self, when: str, *, all_versions: bool = False) -> None:
+        """Checks that every API that lists or describes responds, and not with an error of the server."""
+        for api, fields in self._listing():
+            oldest, newest = versions(KEYS[api])
+            for version in range(oldest if all_versions else newest, newest + 1):
+                if api == "OffsetFetch" and version < 8:
+                    continue  # it asks for one group
+                response = self.ask(api, version, **fields | ({"topics": []} if api == "Metadata" and not version else {}))
+                assert response is not None, (when, api, version)
+                assert "UNKNOWN_SERVER_ERROR" not in errors_in(response), (when, api, version)
+
+    def _listing(self) -> Iterator[tuple[str, Plain]]:
+        yield "ListGroups", {}
+        groups: dict[str, list[str]] = {kind: [] for kind in DESCRIBE}
+        for group in self.ask("ListGroups", 5).groups:
+            groups[group.group_type].append(group.group_id)
+        for kind, api in DESCRIBE.items():
+            yield api, {"groups" if kind == "classic" else "group_ids": groups[kind]}
+        yield "OffsetFetch", {"groups": [{"group_id": each, "topics": None} for held in groups.values() for each in held]}
+        yield "DescribeShareGroupOffsets", {"groups": [{"group_id": each, "topics": None} for each in groups["share"]]}
+        yield "ListTransactions", {}
+        held = self.ask("ListTransactions", 0).transaction_states
+        yield "DescribeTransactions", {"transactional_ids": [each.transactional_id for each in held]}
+        yield "Metadata", {"topics": None}
+        yield "DescribeTopicPartitions", {}
+        yield "DescribeAcls", ANY_ACL
+        yield "DescribeClientQuotas", {}
+        yield "DescribeUserScramCredentials", {"users": None}
+        yield "DescribeDelegationToken", {"owners": None}
+        yield "ListConfigResources", {}
+        found = self.ask("ListConfigResources", 1).config_resources
+        named = [(4, ""), *((each.resource_type, each.resource_name) for each in found)]
+        resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in named]
+        yield "DescribeConfigs", {"resources": resources}
+        yield "ListPartitionReassignments", {"timeout_ms": 1000, "topics": None}
+        yield "DescribeLogDirs", {"topics": None}
+        yield "DescribeCluster", {}
+
+
+class Case(NamedTuple):
+    """A text field of a request; the place () is the client id. A case that joins a group has a group of its own."""
+
+    api: str
+    version: int
+    fields: Plain
+    place: Place
+
+    def sent(self, text: str) -> bytes:
+        """Returns the request with this text in the field."""
+        if not self.place:
+            return frame(self.api, self.version, self.fields, client_id=text)
+        return frame(self.api, self.version, replaced(self.fields, self.place, text))
+
+
+def cases(known: State) -> Iterator[Case]:
+    """Yields each text field of each request that changes state."""
+    number = count()
+    for api, version, fields in requests(known):
+        places = [place for place, kind in texts(request_class(KEYS[api]), version, fields) if kind == "string"]
+        joins = fields.get("member_id") == "" or fields.get("member_epoch") == 0
+        for place in [*places, ()]:
+            own = {"group_id": f"{fields['group_id']}-{next(number)}"} if joins else {}
+            yield Case(api, version, fields | own, place)
+
+
+def broker(folder: Path | None) -> InProcess:
+    return InProcess(configs=SETTINGS, data=folder)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def folder(request: Any, tmp_path: Path) -> Path | None:
+    return tmp_path / "data" if request.param == "disk" else None
+
+
+def test_every_text_field_of_every_request_that_changes_state_is_tried() -> None:
+    tried: dict[str, set[tuple[str, ...]]] = {}
+    for case in cases(State(bytes(range(16)), "member", 1, 1, 0, b"hmac")):
+        tried.setdefault(case.api, set()).add(tuple(step for step in case.place if isinstance(step, str)))
+    for api in CHANGING:
+        oldest, newest = versions(KEYS[api])
+        every = range(oldest, max(newest, 0) + 1)
+        wanted = {names for version in every for names in declared(request_class(KEYS[api]), version)}
+        assert wanted <= tried.get(api, set()), api
+
+
+@pytest.mark.parametrize("text", [INVALID, LONGEST], ids=["invalid", "longest"])
+def test_no_text_makes_the_broker_refuse_other_requests(folder: Path | None, text: str) -> None:
+    made = broker(folder)
+    client = Client(made)
+    for api, alike in groupby(cases(prepare(client.link().request)), lambda case: case.api):
+        for case in alike:
+            client.send(case.sent(text), api, case.version)
+            client.ask(api, case.version, **case.fields)
+        client.check(api)
+    client.check("all", all_versions=True)
+    soft_reset(made.engine, made.clock.now())
+    client.check("a reset")
+    made.restart("kill")
+    client = Client(made)
+    client.check("a restart")
+    if folder is not None:
+        made.engine.store.close(made.clock.now())
+        again = broker(folder)
+        Client(again).check("a start with the same data")
+        again.engine.store.close(again.clock.now())
+
+
+@pytest.mark.parametrize("raised", [OSError(28, "the disk is full"), EncodeError("too long"), RuntimeError("a mistake")])
+def test_whatever_a_write_raises_the_change_is_undone(
+    raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def fail(*_: object) -> NoReturn:
+        raise raised
+
+    made = broker(tmp_path / "data")
+    client = Client(made)
+    undone: set[str] = set()
+    shown: set[str] = set()
+    for api, version, fields in metadata_requests(prepare(client.link().request)):
+        before = client.shown()
+        with monkeypatch.context() as patched, suppress(RuntimeError):
+            patched.setattr(changes, "difference", fail)
+            client.ask(api, version, **fields)
+        assert client.shown() == before, (api, fields)
+        client.ask(api, version, **fields)
+        changed = {name for name, response in client.shown().items() if response != before[name]}
+        undone |= {api} if changed else set()
+        shown |= changed
+    assert undone == WRITTEN
+    assert shown == {
+        "DescribeAcls", "DescribeClientQuotas", "DescribeConfigs", "DescribeDelegationToken", "DescribeLogDirs",
+        "DescribeTopicPartitions", "DescribeUserScramCredentials", "ListConfigResources", "Metadata",
+    }  # fmt: skip
