@@ -6,16 +6,17 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kafkawire.declare import Message, Struct, from_plain
+from kafkawire.declare import Struct, from_plain
 from kafkawire.frames import encode_request
 from kafkawire.registry import KEYS, request_class, versions
-from requesting import Plain, new_topic, plain
+from requesting import Plain, new_topic
 
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true", "delegation.token.secret.key": "secret",
-    "group.initial.rebalance.delay.ms": "0", "group.streams.topology.description.plugin.class": "any",
+    "group.initial.rebalance.delay.ms": "0",
 }  # fmt: skip
+STREAMS = {"group.streams.topology.description.plugin.class": "any"}
 INVALID = "Q" * 20_000
 """Stands for bytes that are not UTF-8. `frame` replaces each Q by 0xFF, which becomes U+FFFD, and so three bytes."""
 LONGEST = "x" * 32_767
@@ -25,6 +26,10 @@ STREAMS_TOPIC: Plain = {
     "name": "store", "partitions": 0, "replication_factor": 0, "topic_configs": [{"key": "cleanup.policy", "value": "compact"}],
 }  # fmt: skip
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\6orders\xff\xff\xff\xff\0\0\0\0"
+JOINS: Plain = {
+    "session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer",
+    "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
+}  # fmt: skip
 ALTERED = (
     (2, "orders", "follower.replication.throttled.replicas", "0:1"), (4, "", "my.own.setting", "value"),
     (4, "1", "my.own.setting", "value"), (16, "metrics", "match", "client_id=x"), (16, "metrics", "metrics", "*"),
@@ -50,25 +55,20 @@ class State(NamedTuple):
     hmac: bytes
 
 
-def prepare(ask: Callable[[Message, int], Any]) -> State:
-    """Creates a topic, a classic member, a transactional producer and a delegation token."""
-    ask(plain("CreateTopics", topics=[new_topic("orders")], timeout_ms=5000), 7)
+def prepare(ask: Callable[..., Any]) -> State:
+    """Creates a topic, a classic member, a transactional producer and a delegation token. `ask` takes the API, a version and
+    the fields of a request."""
+    ask("CreateTopics", 7, topics=[new_topic("orders")], timeout_ms=5000)
     for kind, key in ((0, "classic"), (1, "till")):
-        ask(plain("FindCoordinator", key_type=kind, coordinator_keys=[key]), 4)
-    topics = ask(plain("Metadata", topics=[{"name": "orders"}]), 12).topics
-    joined = ask(_join("classic"), 3)
-    producer = ask(plain("InitProducerId", transactional_id="till", transaction_timeout_ms=60_000), 4)
-    token = ask(plain("CreateDelegationToken", max_lifetime_ms=-1), 3)
+        ask("FindCoordinator", 4, key_type=kind, key=key, coordinator_keys=[key])
+    topics = ask("Metadata", 12, topics=[{"name": "orders"}]).topics
+    joined = ask("JoinGroup", 3, group_id="classic", member_id="", **JOINS)
+    producer = ask("InitProducerId", 4, transactional_id="till", transaction_timeout_ms=60_000)
+    token = ask("CreateDelegationToken", 3, max_lifetime_ms=-1)
     return State(
         topics[0].topic_id, joined.member_id, joined.generation_id, producer.producer_id, producer.producer_epoch,
-        bytes(token.hmac),
+        bytes(token.hmac) if token is not None else b"",
     )  # fmt: skip
-
-
-def _join(group: str) -> Any:
-    times = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
-    protocols = [{"name": "range", "metadata": SUBSCRIPTION}]
-    return plain("JoinGroup", group_id=group, member_id="", protocol_type="consumer", protocols=protocols, **times)
 
 
 def requests(known: State) -> Iterator[tuple[str, int, Plain]]:
@@ -86,14 +86,10 @@ def metadata_requests(known: State) -> Iterator[tuple[str, int, Plain]]:
 
 
 def _groups(known: State) -> Iterator[tuple[str, int, Plain]]:
-    joins: Plain = {
-        "session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
-    }  # fmt: skip
-    yield "JoinGroup", 3, {"group_id": "old", "member_id": "", **joins}
-    yield "JoinGroup", 9, {"group_id": "static", "member_id": "", "group_instance_id": "one", "reason": "new", **joins}
+    yield "JoinGroup", 3, {"group_id": "old", "member_id": "", **JOINS}
+    yield "JoinGroup", 9, {"group_id": "static", "member_id": "", "group_instance_id": "one", "reason": "new", **JOINS}
     member: Plain = {"group_id": "classic", "member_id": known.member_id}
-    yield "JoinGroup", 9, {**member, "group_instance_id": None, "reason": "again", **joins}
+    yield "JoinGroup", 9, {**member, "group_instance_id": None, "reason": "again", **JOINS}
     at = member | {"generation_id": known.generation, "group_instance_id": None}
     assignments = [{"member_id": known.member_id, "assignment": b"all"}]
     yield "SyncGroup", 5, at | {"protocol_type": "consumer", "protocol_name": "range", "assignments": assignments}

@@ -6,6 +6,8 @@ with the same data. The requests get the errors of Kafka 4.3.1 where Kafka itsel
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count, groupby
@@ -14,15 +16,17 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
+from controlkit import ControlClient
 from inprocess import InProcess, Link
 from kafkawire.errors import EncodeError
 from kafkawire.frames import decode_response
 from kafkawire.registry import KEYS, request_class, versions
-from requesting import Plain
+from requesting import Plain, plain
 from state_changes import (
     INVALID,
     LONGEST,
     SETTINGS,
+    STREAMS,
     Place,
     State,
     declared,
@@ -35,12 +39,17 @@ from state_changes import (
 )
 from wirebroker.apis import SERVED
 from wirebroker.client.wire import ConnectionClosed, NoResponse
+from wirebroker.core.profile import DEFAULT_PROFILE
 from wirebroker.engine.soft_reset import soft_reset
+from wirebroker.learning.form import FORMAT, FileError, read
+from wirebroker.net.listener import parse_address
 from wirebroker.requests.errors import READING
 from wirebroker.security.principals import Principal
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.storage import changes
+from wirebroker.testing.options import OptionError
 from wirebroker.trace.recorder import errors_in
+from wirekit import client
 
 CHANGING = frozenset(SERVED) - READING
 ANY_ACL: Plain = {
@@ -62,7 +71,8 @@ WRITTEN = {
 
 
 class Client:
-    """A client of a broker in process. It opens another connection if it gets no response."""
+    """A client of a broker in process. It opens another connection if it gets no response. If the broker does not serve the
+    version of a request, the client takes the nearest one."""
 
     def __init__(self, broker: InProcess) -> None:
         self.broker = broker
@@ -76,19 +86,25 @@ class Client:
             session.principal, session.protocol = Principal("User", "admin"), SecurityProtocol.SASL_PLAINTEXT
         return self._link
 
-    def send(self, sent: bytes, api: str, version: int) -> Any:
-        """Returns the response, or None if there is none, because the broker closes the connection or the group rebalances."""
-        link = self.link()
+    def served(self, api: str) -> range:
+        """Returns the versions that the broker serves."""
+        oldest, newest = self.link().connection.versions.get(KEYS[api], (0, -1))
+        return range(oldest, newest + 1)
+
+    def ask(self, api: str, version: int, *, client_id: str = "test", **fields: Any) -> Any:
+        """Returns the response to a request of plain data, or None if there is none: the broker does not serve the API, or it
+        closes the connection, or the group rebalances.
+        """
+        link, served = self.link(), self.served(api)
+        if not served:
+            return None
+        nearest = min(max(version, served[0]), served[-1])
         try:
-            link.send_bytes(sent)
-            return decode_response(link.frame(), KEYS[api], version)[1]
+            link.send_bytes(frame(api, nearest, fields, client_id))
+            return decode_response(link.frame(), KEYS[api], nearest)[1]
         except (ConnectionClosed, NoResponse):
             self._link = None
             return None
-
-    def ask(self, api: str, version: int, **fields: Any) -> Any:
-        """Returns the response to a request of plain data."""
-        return self.send(frame(api, version, fields), api, version)
 
     def shown(self) -> dict[str, Any]:
         """Returns the responses of the APIs that list or describe, without sizes."""
@@ -102,8 +118,7 @@ class Client:
     def check(self, when: str, *, all_versions: bool = False) -> None:
         """Checks that every API that lists or describes responds, and not with an error of the server."""
         for api, fields in self._listing():
-            oldest, newest = versions(KEYS[api])
-            for version in range(oldest if all_versions else newest, newest + 1):
+            for version in self.served(api)[0 if all_versions else -1 :]:
                 if api == "OffsetFetch" and version < 8:
                     continue  # it asks for one group
                 response = self.ask(api, version, **fields | ({"topics": []} if api == "Metadata" and not version else {}))
@@ -114,14 +129,15 @@ class Client:
         yield "ListGroups", {}
         groups: dict[str, list[str]] = {kind: [] for kind in DESCRIBE}
         for group in self.ask("ListGroups", 5).groups:
-            groups[group.group_type].append(group.group_id)
+            groups[group.group_type or "classic"].append(group.group_id)
         for kind, api in DESCRIBE.items():
             yield api, {"groups" if kind == "classic" else "group_ids": groups[kind]}
         yield "OffsetFetch", {"groups": [{"group_id": each, "topics": None} for held in groups.values() for each in held]}
         yield "DescribeShareGroupOffsets", {"groups": [{"group_id": each, "topics": None} for each in groups["share"]]}
         yield "ListTransactions", {}
-        held = self.ask("ListTransactions", 0).transaction_states
-        yield "DescribeTransactions", {"transactional_ids": [each.transactional_id for each in held]}
+        held = self.ask("ListTransactions", 0)
+        ids = [each.transactional_id for each in held.transaction_states] if held is not None else []
+        yield "DescribeTransactions", {"transactional_ids": ids}
         yield "Metadata", {"topics": None}
         yield "DescribeTopicPartitions", {}
         yield "DescribeAcls", ANY_ACL
@@ -129,8 +145,9 @@ class Client:
         yield "DescribeUserScramCredentials", {"users": None}
         yield "DescribeDelegationToken", {"owners": None}
         yield "ListConfigResources", {}
-        found = self.ask("ListConfigResources", 1).config_resources
-        named = [(4, ""), *((each.resource_type, each.resource_name) for each in found)]
+        found = self.ask("ListConfigResources", 1)
+        named = [(each.resource_type, each.resource_name) for each in found.config_resources] if found is not None else []
+        named = [(4, ""), *named]
         resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in named]
         yield "DescribeConfigs", {"resources": resources}
         yield "ListPartitionReassignments", {"timeout_ms": 1000, "topics": None}
@@ -139,33 +156,35 @@ class Client:
 
 
 class Case(NamedTuple):
-    """A text field of a request; the place () is the client id. A case that joins a group has a group of its own."""
+    """A field of a request that holds a text or bytes; the place () is the client id. A case that joins a group has a group of
+    its own.
+    """
 
     api: str
     version: int
     fields: Plain
     place: Place
+    kind: str
 
-    def sent(self, text: str) -> bytes:
-        """Returns the request with this text in the field."""
-        if not self.place:
-            return frame(self.api, self.version, self.fields, client_id=text)
-        return frame(self.api, self.version, replaced(self.fields, self.place, text))
+    def changed(self, text: str) -> Plain:
+        """Returns the fields of the request, with this text in the field."""
+        value = text.encode() if self.kind == "bytes" else text
+        return replaced(self.fields, self.place, value) if self.place else self.fields | {"client_id": text}
 
 
 def cases(known: State) -> Iterator[Case]:
-    """Yields each text field of each request that changes state."""
+    """Yields each field of each request that changes state."""
     number = count()
     for api, version, fields in requests(known):
-        places = [place for place, kind in texts(request_class(KEYS[api]), version, fields) if kind == "string"]
         joins = fields.get("member_id") == "" or fields.get("member_epoch") == 0
-        for place in [*places, ()]:
+        for place, kind in [*texts(request_class(KEYS[api]), version, fields), ((), "string")]:
             own = {"group_id": f"{fields['group_id']}-{next(number)}"} if joins else {}
-            yield Case(api, version, fields | own, place)
+            yield Case(api, version, fields | own, place, kind)
 
 
-def broker(folder: Path | None) -> InProcess:
-    return InProcess(configs=SETTINGS, data=folder)
+def broker(folder: Path | None, profile: str = DEFAULT_PROFILE) -> InProcess:
+    settings = SETTINGS | (STREAMS if profile == DEFAULT_PROFILE else {})
+    return InProcess(configs=settings, data=folder, profile=profile)
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -188,11 +207,7 @@ def test_every_text_field_of_every_request_that_changes_state_is_tried() -> None
 def test_no_text_makes_the_broker_refuse_other_requests(folder: Path | None, text: str) -> None:
     made = broker(folder)
     client = Client(made)
-    for api, alike in groupby(cases(prepare(client.link().request)), lambda case: case.api):
-        for case in alike:
-            client.send(case.sent(text), api, case.version)
-            client.ask(api, case.version, **case.fields)
-        client.check(api)
+    send_all(client, text)
     client.check("all", all_versions=True)
     soft_reset(made.engine, made.clock.now())
     client.check("a reset")
@@ -206,6 +221,22 @@ def test_no_text_makes_the_broker_refuse_other_requests(folder: Path | None, tex
         again.engine.store.close(again.clock.now())
 
 
+@pytest.mark.parametrize("profile", ["kafka-3.9", "kafka-2.3"])
+def test_no_text_makes_an_older_release_refuse_other_requests(profile: str) -> None:
+    client = Client(broker(None, profile))
+    send_all(client, INVALID)
+    client.check("all", all_versions=True)
+
+
+def send_all(client: Client, text: str) -> None:
+    """Sends every request with this text in each field, and as it is. Checks the broker after each API."""
+    for api, alike in groupby(cases(prepare(client.ask)), lambda case: case.api):
+        for case in alike:
+            client.ask(api, case.version, **case.changed(text))
+            client.ask(api, case.version, **case.fields)
+        client.check(api)
+
+
 @pytest.mark.parametrize("raised", [OSError(28, "the disk is full"), EncodeError("too long"), RuntimeError("a mistake")])
 def test_whatever_a_write_raises_the_change_is_undone(
     raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -217,7 +248,7 @@ def test_whatever_a_write_raises_the_change_is_undone(
     client = Client(made)
     undone: set[str] = set()
     shown: set[str] = set()
-    for api, version, fields in metadata_requests(prepare(client.link().request)):
+    for api, version, fields in metadata_requests(prepare(client.ask)):
         before = client.shown()
         with monkeypatch.context() as patched, suppress(RuntimeError):
             patched.setattr(changes, "difference", fail)
@@ -232,3 +263,50 @@ def test_whatever_a_write_raises_the_change_is_undone(
         "DescribeAcls", "DescribeClientQuotas", "DescribeConfigs", "DescribeDelegationToken", "DescribeLogDirs",
         "DescribeTopicPartitions", "DescribeUserScramCredentials", "ListConfigResources", "Metadata",
     }  # fmt: skip
+
+
+HALF = "\ud800"
+"""Half of a surrogate pair, which UTF-8 cannot encode; JSON and Python's texts can have one."""
+
+
+@pytest.mark.parametrize("text", [HALF, "x" * 40_000], ids=["half a pair", "long"])
+def test_a_text_that_does_not_come_through_the_wire_is_refused_too(text: str, mock_kafka_factory: Any, tmp_path: Path) -> None:
+    for option, value in {
+        "users": {text: "secret"}, "acls": [f"allow User:{text} READ TOPIC x"], "quotas": [f"user={text},producer_byte_rate=1"],
+        "configs": {"super.users": text}, "topics": {"orders": {"configs": {"retention.ms": text}}},
+    }.items():  # fmt: skip
+        with pytest.raises(OptionError, match=f"^{option}: "):
+            InProcess(**{option: value})
+    with pytest.raises(ValueError, match="no host"):
+        parse_address(f"{text}:9092")
+    kafka = mock_kafka_factory(telemetry=True, control="127.0.0.1:0", data=tmp_path / "data")
+    for refused in (
+        lambda: kafka.quotas.set(user=text, producer_byte_rate=1), lambda: kafka.telemetry.subscribe(text),
+        lambda: kafka.create_topic("new", configs={"my.setting": text}),
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            refused()
+    control = ControlClient(kafka.control_url)
+    body = '{"user": "%s", "producer_byte_rate": 1}'
+    escaped = body % text.encode("ascii", "backslashreplace").decode()
+    for sent in ((body % text).encode(errors="surrogatepass"), escaped.encode(), escaped.encode("utf-16-le")):
+        assert control.raw("POST", "/quotas", sent).status in (400, 422)
+    (quota,) = control.ask("POST", "/quotas", {"user": "alice", "producer_byte_rate": 1})["quotas"]
+    assert quota["user"] == "alice"
+    assert client(kafka).request(plain("ListConfigResources"), 1).error_code == 0
+    control.ask("POST", "/reset", {"soft": True})
+
+
+def test_a_learned_file_with_a_text_that_no_response_can_hold_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "learned.toml"
+    file.write_text(f'format = {FORMAT}\n[[groups]]\nname = "{"x" * 40_000}"\n')
+    with pytest.raises(FileError, match="longer than 32767 bytes"):
+        read(file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes any bytes as a name")
+def test_a_data_directory_whose_name_is_not_utf_8_is_described(tmp_path: Path) -> None:
+    made = broker(tmp_path / os.fsdecode(b"caf\xe9"))
+    (found,) = Client(made).ask("DescribeLogDirs", 4, topics=None).results
+    assert found.log_dir == f"{tmp_path}/caf\ufffd"
+    made.engine.store.close(made.clock.now())

@@ -299,9 +299,9 @@ async def _read(body: bytes, reading: asyncio.Lock) -> Any:
 
 def _parsed(body: bytes, decoder: type[json.JSONDecoder]) -> Any:
     try:
-        text = (body or b"{}").decode(json.detect_encoding(body), "surrogatepass")
+        text = (body or b"{}").decode(json.detect_encoding(body))
         value = decoder(parse_constant=_no_number, parse_int=_whole, parse_float=_finite).decode(text)
-        if b"\\u" in body:
+        if "\\u" in text:
             for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):
                 part.encode()
     except UnicodeEncodeError:

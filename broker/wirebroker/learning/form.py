@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kafkawire.errors import UnwritableText
 from kafkawire.printable import printable
 from wirebroker.common.toml import read_toml, text_of, toml_of
+from wirebroker.core.metadata_writes import check_texts
 
 FORMAT = 1
 """The version of the file format. A file with another number was written by another version of wirebroker."""
@@ -178,6 +180,10 @@ def loads(text: str, where: str) -> Learned:
     """Returns the learned cluster that the text of a file describes. `where` is the file's name in error messages. Raises
     FileError."""
     document = read_toml(text, where, FileError)
+    try:
+        check_texts(document)
+    except UnwritableText as wrong:
+        raise FileError(f"{where}: {wrong}") from None
     if document.get("format") != FORMAT:
         found = f"format is {document['format']!r}" if "format" in document else "there is no format"
         raise FileError(printable(f"{where}: {found}, expected {FORMAT}; `wirebroker learn` of this version writes such files"))

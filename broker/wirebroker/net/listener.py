@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kafkawire.compiling import fits
 from wirebroker.net.tls import Tls
 from wirebroker.security.protocols import SecurityProtocol
 
@@ -60,6 +61,8 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError(f"{text!r} is not host:port")
+    if not fits(host):
+        raise ValueError(f"{host[:64]!a} is no host's name")
     if "/" in host:
         raise ValueError(f"{text!r} is not host:port; leave out what is before the host's name")
     return host.strip("[]"), int(port)

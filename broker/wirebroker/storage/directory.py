@@ -100,8 +100,8 @@ class LogDirectory:
         broker.
         """
         self.root = root
-        self.path = str(root.resolve())
-        """The directory's path as responses to clients show it."""
+        self.path = os.fsencode(root.resolve()).decode(errors="replace")
+        """The directory's path as responses to clients show it; the path itself may be no UTF-8."""
         self.node_id = node_id
         self.latest_epochs: dict[tuple[str, int], int] = {}
         """The leader epoch of each partition, from the metadata; needed only during the start."""

@@ -12,12 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkawire.compiling import fits
+from kafkawire.errors import UnwritableText
 from kafkawire.printable import printable
 from kafkawire.registry import KEYS, api_name
 from wirebroker.apis import served_versions
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.acls import Acl
 from wirebroker.core.features import METADATA
+from wirebroker.core.metadata_writes import check_texts
 from wirebroker.core.profile import DEFAULT_PROFILE, PROFILES, Rules, profile
 from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
 from wirebroker.core.releases import release
@@ -140,6 +143,7 @@ class BrokerOptions:
             _ = self.topic_specs
         except ValueError as wrong:
             raise OptionError("topics", str(wrong)) from None
+        self._check_texts()
 
     def _check_max_versions(self) -> None:
         served = served_versions(self.new_rules(), {})
@@ -151,6 +155,15 @@ class BrokerOptions:
             oldest, newest = names[name]
             if type(version) is not int or not oldest <= version <= newest:
                 raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, not {version!r}")
+
+    def _check_texts(self) -> None:
+        """Refuse texts that no response of the broker could hold."""
+        of_topics = [each.configs for each in self.topic_specs.values()]
+        for option, texts in {"topics": of_topics, "configs": self.configs, "quotas": self.quotas, "acls": self.acls}.items():
+            try:
+                check_texts(texts)
+            except UnwritableText as wrong:
+                raise OptionError(option, str(wrong)) from None
 
     def _check_features(self) -> None:
         known = release(self.new_rules().release).features
@@ -164,8 +177,8 @@ class BrokerOptions:
 
     def _check_security(self) -> None:
         for name, password in (self.users or {}).items():
-            if not name or not isinstance(password, str) or not password:
-                raise OptionError("users", f"the user {name!r} needs a name and a password")
+            if not name or not isinstance(password, str) or not password or not (fits(name) and fits(password)):
+                raise OptionError("users", f"the user {name[:64]!a} needs a name and a password, in Unicode characters")
         enabled = [value for name, value in self._given.items() if name.endswith("sasl.enabled.mechanisms")]
         for mechanism in ",".join(enabled or [PLAIN]).split(","):
             if mechanism.strip() not in SERVED:

@@ -16,6 +16,7 @@ from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.log import encoded_batch
 from wirebroker.core.java_order import abs_hash
+from wirebroker.core.metadata_writes import check_texts
 
 BYTES = 64 * 1024
 """The number of bytes of encoded records in one slice."""
@@ -50,7 +51,8 @@ class Registry:
         )  # fmt: skip
 
     def create_classic(self, group_id: str, now: int) -> Group:
-        """Returns a new classic group, and registers it."""
+        """Returns a new classic group, and registers it. Raises UnwritableText for an id that no record can hold."""
+        check_texts(group_id)
         group = self.groups[group_id] = self.new_classic(group_id, now)
         return group
 
