@@ -18,6 +18,7 @@ from state_changes import ACL, ALTERED, SETTINGS
 from test_unwritable_texts import ANY_ACL, Client
 from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
+from wirebroker.trace.recorder import errors_in
 
 Request = tuple[str, int, Plain]
 
@@ -170,3 +171,24 @@ def test_what_is_removed_leaves_nothing_behind(on_disk: bool, tmp_path: Path) ->
         for api, response in Client(again).shown().items():
             if api not in ("Metadata", "DescribeTopicPartitions"):  # a start begins new leader epochs
                 assert response == shown[api]
+
+
+def test_moves_there_and_back_leave_nothing_behind() -> None:
+    made = InProcess(configs={"log.dirs": "/a,/b"}, topics={"orders": 1}, brokers=2, warm=True)
+    client = Client(made)
+    there_and_back = [
+        [("AlterPartitionReassignments", 0, {"timeout_ms": 5000, "topics": [
+            {"name": "orders", "partitions": [{"partition_index": 0, "replicas": nodes}]}
+        ]}) for nodes in ([2], [1, 2], None, [1])],
+        [("AlterReplicaLogDirs", 2, {"dirs": [{"path": path, "topics": [{"name": "orders", "partitions": [0]}]}]})
+         for path in ("/b", "/a")],
+    ]  # fmt: skip
+    for sent in there_and_back:
+        before = held(made.engine)
+        for api, version, fields in sent:
+            response = client.ask(api, version, **fields)
+            assert not errors_in(response) or fields["topics"][0]["partitions"][0]["replicas"] is None, response
+            made.clock.advance(seconds=60)
+        assert client.ask("ListPartitionReassignments", 0, timeout_ms=5000, topics=None).topics == []
+        after = held(made.engine)
+        assert {way: keys for way, keys in after.items() if before.get(way) != keys} == {}, sent
