@@ -19,7 +19,6 @@ LONGEST_STRING = 0x7FFF
 """The size limit of a string in bytes, also in flexible versions, whose length field could be larger."""
 
 
-
 def fits(text: str) -> bool:
     """Tells whether a message can hold the text: it is not too long, and has no half of a surrogate pair."""
     try:
