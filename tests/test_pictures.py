@@ -283,6 +283,17 @@ def test_a_group_has_lanes_of_partitions_and_members() -> None:
     assert bands[1].attributes["x"] > bands[0].attributes["x"]
 
 
+def test_names_that_begin_alike_are_told_apart_where_there_is_little_room() -> None:
+    members = [f"settlement-service-consumer-{at}" for at in range(3)]
+    topic = "settlement.orders.of.the.european.branch.v1"
+    rows: list[Row] = [GroupRow(START, "team", "Stable", 1, 3)]
+    rows += [member(at, name, "SyncGroup", f"{topic}-{at}") for at, name in enumerate(members)]
+    rows += [member(3000 + at, name, "Heartbeat") for at, name in enumerate(members)]
+    for width in (420, 1000):
+        cut = {words for words in words_in(drawn(rows, "groups", width=width)) if words.startswith("set") and "…" in words}
+        assert {words[-2:] for words in cut} >= {"-0", "-1", "-2"}, width
+
+
 def test_a_client_that_joins_again_keeps_its_lane() -> None:
     rows: list[Row] = [GroupRow(START, "team", "Stable", 1, 1)]
     for at in range(4):

@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 from wirebroker.pictures.exchanges import USUAL
-from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, fitted, legend, line, rect, text
+from wirebroker.pictures.marks import LETTER, Mark, Picture, coloured, cross, fitted, legend, line, named, rect, text
 from wirebroker.trace.layout import time_of_day
 from wirebroker.trace.rows import GroupRow, ReplyRow, Row
 
@@ -206,7 +206,7 @@ class _Drawing:
         marks += self._heading(middle, "members and heartbeats")
         for at, lane in enumerate(members):
             y, name = middle + (at + 1) * LANE, self.names[lane[0]]
-            marks.append(text(self.left - 8, y + 4, fitted(name, self.left - 12), f"end say {self.colours[name]}"))
+            marks.append(text(self.left - 8, y + 4, named(name, self.left - 12), f"end say {self.colours[name]}"))
             for key in lane:
                 marks += self._member(y, key)
         marks += self._without_coordinator(top, middle)
@@ -266,14 +266,14 @@ class _Drawing:
                 drawn = begins + room
 
     def _partition(self, y: float, name: str, held: Sequence[tuple[str, str, int, int]]) -> Iterator[Mark]:
-        yield text(self.left - 8, y + 4, fitted(name, self.left - 12), "end say plain")
+        yield text(self.left - 8, y + 4, named(name, self.left - 12), "end say plain")
         yield line(self.left, y, self.right, y, "rule dashed")
         for _, key, began, ended in (each for each in held if each[0] == name):
             x, end = self.x(began), self.x(ended) if ended >= 0 else self.right
             owner = self.names[key]
             title = f"{owner} has {name} from {time_of_day(began)}" + (f" to {time_of_day(ended)}" if ended >= 0 else "")
             yield rect(x, y - 8, max(end - x, 2), 16, f"half {self.colours[owner]}", title, 3)
-            if words := fitted(owner, end - x - 10):
+            if words := named(owner, end - x - 10):
                 yield text(x + 6, y + 4, words, "say plain")
 
     def _member(self, y: float, key: str) -> Iterator[Mark]:

@@ -107,6 +107,15 @@ def fitted(text: str, width: float) -> str:
     return text if len(text) <= letters else text[: max(letters - 1, 0)] + "…" if letters > 1 else ""
 
 
+def named(name: str, width: float, letter: float = LETTER) -> str:
+    """Returns the name. If it is too long for the width, its middle is left out, because names that begin alike, such as those
+    of members and partitions, differ at the end."""
+    name, letters = printable(name), int(width / letter)
+    if len(name) <= letters:
+        return name
+    return f"{name[: (letters - 1) // 2]}…{name[len(name) - letters // 2 :]}" if letters > 1 else ""
+
+
 def rounded(number: float) -> float:
     """Returns a length, rounded to tenths of px so that files are small."""
     return round(number, 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from wirebroker.pictures.exchanges import span_of
-from wirebroker.pictures.marks import LETTER, Mark, fitted, group, line, rect, text
+from wirebroker.pictures.marks import LETTER, Mark, group, line, named, rect, text
 
 THICK = 26
 
@@ -49,7 +49,7 @@ class Ribbon:
         marks: list[Mark] = []
         x = self.left
         for name, colour in names.items():
-            words = fitted(name, self.right - self.left - 20)
+            words = named(name, self.right - self.left - 20)
             wide = len(words) * LETTER + 28
             if x + wide > self.right and x > self.left:
                 x, y = self.left, y + 18

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from kafkawire.printable import printable
 from wirebroker.pictures.exchanges import (
     ANSWERED,
     ASKED,
@@ -41,6 +40,7 @@ from wirebroker.pictures.marks import (
     label,
     legend,
     line,
+    named,
     path,
     rect,
     rounded,
@@ -365,7 +365,7 @@ class _Lanes:
                     "x": rounded(x + 4),
                     "y": tall,
                 }
-                name = _cut(printable(lane[1]), int((tall - 6) / HEAD_LETTER))
+                name = named(lane[1], tall - 6, HEAD_LETTER)
                 marks.append(Mark("text", upright | {"class": f"head say {kind}"}, name))
             else:
                 first = 19 + (tall - 22 - HEAD_LINE * (len(self.names[lane]) - 1)) / 2
@@ -376,15 +376,9 @@ class _Lanes:
         return Mark("g", {"class": "heads"}, "", marks)
 
 
-def _cut(name: str, letters: int) -> str:
-    """Returns the name with at most `letters` letters. A longer name loses its middle, because clients whose names begin alike
-    differ at the end."""
-    return name if len(name) <= letters else f"{name[: letters // 2 - 1]}…{name[len(name) - (letters - letters // 2) :]}"
-
-
 def _wrapped(name: str, letters: int) -> list[str]:
     """Returns the name in lines of at most `letters` letters, divided after punctuation if possible."""
-    left, lines = _cut(printable(name), MOST_HEAD_LINES * letters), list[str]()
+    left, lines = named(name, MOST_HEAD_LINES * letters, 1), list[str]()
     while len(left) > letters and len(lines) < MOST_HEAD_LINES - 1:
         ends = [at for at in range(letters // 2, letters + 1) if not left[at - 1].isalnum()]
         at = max(ends, default=letters)
