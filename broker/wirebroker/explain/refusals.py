@@ -45,15 +45,23 @@ REFRESHES = 60
 """If a client gets this many Metadata responses within the window, this is a finding."""
 GIVEN_UP = 30 * SECOND
 """A client that has sent nothing for this many ms after a temporary error has given up."""
+_REMADE = "what it means belongs to a topic that is gone"
 _GIVEN_UP = "the client gave up, and no later request of this kind succeeded"
 TOO_LARGE = "MESSAGE_TOO_LARGE"
 LOST_OFFSET = "OFFSET_OUT_OF_RANGE"
+AGAIN = "made again"
 OF_OTHER_TOPICS = frozenset((
     LOST_OFFSET, "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR",
     "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
     "NOT_LEADER_OR_FOLLOWER",
 ))  # fmt: skip
 """The errors that a client gets if it means a topic that was deleted, whether or not another topic has its name now."""
+OF_REMADE = frozenset((
+    LOST_OFFSET, "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID", "FETCH_SESSION_TOPIC_ID_ERROR",
+))  # fmt: skip
+USES = frozenset(("Produce", "Fetch", "ShareFetch", "ShareAcknowledge", "ListOffsets", "OffsetCommit", "TxnOffsetCommit"))
+"""If a topic was made again, the errors of `OF_REMADE` from these APIs are a finding even if the client goes on: its offsets
+and records were those of the deleted topic."""
 
 
 @dataclass
@@ -230,7 +238,8 @@ class Refusals(Detector):
                 known.setdefault(error, _Errors()).add(number, row, about, api, error)
         if not errors:
             for error, each in known.items():
-                if error and not error_codes.is_final(api, error) and self._heals(row, about, each):
+                stays = not error or error_codes.is_final(api, error) or self._is_about_remade(api, error, each)
+                if not stays and self._heals(row, about, each):
                     each.heal()
 
     def _heals(self, row: ReplyRow | ProduceRow, about: tuple[str, ...], errors: _Errors) -> bool:
@@ -250,10 +259,15 @@ class Refusals(Detector):
 
     def findings(self, now: int) -> Iterator[Finding]:
         """Yields a finding for each client that gets an error again and again, or for good."""
+        told: set[tuple[Client, str]] = set()
         for (client, api), known in self._errors.items():
             judged = self._verdicts.get(client) if api == "Produce" else None
-            for error, errors in known.items():
+            for error, errors in sorted(known.items(), key=lambda each: each[0] != LOST_OFFSET):
                 verdicts = (judged or {}).get(error) or errors
+                if self._is_about_remade(api, error, errors) and errors.evidence.count:
+                    if (about := (client, self._remade(errors))) in told:
+                        continue  # one finding for each client and topic is enough
+                    told.add(about)
                 if kind := self._kind(client, api, error, errors, verdicts, now):
                     yield self._finding(kind, client, api, error, errors, verdicts)
         for client, known in self._verdicts.items():
@@ -268,9 +282,9 @@ class Refusals(Detector):
         if not errors.evidence.count or not error or self._is_of_others(client, api, error):
             return None
         given_up = self._closed.get(errors.connection) or now - errors.evidence.last_time >= GIVEN_UP
-        if error_codes.is_final(api, error) or (error_codes.must_heal(api, error) and given_up) or (
-            error == LOST_OFFSET and self._remade(errors)
-        ):  # fmt: skip
+        if self._is_about_remade(api, error, errors):
+            return "denied"
+        if error_codes.is_final(api, error) or (error_codes.must_heal(api, error) and given_up):
             return None if verdicts.was_sent_later or self._is_replaced(error, errors) else "denied"
         return "retry_storm" if errors.endless and not _is_of_coordinators(api, error, errors) else None
 
@@ -288,12 +302,15 @@ class Refusals(Detector):
         late = known.timeout > 0 and errors.evidence.last_time - known.since >= known.timeout
         return late or errors.producer[1] < known.epoch
 
+    def _is_about_remade(self, api: str, error: str, errors: _Errors) -> bool:
+        return error in OF_REMADE and api in USES and AGAIN in self._remade(errors)
+
     def _remade(self, errors: _Errors) -> str:
         """Returns a sentence about the topic if it was deleted before the errors, else ""."""
         for name in errors.about:
             for topic in (name, name.rpartition("-")[0]):
                 if (known := self._topics.get(topic)) and known[0].deleted <= errors.evidence.last_time:
-                    again = f" and made again at {at(known[0].created)}" if known[0].created else ""
+                    again = f" and {AGAIN} at {at(known[0].created)}" if known[0].created else ""
                     return f" Topic {topic} was deleted at {at(known[0].deleted)}{again}."
         return ""
 
@@ -310,7 +327,8 @@ class Refusals(Detector):
             sentence = f"{capital(str(client))} asked for {api} {count}, without an error"
         elif kind == "denied":
             final = error_codes.is_final(api, error)
-            sentence += f"; {'the broker refuses this for good' if final else _GIVEN_UP}{_lost(verdicts)}"
+            how = _REMADE if AGAIN in remade else "the broker refuses this for good" if final else _GIVEN_UP
+            sentence += f"; {how}{_lost(verdicts)}"
         elif errors.endless:
             sentence += ", without a success in between"
         cause, look_at = _advice(kind, error, errors, remade)
@@ -334,7 +352,7 @@ def _advice(kind: Kind, error: str, errors: _Errors, remade: str) -> tuple[str, 
             "the connections of this client that were closed; retry.backoff.ms, metadata.max.age.ms",
         )
     if remade:
-        is_back = "made again" in remade
+        is_back = AGAIN in remade
         return (
             "the topic of this name is another one now: ids, offsets and sequences of the client belong to the deleted topic"
             if is_back else "the topic was deleted while the client used it",
