@@ -486,6 +486,34 @@ def test_a_storm_of_retries(staged: Callable[..., Stage]) -> None:
     stage.in_both("retry_storm", "NOT_ENOUGH_REPLICAS from Produce", "orders-0", "20 times")
 
 
+@pytest.mark.parametrize(
+    ("in_session", "error", "named"),
+    [(True, "INCONSISTENT_TOPIC_ID", "for orders (deleted)-0 20 times"), (False, "UNKNOWN_TOPIC_ID", "for id ")],
+)
+def test_only_the_deleted_topic_is_named(staged: Callable[..., Stage], in_session: bool, error: str, named: str) -> None:
+    stage = staged(topics={"orders": 1, "other": 1})
+    wire = client(stage.kafka)
+    topic_ids = [each.topic_id for each in wire.request(plain("Metadata", topics=None), 12).topics]
+    parts = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}]
+    topics = [{"topic_id": topic_id, "partitions": parts} for topic_id in topic_ids]
+    request = plain("Fetch", max_wait_ms=0, min_bytes=0, max_bytes=9, topics=topics, session_epoch=0 if in_session else -1)
+    session_id = wire.request(request, 13).session_id
+    stage.kafka.delete_topic("orders")
+    stage.kafka.create_topic("orders")
+    for number in range(20):
+        if in_session:
+            request = plain(
+                "Fetch", max_wait_ms=0, min_bytes=0, max_bytes=9, topics=[], session_id=session_id, session_epoch=number + 1
+            )
+        wire.request(request, 13)
+    first = found(stage.kafka.trace)[0]
+    assert first.kind == "retry_storm"
+    assert f"got {error} from Fetch {named}" in first.sentence
+    assert "other" not in first.sentence
+    assert ("Topic orders was deleted at" in first.sentence) is in_session
+    assert ("the topic of this name is another one now" if in_session else "the topic was deleted") in first.cause
+
+
 def test_a_record_that_is_too_large(staged: Callable[..., Stage]) -> None:
     stage = staged(topics={"orders": {"partitions": 2, "configs": {"max.message.bytes": 1000}}})
     wire = client(stage.proxy)

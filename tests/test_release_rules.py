@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from actors import TransactionalProducer
+from inprocess import InProcess
 from kafkawire.frames import SIZE
 from kafkawire.primitives import format_uuid
-from requesting import add_partitions, create_topics, find_coordinator, init_producer_id, plain, produce_request
+from requesting import add_partitions, create_topics, fetch, find_coordinator, init_producer_id, plain, produce_request
 from responses import only, sole
-from wirebroker.client.wire import Connection, ConnectionClosed, WireClient, address_of
+from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, WireClient, address_of
 from wirebroker.mock import MockKafka
 from wirebroker.requests.authentication import Ignoring
 from wirekit import batch, client
@@ -784,3 +786,63 @@ def test_a_login_with_plain_that_ends_with_a_nul(profile: str, code: int) -> Non
     with short_sessions(profile) as kafka, closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
         connection.request(plain("SaslHandshake", mechanism="PLAIN"), 1)
         assert connection.request(plain("SaslAuthenticate", auth_bytes=b"\0alice\0secret\0"), 0).error_code == code
+
+
+FETCHES = {"kafka-2.1": (0, 10), "kafka-2.3": (0, 11), "kafka-3.9": (0, 17), "kafka-4.0": (4, 17), "kafka-4.4": (4, 18)}
+"""The oldest and the newest version of Fetch."""
+
+
+@pytest.mark.parametrize("profile", FETCHES)
+def test_zstd_is_hidden_from_old_consumers_before_4_0(profile: str) -> None:
+    """Kafka looks at the setting of the topic only, so an empty topic and an offset out of range have the error, too."""
+    broker = InProcess(profile=profile, topics={"z": {"partitions": 1, "configs": {"compression.type": "zstd"}}, "plain": 1})
+    wire = client(broker)
+    oldest, newest = FETCHES[profile]
+    for version in range(oldest, newest + 1):
+        codes = [
+            only(wire.request(fetch(at, topic=topic) if version < 13 else fetch_by_id(broker, topic, at), version)).error_code
+            for topic, at in (("z", 0), ("z", 5), ("plain", 0), ("plain", 5))
+        ]
+        hides = version < 10 and profile < "kafka-4"
+        assert codes == [76 if hides else 0, 76 if hides else 1, 0, 1], version
+
+
+def fetch_by_id(broker: InProcess, topic: str, offset: int) -> Any:
+    request = fetch(offset, topic=topic)
+    sole(request.topics).topic_id = broker.engine.cluster.topics[topic].topic_id
+    return request
+
+
+@pytest.mark.parametrize(
+    ("profile", "produce", "fetches"),
+    [("kafka-2.7", {3: 6, 4: 56}, {0: 6, 5: 6, 6: 56}), ("kafka-2.8", {3: 56, 4: 56}, {0: 6, 5: 6, 6: 56}),
+     ("kafka-4.4", {3: 56, 4: 56}, {4: 6, 5: 6, 6: 56})],
+)  # fmt: skip
+def test_old_clients_do_not_see_storage_errors(profile: str, produce: dict[int, int], fetches: dict[int, int]) -> None:
+    broker = InProcess(profile=profile, topics={"orders": 1})
+    broker.engine.cluster.topics["orders"].partitions[0].go_offline(1)
+    wire = client(broker)
+    told = {version: only(wire.request(produce_request("orders", batch()), version)).error_code for version in produce}
+    assert told == produce
+    assert {version: only(wire.request(fetch(), version)).error_code for version in fetches} == fetches
+
+
+@pytest.mark.parametrize(
+    ("profile", "least", "past_end", "waits"),
+    [("kafka-2.4", 1 << 20, False, True), ("kafka-2.5", 1 << 20, False, False), ("kafka-3.7", 1, True, True),
+     ("kafka-3.8", 1, True, False)],
+)  # fmt: skip
+def test_what_a_fetch_waits_for(profile: str, least: int, past_end: bool, waits: bool) -> None:
+    """From 2.5 for no more than max_bytes, and from 3.8 not at all if it reads after the last stable offset."""
+    broker = InProcess(profile=profile, topics={"orders": 1})
+    wire = client(broker)
+    if past_end:
+        producer = TransactionalProducer(broker, version=7)
+        assert (producer.init(1), producer.add(version=0)) == (0, 0)
+        assert [producer.send("v").error_code for _ in range(3)] == [0, 0, 0]
+    else:
+        assert [only(wire.request(produce_request("orders", batch()), 7)).error_code for _ in range(3)] == [0, 0, 0]
+    request = fetch(2 if past_end else 0, wait_ms=60_000, isolation_level=int(past_end))
+    request.min_bytes, request.max_bytes = least, 100
+    with pytest.raises(NoResponse) if waits else nullcontext():
+        assert only(wire.request(request, 10)).error_code == 0

@@ -21,8 +21,7 @@ class EngineDirectory:
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Returns the name of the topic with this id."""
-        known = self._cluster.topics_by_id.get(topic_id)
-        return known.name if known else None
+        return self._cluster.topic_name(topic_id)
 
     def topic_id(self, name: str) -> bytes:
         """Returns the id of the topic with this name; it is zeros if the topic does not exist."""

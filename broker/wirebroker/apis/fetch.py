@@ -30,6 +30,7 @@ from kafkawire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from kafkawire.primitives import format_uuid
 from kafkawire.registry import response_header_version
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import sliced
@@ -41,7 +42,7 @@ from wirebroker.core.purgatory import Timer
 from wirebroker.core.quotas import FETCH as CONSUMER_BYTE_RATE
 from wirebroker.core.racks import RACK_AWARE, preferred_replica
 from wirebroker.requests.effects import Outcome
-from wirebroker.requests.throttling import UNLIMITED
+from wirebroker.trace.rows import DELETED
 
 if TYPE_CHECKING:
     from kafkawire.messages.share_fetch import ShareFetchResponse
@@ -58,9 +59,8 @@ A response replaces such a structure, and never changes its contents.
 """
 OLDEST_VERSION_WITH_ZSTD = 10
 FROM_FOLLOWERS_SINCE = 11
-FIRST_OF_BATCHES, HARD_LIMITS_UNTIL, FIRST_OF_MAGIC_1 = 4, 3, 2
-"""The first version that returns batches of magic 2; the first version that exceeds the limits if the first batch is larger;
-and the first version that returns magic 1."""
+AT_LEAST_ONE_SINCE = 3
+"""The first version that exceeds the limits if the first batch is larger."""
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -76,12 +76,12 @@ def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome
     if len(context.partitions) > FEW:
         return _in_slices(fetch)
     found = fetch.read()
-    if found.enough or request.max_wait_ms <= 0 or not context.partitions:
-        return fetch.response(found.results + found.absent)
+    if not fetch.may_wait(found):
+        return fetch.response(fetch.results(found))
     fetch.watch(context.partitions)
     if fetch.behind:
         fetch.leave()
-        return fetch.response(found.results + found.absent)
+        return fetch.response(fetch.results(found))
     return fetch.wait()
 
 
@@ -102,7 +102,7 @@ def _in_slices(fetch: Fetch) -> Steps:
     try:
         yield from sliced(fetch.watch, partitions)
         found = yield from fetch.read_in_slices()
-        if not found.enough and fetch.request.max_wait_ms > 0 and partitions:
+        if fetch.may_wait(found):
             if not fetch.has_changed() and not fetch.behind:
                 return fetch.wait()
             found = yield from fetch.read_in_slices()
@@ -155,18 +155,16 @@ def size_of(response: FetchResponse | ShareFetchResponse, version: int) -> int:
 class Found:
     """The results of a Fetch so far."""
 
-    __slots__ = ("absent", "at_least_one", "enough", "left", "readable", "results")
+    __slots__ = ("at_least_one", "enough", "left", "readable", "results")
 
     def __init__(self, fetch: Fetch) -> None:
-        self.left = min(fetch.request.max_bytes, fetch.cluster.configs.integer("fetch.max.bytes"), fetch.room)
+        self.left = fetch.max_bytes
         """The remaining room of the response in bytes."""
         self.readable = 0
         self.enough = False
-        self.at_least_one = fetch.exchange.version >= HARD_LIMITS_UNTIL
+        self.at_least_one = fetch.exchange.version >= AT_LEAST_ONE_SINCE
         """Whether the next batch is read even if it is larger than the limits of the response."""
         self.results: Results = []
-        self.absent: Results = []
-        """The results for missing partitions, which come last in the response."""
 
 
 class Fetch:
@@ -178,10 +176,11 @@ class Fetch:
     """The requested offsets, for the trace."""
     _timer: Timer | None = None
     _waits = False
+    _knows_absent = False
+    """Whether `_absent` is complete. A partition that is missing later was deleted while the request was handled."""
     behind = False
-    """Whether a watched partition has records in later segments, so that the request does not wait for more bytes."""
-    room = UNLIMITED
-    """The most bytes that a quota allows in a response."""
+    """Whether no records can be added to those that a watched partition has for the request, so that the request does not
+    wait (DelayedFetch.tryComplete, case F)."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request
@@ -192,13 +191,20 @@ class Fetch:
         self.committed = request.isolation_level == 1
         self._tells_stable = self.committed or self.cluster.configs.release.behaviour.tells_last_stable_offset
         self._rack = self._rack_of_consumer() if request.rack_id else ""
+        self.max_bytes = min(request.max_bytes, self.cluster.configs.integer("fetch.max.bytes"))
         if self.cluster.quotas.on and not from_follower(request):
-            self.room = exchange.engine.throttle.room(exchange)
-            request.min_bytes = min(request.min_bytes, self.room)
+            self.max_bytes = min(self.max_bytes, exchange.engine.throttle.room(exchange))
+        lowers = self.cluster.configs.release.behaviour.lowers_min_bytes
+        self._min_bytes = min(request.min_bytes, self.max_bytes) if lowers else request.min_bytes
         self._follower = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
         """The id of the follower; −1 for a consumer."""
         self._readable: dict[str, bool] | None = {} if exchange.access is not None else None
         """Whether the client may read a topic; None without an authorizer."""
+        self._absent: dict[PartitionKey, PartitionData] = {}
+        """The results for the partitions that were missing when the request came. They come last in the response, and the
+        request waits as if it had not named them."""
+        self._topics: dict[TopicKey, str] = {}
+        """The names of the topics that the request waits for."""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, tuple[PartitionKey, FetchPartition, int]] = {}
@@ -217,22 +223,34 @@ class Fetch:
         """Read all partitions."""
         found = Found(self)
         self._read(found, self.context.partitions)
+        self._knows_absent = True
         return found
 
+    def may_wait(self, found: Found) -> bool:
+        """Tells whether the request may wait for more records than were found by the first read."""
+        return not found.enough and self.request.max_wait_ms > 0 and bool(found.results)
+
+    def results(self, found: Found) -> Results:
+        """Returns the results of a read in the order of the response."""
+        return found.results + list(self._absent.items()) if self._absent else found.results
+
     def read_in_slices(self) -> Generator[None, Any, Found]:
-        """Read the partitions in slices."""
+        """Read the partitions in slices. They must be watched."""
+        self._knows_absent = True
         found = Found(self)
         yield from sliced(partial(self._read, found), self.context.partitions, READ)
         return found
 
     def _read(self, found: Found, partitions: Sequence[Named]) -> None:
+        absent = self._absent
         for key, requested in partitions:
-            partition, error = self._find(key, requested)
-            if partition is None:
-                found.absent.append((key, self._refuse(requested, partition, error)))
-                found.enough = True
+            if absent and key in absent:
                 continue
-            if error:
+            partition, error = self._find(key, requested)
+            if partition is None and not self._knows_absent:
+                absent[key] = self._refuse(requested, partition, error)
+                continue
+            if partition is None or error:
                 data, available = self._refuse(requested, partition, error), 0
                 found.enough = True
             elif self._rack and (nearer := self._preferred_replica(requested, partition)) is not None:
@@ -248,7 +266,7 @@ class Fetch:
             found.readable += min(available, max(requested.partition_max_bytes, size))
             self._available[key] = min(available, requested.partition_max_bytes)
             found.results.append((key, data))
-        if found.readable >= self.request.min_bytes:
+        if found.readable >= self._min_bytes:
             found.enough = True
 
     def _find(self, key: PartitionKey, requested: FetchPartition) -> tuple[Partition | None, ErrorCode]:
@@ -260,7 +278,7 @@ class Fetch:
         if isinstance(name, bytes):
             topic = cluster.topics_by_id.get(name)
             if topic is None:
-                return None, ErrorCode.UNKNOWN_TOPIC_ID
+                return self._find_deleted(key)
             name = topic.name
         else:
             topic = cluster.topics.get(name)
@@ -274,6 +292,24 @@ class Fetch:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return partition, error
 
+    def _find_deleted(self, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
+        """`_find` for a topic id that the cluster does not have. If Kafka remembers the name that belonged to the id, it looks
+        for a topic with this name, which has another id then.
+        """
+        name = self._former_name(key)
+        if name is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+        if self._readable is not None and not self._may_read(name, self._readable):
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partition = self.cluster.partition(name, key[1])
+        if partition is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return partition, leader_error(partition, self.node_id, or_follower=True) or ErrorCode.INCONSISTENT_TOPIC_ID
+
+    def _former_name(self, key: PartitionKey) -> str | None:
+        """Returns the name that belonged to a topic id when the request began to wait, or when the session began."""
+        return self._topics.get(key[0]) or self.context.topic_of(key)
+
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
         """Tells whether the authorizer allows the fetch: a consumer needs READ on the topic, a follower CLUSTER_ACTION."""
         if topic not in known:
@@ -286,13 +322,11 @@ class Fetch:
         return known[topic]
 
     def _refuse(self, requested: FetchPartition, partition: Partition | None, error: ErrorCode) -> PartitionData:
-        if partition is None and self.exchange.version < OLDEST_VERSION_WITH_ZSTD:
-            finds = self.cluster.configs.release.behaviour.finds_topics_first
-            error = error if finds else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        absent = partition is None and not self._knows_absent
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
-            # Kafka handles a missing partition in other code, where `aborted_transactions` has another default.
-            aborted_transactions=[] if partition is None and self.cluster.configs.release.behaviour.lists_aborted else None,
+            # Kafka handles an absent partition in other code, where `aborted_transactions` has another default.
+            aborted_transactions=[] if absent and self.cluster.configs.release.behaviour.lists_aborted else None,
         )  # fmt: skip
         if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
             data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
@@ -382,15 +416,15 @@ class Fetch:
     def respond_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
         """`response` in slices. With quotas there is a single slice, because quotas decide about the whole response."""
         if self.cluster.quotas.on:
-            return self.response(found.results + found.absent)
+            return self.response(self.results(found))
         response = self.response([])
-        yield from sliced(partial(self._add, response), found.results + found.absent)
+        yield from sliced(partial(self._add, response), self.results(found))
         return response
 
     def _add(self, response: FetchResponse, results: Results) -> None:
-        if self.exchange.version < FIRST_OF_BATCHES:
-            results = self._down_converted(results)
         named = self.context.response(results)
+        if self.exchange.version < OLDEST_VERSION_WITH_ZSTD:
+            named = self._converted(named)
         if self.exchange.engine.trace.exchanges:
             self._trace(named)
         for (name, _), data in named:
@@ -406,17 +440,18 @@ class Fetch:
             if data.current_leader.leader_id >= 0:
                 self._name_node(data.current_leader.leader_id, response)
 
-    def _down_converted(self, results: Results) -> Results:
+    def _converted(self, results: Results) -> Results:
         from wirebroker.apis.fetch_old import convert
 
-        wanted, version = dict(self.context.partitions), self.exchange.version
-        magic, may_be_cut = int(version >= FIRST_OF_MAGIC_1), version < HARD_LIMITS_UNTIL
-        topics = self.cluster.topics
+        wanted, topics = dict(self.context.partitions), self.cluster.topics
         converted = []
         for (name, index), data in results:
             topic = topics.get(name) if isinstance(name, str) else None
             partition = topic.partition(index) if topic is not None else None
-            converted.append(((name, index), convert(data, partition, wanted[name, index], magic, may_be_cut)))
+            if partition is not None and (self.node_id not in partition.replicas or partition.offline_at == self.node_id):
+                partition = None
+            behaviour = self.cluster.configs.release.behaviour
+            converted.append(((name, index), convert(data, partition, wanted[name, index], self.exchange.version, behaviour)))
         return converted
 
     def _trace(self, results: Results) -> None:
@@ -425,8 +460,9 @@ class Fetch:
         for key, data in results:
             name = key[0]
             if isinstance(name, bytes):
-                topic = self.cluster.topics_by_id.get(name)
-                name = topic.name if topic is not None else name.hex()
+                former = self._former_name(key)
+                deleted = f"id {format_uuid(name)}" if former is None else f"{former}{DELETED}"
+                name = self.cluster.topic_name(name) or deleted
             self.exchange.engine.trace.fetched(self.exchange, name, self._offsets[key], self.committed, data)
 
     def _name_node(self, node_id: int, response: FetchResponse) -> None:
@@ -442,19 +478,27 @@ class Fetch:
         # The callback is not an attribute, because a Fetch that refers to itself waits for the garbage collector.
         callback = self._appended
         for key, requested in partitions:
-            partition, _ = self._find(key, requested)
-            if partition is not None:
+            if key in self._absent:
+                continue
+            partition, error = self._find(key, requested)
+            if partition is None:
+                self._absent[key] = self._refuse(requested, partition, error)
+            else:
+                if isinstance(key[0], bytes):
+                    self._topics[key[0]] = partition.topic
                 partition.waiting[callback] = None
                 segment = partition.segment_base(requested.fetch_offset)
                 self._watched[partition] = key, requested, segment
-                self.behind |= len(partition.log.segments) > 1 and self._ends_in_other_segment(partition, requested, segment)
+                self.behind |= self._is_behind(partition, requested, segment)
 
-    def _ends_in_other_segment(self, partition: Partition, requested: FetchPartition, segment: int) -> bool:
-        """Tells whether the readable records end in another segment than the requested one. A response has records of one
-        segment only, so Kafka does not wait for more bytes (DelayedFetch.tryComplete, case F).
+    def _is_behind(self, partition: Partition, requested: FetchPartition, segment: int) -> bool:
+        """Tells whether the readable records end in another segment than the requested one, or before the requested offset. A
+        response has records of one segment only.
         """
         seen = partition.seen_at(self.node_id)
         end = seen.last_stable_offset if self.committed else seen.high_watermark
+        if end < requested.fetch_offset and self.cluster.configs.release.behaviour.waits_at_end_only:
+            return True
         return end != requested.fetch_offset and partition.segment_base(end) != segment
 
     def has_changed(self) -> bool:
@@ -486,15 +530,17 @@ class Fetch:
         found, error = self._find(key, requested)
         if found is None or error:
             return True
-        data, available = self._records(requested, found, self.request.max_bytes, at_least_one=False)
-        if data.error_code or data.diverging_epoch.epoch >= 0:
+        if self._is_behind(found, requested, segment):
             return True
-        if self._ends_in_other_segment(found, requested, segment):
+        data, available = self._records(requested, found, self.max_bytes, at_least_one=False)
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # Kafka still counts the records from the deleted offset on
+            available = found.log.read(requested.fetch_offset, found.high_watermark, 0, False).available
+        elif data.error_code or data.diverging_epoch.epoch >= 0:
             return True
         available = min(available, requested.partition_max_bytes)
         self._total += available - self._available.get(key, 0)
         self._available[key] = available
-        return self._total >= self.request.min_bytes
+        return self._total >= self._min_bytes
 
     def _finish(self, now: int) -> Any:
         self._stop()
@@ -504,7 +550,7 @@ class Fetch:
         self.leave()
         if self.exchange.alive:
             found = self.read()
-            self.exchange.respond(self.response(found.results + found.absent))
+            self.exchange.respond(self.response(self.results(found)))
 
     def _respond_late(self) -> Generator[None, Any, FetchResponse]:
         yield from self.leave_in_slices()

@@ -1,4 +1,6 @@
-"""Fetch, versions 0–3, for consumers that read message sets. Batches are converted to magic 0 (versions 0 and 1) or 1.
+"""Fetch, versions 0–9: results for consumers that do not know all errors, codecs and formats.
+
+For versions 0–3 batches are converted to magic 0 (versions 0 and 1) or 1.
 
 The converted response is as large as the batches. If the first converted batch is larger, the response has the size of this
 batch. Converted messages beyond this size are left out. If the converted messages are smaller, the rest of the response is
@@ -16,38 +18,58 @@ from kafkawire.compression import CodecMissing
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.message_sets import Unconvertible, down_converted
 from kafkawire.messages.fetch import FetchPartition, PartitionData
+from kafkawire.primitives import Buffer
 from wirebroker.core.partition import Partition
+from wirebroker.core.releases.changes import Behaviour
 
 _OVERFLOW = struct.Struct(">qi")
 """The offset and size at the beginning of a message that does not fit into the response."""
 DOWN_CONVERSION = "message.downconversion.enable"
+FIRST_OF_STORAGE_ERRORS, FIRST_OF_BATCHES, AT_LEAST_ONE_SINCE, FIRST_OF_MAGIC_1 = 6, 4, 3, 2
+"""The first versions that return KAFKA_STORAGE_ERROR; that return batches of magic 2; that exceed the limits if the first batch
+is larger; and that return magic 1."""
 
 
 def convert(
-    data: PartitionData, partition: Partition | None, requested: FetchPartition, magic: int, may_be_cut: bool
+    data: PartitionData, partition: Partition | None, requested: FetchPartition, version: int, behaviour: Behaviour
 ) -> PartitionData:
-    """The partition's result: a message set, or the error of a topic without down-conversion or with zstd.
+    """A partition's result before version 10. `partition` is None if this broker has no replica of it.
 
-    With `may_be_cut`, the caller has left out the first batch if this batch is larger than the limits.
+    Before version 3, the caller has left out the first batch if this batch is larger than the limits.
     """
-    if data.error_code or data.records is None or partition is None:
+    if data.error_code == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_OF_STORAGE_ERRORS:
+        data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if partition is None:
+        finds = behaviour.finds_topics_first
+        return data if finds else _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, behaviour)
+    if behaviour.hides_zstd and partition.configs.text("compression.type") == "zstd":
+        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, behaviour)
+    if version >= FIRST_OF_BATCHES or data.error_code or data.records is None:
         return data
-    if not data.records and may_be_cut and partition.configs.behaviour.cuts_first_batch:
+    return _down_converted(data, data.records, partition, requested, version)
+
+
+def _down_converted(
+    data: PartitionData, stored: Buffer, partition: Partition, requested: FetchPartition, version: int
+) -> PartitionData:
+    """A message set, or the error of a topic without down-conversion or with records in zstd."""
+    behaviour, magic = partition.configs.behaviour, int(version >= FIRST_OF_MAGIC_1)
+    if not data.records and version < AT_LEAST_ONE_SINCE and behaviour.cuts_first_batch:
         data.records = _cut_batch(partition, requested)
         return data
     if not _may_convert(partition):
-        return _refused(data, ErrorCode.UNSUPPORTED_VERSION)
-    records = memoryview(data.records)
+        return _refused(data, ErrorCode.UNSUPPORTED_VERSION, behaviour)
+    records = memoryview(stored)
     converted = _converted(records, magic, requested.fetch_offset)
     try:
         first = next(converted, b"")
     except (Unconvertible, CodecMissing):
-        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, behaviour)
     if not first:
         whole = next(iter_batches(records), None) is not None
         data.records = _overflow(_OVERFLOW.size) if whole else b""
         return data
-    fills = partition.configs.behaviour.fills_converted
+    fills = behaviour.fills_converted
     made, size = bytearray(first), max(len(first), len(records))
     try:
         while (len(made) < size or not fills) and (more := next(converted, b"")):
@@ -93,5 +115,8 @@ def _overflow(size: int) -> bytes:
     return head.ljust(size, b"\0")[:size]
 
 
-def _refused(data: PartitionData, code: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=data.partition_index, error_code=code, high_watermark=-1, records=b"")
+def _refused(data: PartitionData, code: ErrorCode, behaviour: Behaviour) -> PartitionData:
+    return PartitionData(
+        partition_index=data.partition_index, error_code=code, high_watermark=-1, records=b"",
+        aborted_transactions=[] if behaviour.lists_aborted else None,
+    )  # fmt: skip

@@ -58,6 +58,8 @@ ALL = -1
 """The value of acks with which a producer waits for all in-sync replicas."""
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to Kafka's internal topics."""
+FIRST_OF_STORAGE_ERRORS = 4
+"""The first version whose clients know KAFKA_STORAGE_ERROR."""
 
 
 def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome | Steps:
@@ -96,6 +98,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
                 found = yield Offload(_check_job(topic, partition_data, exchange))
                 part = _partition(topic, checked, partition_data, request.acks, exchange, found)
             if part.error_code:
+                part.error_code = _known_to(exchange, part.error_code)
                 failed.append(part.error_code)
             elif (
                 request.acks == ALL
@@ -121,6 +124,12 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
         names = ", ".join(sorted({ErrorCode(code).name for code in failed}))
         return exchange.close(f"a Produce with acks=0 failed ({names}), and there is no part that could say so")
     return _unanswered(exchange)
+
+
+def _known_to(exchange: Exchange, code: int) -> int:
+    """Returns the error, or an older error in its place, if the client may not know the error."""
+    hides = exchange.version < FIRST_OF_STORAGE_ERRORS and exchange.cluster.configs.release.behaviour.hides_storage_errors
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if hides and code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
 
 def _unanswered(exchange: Exchange) -> Outcome:

@@ -221,8 +221,9 @@ class ShareFetch:
         return self._partition(wanted) is not None
 
     def _partition(self, wanted: Wanted) -> Partition | None:
-        topic = self.exchange.cluster.topics.get(wanted.topic) if wanted.topic is not None else None
-        return topic.partition(wanted.place[1]) if topic is not None and topic.topic_id == wanted.place[0] else None
+        """Returns the partition, which Kafka looks for by name. If the topic was made again, it has another id than the session
+        remembers, and the state of the share partition cannot be read."""
+        return self.exchange.cluster.partition(wanted.topic, wanted.place[1]) if wanted.topic is not None else None
 
     def begin(self, wanted: list[Wanted]) -> Slices:
         """Acquire the available records, or wait."""

@@ -570,6 +570,11 @@ class Cluster:
         """Returns the topic with this id. If the id is zero, as in old versions of a request, returns the topic by name."""
         return self.topics.get(name) if topic_id == ZERO_UUID else self.topics_by_id.get(topic_id)
 
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Returns the name of the topic with this id, or None if the cluster has no such topic."""
+        found = self.topics_by_id.get(topic_id)
+        return found.name if found else None
+
     def partition(self, topic: str, index: int) -> Partition | None:
         """Returns the partition, or None if the cluster has no such partition."""
         found = self.topics.get(topic)

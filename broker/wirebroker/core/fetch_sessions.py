@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from wirebroker.common.slices import sliced
 
-SLOTS = 1000
-"""The largest number of sessions that a broker keeps, by default (max.incremental.fetch.session.cache.slots)."""
 KEPT_MS = 120_000
 """A session may be evicted for a new one if it was not used for this time in ms (min.incremental.fetch.session.eviction.ms).
 
@@ -41,6 +40,8 @@ class Cached:
     """One partition of a session, with the fields of its last request and of its last response."""
 
     requested: FetchPartition
+    topic: str | None
+    """The topic's name when the partition was added; None if the broker did not know the topic id."""
     high_watermark: int = -1
     log_start_offset: int = -1
 
@@ -60,7 +61,7 @@ class Session:
     keeps_epochs: bool = True
     """Whether the session remembers the leader epoch that a request names (`Behaviour.keeps_fetch_epochs`)."""
 
-    def hold(self, named: Iterable[Named]) -> None:
+    def hold(self, name_of: Callable[[TopicKey], str | None], named: Iterable[Named]) -> None:
         """Add these partitions to the session, or update the fields with which they are fetched."""
         for key, partition in named:
             if not self.keeps_epochs:
@@ -68,7 +69,7 @@ class Session:
                 partition.current_leader_epoch = NO_EPOCH
             cached = self.partitions.get(key)
             if cached is None:
-                self.partitions[key] = Cached(partition)
+                self.partitions[key] = Cached(partition, name_of(key[0]))
             else:
                 cached.requested = partition
 
@@ -86,6 +87,11 @@ class FetchContext:
     session: Session | None = None
     incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
+
+    def topic_of(self, key: PartitionKey) -> str | None:
+        """Returns the name that the topic of a partition of the session had when the partition was added."""
+        cached = self.session.partitions.get(key) if self.session is not None else None
+        return cached.topic if cached is not None else None
 
     def response(self, results: Results) -> Results:
         """Returns the results that the response contains: all results of a full fetch, but only the changed results of an
@@ -123,10 +129,12 @@ class FetchSessions:
     """All sessions of the cluster's brokers, each of which keeps at most `slots` (FetchSessionCacheShard)."""
 
     def __init__(
-        self, random_bytes: Callable[[int], bytes], slots: int = SLOTS, keeps_epochs: Callable[[], bool] = lambda: True
-    ) -> None:
-        """`keeps_epochs` tells whether new sessions remember the leader epochs that a request names."""
-        self._random_bytes, self._keeps_epochs = random_bytes, keeps_epochs
+        self, random_bytes: Callable[[int], bytes], slots: int, keeps_epochs: Callable[[], bool],
+        name_of: Callable[[bytes], str | None],
+    ) -> None:  # fmt: skip
+        """`keeps_epochs` tells whether new sessions remember the leader epochs that a request names. `name_of` returns the name
+        of the topic with an id."""
+        self._random_bytes, self._keeps_epochs, self._name_of_id = random_bytes, keeps_epochs, name_of
         self._slots = slots
         self._sessions: dict[tuple[int, int], Session] = {}
 
@@ -164,7 +172,7 @@ class FetchSessions:
         context = self._find(request, requested, version, node_id, now)
         if context.session is not None:
             if requested:
-                context.session.hold(requested.items())
+                context.session.hold(self._name_of, requested.items())
             if context.incremental:
                 if request.forgotten_topics_data:
                     context.session.drop(_forgotten(request, context.session))
@@ -178,11 +186,14 @@ class FetchSessions:
         yield from sliced(requested.update, _named(request, version))
         context = self._find(request, requested, version, node_id, now)
         if context.session is not None:
-            yield from sliced(context.session.hold, requested.items())
+            yield from sliced(partial(context.session.hold, self._name_of), requested.items())
             if context.incremental:
                 yield from sliced(context.session.drop, _forgotten(request, context.session))
                 self._resume(context, context.session, node_id)
         return context
+
+    def _name_of(self, topic: TopicKey) -> str | None:
+        return topic if isinstance(topic, str) else self._name_of_id(topic)
 
     def _find(self, request: FetchRequest, requested: Requested, version: int, node_id: int, now: int) -> FetchContext:
         """Finds or creates the session of a request. The requested partitions are not added to the session yet."""
@@ -190,7 +201,7 @@ class FetchSessions:
             if request.session_id:
                 self._sessions.pop((node_id, request.session_id), None)
             context = FetchContext(list(requested.items()))
-            if version >= 7 and request.session_epoch == INITIAL_EPOCH and requested:
+            if version >= 7 and request.session_epoch == INITIAL_EPOCH:
                 context.session = self._create(len(requested), node_id, version >= BY_TOPIC_ID_SINCE, now)
             return context
         session = self._sessions.get((node_id, request.session_id))

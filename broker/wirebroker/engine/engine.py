@@ -144,7 +144,7 @@ class Engine:
             self.run_release(broker, self.rules)
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(
-            random_bytes, slots, lambda: self.configs.release.behaviour.keeps_fetch_epochs
+            random_bytes, slots, lambda: self.configs.release.behaviour.keeps_fetch_epochs, self.cluster.topic_name
         )  # fmt: skip
         self.groups = GroupCoordinator(self.cluster, now)
         self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)

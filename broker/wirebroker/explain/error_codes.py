@@ -101,6 +101,8 @@ ADVICE: dict[str, Advice] = {
     "NOT_ENOUGH_REPLICAS": ("fewer replicas are in sync than min.insync.replicas", "the other brokers; min.insync.replicas"),
     "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or this broker does not know it yet",
      f"the topic's name; auto.create.topics.enable; {tool('kafka-topics', '--describe')}"),
+    "UNKNOWN_TOPIC_ID": ("the topic was deleted; if it was made again, it has another id", "Metadata of the client "
+     "(--where api=Metadata); what deletes topics (--where event=topic)"),
     "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that no longer leads the partition, and gets no newer metadata",
      "Metadata of the client (--where api=Metadata); the leader of the partition"),
     "LEADER_NOT_AVAILABLE": ("the partition has no leader", tool("kafka-topics", "--describe --unavailable-partitions")),

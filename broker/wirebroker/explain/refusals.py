@@ -34,7 +34,17 @@ from wirebroker.explain.words import (
     times,
     tool,
 )  # fmt: skip
-from wirebroker.trace.rows import AuthenticationRow, AuthorizationRow, ConnectionRow, ProduceRow, ReplyRow, Row, TopicRow
+from wirebroker.trace.rows import (
+    DELETED,
+    AuthenticationRow,
+    AuthorizationRow,
+    ConnectionRow,
+    FetchRow,
+    ProduceRow,
+    ReplyRow,
+    Row,
+    TopicRow,
+)  # fmt: skip
 
 WINDOW = 10 * SECOND
 MOST_NAMES, SHOWN = 50, 3
@@ -79,6 +89,8 @@ class _Errors:
     messages: dict[str, None] = field(default_factory=dict)
     about: Counter[str] = field(default_factory=Counter)
     """how often each name was in the requests"""
+    failed: Counter[str] = field(default_factory=Counter)
+    """how often each partition had the error, if the rows tell it"""
     connection: int = -1
     connections: int = 0
     """how often an error occurred on another connection than the previous error"""
@@ -120,6 +132,7 @@ class _Errors:
         if not self.raged and not self.endless:
             self.evidence, self.connections = Evidence(), 0
             self.about.clear()
+            self.failed.clear()
             self.messages.clear()
 
     def refuse(self, row: ProduceRow) -> None:
@@ -159,12 +172,14 @@ class Refusals(Detector):
     """Finds `retry_storm`: a client gets the same error from an API many times within a short time, or for a long time without
     a success. Finds also `denied`, if an error refuses a request for good."""
 
-    events = ("reply", "produce", "shadow", "topic", "authorization", "authentication", "connection")
+    events = ("reply", "fetch", "produce", "shadow", "topic", "authorization", "authentication", "connection")
 
     def __init__(self) -> None:
         self._errors: Known[tuple[Client, str], dict[str, _Errors]] = Known(dict)
         self._verdicts: Known[Client, dict[str, _Errors]] = Known(dict)
         """The errors of batches. A Produce with acks=0 has no response, and a trace of verdicts has no responses at all."""
+        self._unread: Known[Client, list[tuple[str, str]]] = Known(list)
+        """The errors in the response to a client's Fetch, with their partitions. The row of the response follows."""
         self._stored: Known[tuple[Client, str], list[int]] = Known(list)
         """For each client and topic, a list with the size in bytes of the largest batch that was stored."""
         self._producers: Known[int, _Producer] = Known(_Producer)
@@ -187,6 +202,9 @@ class Refusals(Detector):
         """Take a row."""
         if isinstance(row, ReplyRow):
             self._replied(number, row)
+        elif isinstance(row, FetchRow):
+            if row.code and len(unread := self._unread[client_of(row)]) < MOST_NAMES:
+                unread.append((row.error, f"{row.topic}-{row.partition}"))
         elif isinstance(row, ProduceRow):
             self._judged(number, row)
         elif isinstance(row, TopicRow):
@@ -202,6 +220,9 @@ class Refusals(Detector):
     def _replied(self, number: int, row: ReplyRow) -> None:
         known = self._errors[client_of(row), row.api]
         self._add(known, number, row, row.about, row.api, row.errors)
+        for error, name in (self._unread.pop(client_of(row)) or ()) if row.api == "Fetch" else ():
+            if error in known and (name in known[error].failed or len(known[error].failed) < MOST_NAMES):
+                known[error].failed[name] += 1
         if row.errors:
             return
         if row.api == "Metadata":
@@ -307,8 +328,8 @@ class Refusals(Detector):
 
     def _remade(self, errors: _Errors) -> str:
         """Returns a sentence about the topic if it was deleted before the errors, else ""."""
-        for name in errors.about:
-            for topic in (name, name.rpartition("-")[0]):
+        for name in errors.failed or errors.about:
+            for topic in (name, name.rpartition("-")[0].removesuffix(DELETED)):
                 if (known := self._topics.get(topic)) and known[0].deleted <= errors.evidence.last_time:
                     again = f" and {AGAIN} at {at(known[0].created)}" if known[0].created else ""
                     return f" Topic {topic} was deleted at {at(known[0].deleted)}{again}."
@@ -319,7 +340,7 @@ class Refusals(Detector):
     ) -> Finding:  # fmt: skip
         evidence = errors.evidence
         remade = self._remade(errors) if error in OF_OTHER_TOPICS else ""
-        about = f" for {_shares(errors)}" if errors.about else ""
+        about = f" for {_shares(errors)}" if errors.failed or errors.about else ""
         said = f" ({'; '.join(errors.messages)})" if errors.messages else ""
         count = f"{times(evidence.count)} {_exactly(evidence)}"
         sentence = f"{capital(str(client))} got {error}{said} from {api}{about} {count}"
@@ -359,7 +380,7 @@ def _advice(kind: Kind, error: str, errors: _Errors, remade: str) -> tuple[str, 
             "what deletes the topic; the client's committed offsets (kafka-consumer-groups --reset-offsets)",
         )  # fmt: skip
     cause, look_at = ADVICE.get(error, REFUSED if kind == "denied" else REPEATED)
-    topics = sorted({name.rpartition("-")[0] or name for name in errors.about if " " not in name})
+    topics = sorted({name.rpartition("-")[0] or name for name in errors.failed or errors.about if " " not in name})
     entities = [f"--describe --entity-type topics --entity-name {shell(each)}" for each in topics[:SHOWN]]
     described = "; ".join(tool("kafka-configs", each) for each in entities)
     return cause, look_at.replace("{topics}", described or "the topic")
@@ -383,9 +404,10 @@ def _exactly(evidence: Evidence) -> str:
 
 
 def _shares(errors: _Errors) -> str:
-    """Returns the names in the requests. If there are several names, the number of requests follows each."""
-    found = errors.about.most_common(SHOWN)
-    more = f" and {len(errors.about) - SHOWN} more" if len(errors.about) > SHOWN else ""
+    """Returns the partitions with the error, or else the names in the requests. If there are several, their numbers follow."""
+    names = errors.failed or errors.about
+    found = names.most_common(SHOWN)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     if len(found) == 1:
         return found[0][0]
     alike = all(count == errors.evidence.count for _, count in found)

@@ -21,6 +21,8 @@ MIDDLE = 37
 """The width in columns of the part about the request."""
 MOST_OFFSETS = 8
 """A row in words shows at most this many of the offsets in a commit."""
+DELETED = " (deleted)"
+"""Follows the name of a topic that was deleted, if a row is about the client's request for its id."""
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """The latest time in ms that Python can show as a date in every time zone."""

@@ -66,6 +66,14 @@ class Behaviour:
     """A retry of a batch is recognised even after the producer's transaction has ended."""
     finds_topics_first: bool = True
     """Fetch checks that the topic exists before it checks that the client can read the topic's codec."""
+    hides_storage_errors: bool = False
+    """Produce before version 4 has NOT_LEADER_OR_FOLLOWER in place of KAFKA_STORAGE_ERROR."""
+    hides_zstd: bool = False
+    """A Fetch before version 10 of a topic with compression.type=zstd is refused with UNSUPPORTED_COMPRESSION_TYPE."""
+    waits_at_end_only: bool = True
+    """A Fetch from an offset after the last readable one does not wait. Only the end of the readable records is waited at."""
+    lowers_min_bytes: bool = True
+    """If a Fetch has a min_bytes above the most bytes that its response may have, it waits for the smaller number."""
     fences_newer_epochs: bool = True
     """EndTxn with a producer epoch newer than the known one is refused, and does not change the known epoch."""
     fences_timed_out: bool = True
@@ -464,6 +472,13 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.0", "notes_client_versions", False, "KIP-890", "AddPartitionsToTxn from version 4 on needs transaction version 2"
     ),
+    Change(
+        "4.0",
+        "hides_zstd",
+        True,
+        "KIP-896",
+        "Fetch before version 10 also returns records of topics with compression.type=zstd",
+    ),
     Change("4.0", "updates_together", False, "KIP-1022", "UpdateFeatures makes all updates or none, and has one error"),
     Change("4.0", "oldest_metadata", 4, "KIP-896", "the oldest level of metadata.version is the oldest that brokers support"),
     Change("4.0", "unknown_features", "accepted", "seen", "UpdateFeatures of an unknown feature to level 0 is refused"),
@@ -509,6 +524,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change("3.9", "stand_ins", -4, "KIP-1005", "in ListOffsets, timestamps of −5 and below are special values or are refused"),
     Change("3.9", "versions_stand_ins", False, "KIP-1005", "in ListOffsets, a special value needs the version that brought it"),
+    Change("3.8", "waits_at_end_only", False, "seen", "a Fetch from an offset after the last readable one does not wait"),
     Change("3.8", "knows_abortable", False, "KIP-890", "a verifying AddPartitionsToTxn has error 120 instead of 48"),
     Change("3.8", "ignores_case_of_states", False, "KIP-848", "ListGroups ignores the case of the states in its filter"),
     Change("3.8", "reads_metrics", False, "seen", "client metrics that cannot be decompressed are refused with error 87"),
@@ -651,6 +667,9 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "Metadata refuses an invalid name of a topic that would not be created with error 17 instead of 3",
     ),
+    Change(
+        "2.8", "hides_storage_errors", True, "seen", "Produce before version 4 has error 56 instead of 6 if a disk has failed"
+    ),
     Change("2.8", "lists_empty_aborts", True, "seen", "Fetch does not list aborted transactions without batches"),
     Change(
         "2.8",
@@ -721,6 +740,7 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "Metadata and DescribeGroups return −2³¹ instead of 0 for authorized operations that were not requested",
     ),
+    Change("2.5", "lowers_min_bytes", False, "KAFKA-9677", "a Fetch waits for no more bytes than its response may have"),
     Change("2.5", "empty_messages", False, "seen", "if CreateAcls succeeds, its error message is empty instead of null"),
     Change("2.5", "tells_metadata_errors", False, "seen", "Metadata version 9 before the end of a login gets a response"),
     Change("2.5", "keeps_fetch_epochs", False, "seen", "a fetch session remembers the leader epoch that a request names"),
@@ -814,6 +834,9 @@ CHANGES: tuple[Change, ...] = (
     Change("2.2", "authenticates_again", False, "KIP-368", "clients can authenticate again, and sessions can expire"),
     Change("2.2", "checks_moved_names", False, "seen", "AlterReplicaLogDirs refuses a very long topic name with error 17"),
     Change("2.2", "strict_plain", False, "seen", "a login with PLAIN that ends with a NUL is refused"),
+    Change(
+        "2.1", "hides_zstd", False, "KIP-110", "Fetch before version 10 of a topic with compression.type=zstd gets error 76"
+    ),
     Change("2.1", "finds_topics_first", True, "KIP-110", "for an unknown topic, Fetch before version 10 gets error 76"),
     Change("2.1", "after_marker", "45", "seen", "a gap after a transaction's marker gets error 59"),
     Change("2.1", "finds_moved_partitions", False, "seen", "AlterReplicaLogDirs of an unknown partition gets error 3, not 9"),

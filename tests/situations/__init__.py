@@ -1,0 +1,27 @@
+"""Situations that are played on a real Kafka (scripts/record-situations) and on wirebroker (tests/test_situations.py).
+
+side            a broker, real or in process, and what all situations do with it
+recreated       Fetch of a topic that is deleted, or deleted and made again
+recreated_shares    ShareFetch and ShareAcknowledge of such a topic
+waits           how long a Fetch waits
+"""
+
+from collections.abc import Callable
+
+from situations import recreated, recreated_shares, waits
+from situations.side import Side
+
+Play = Callable[[Side], dict[str, str]]
+TABLES: dict[str, Play] = {
+    "recreated": recreated.play,
+    "recreated shares": recreated_shares.play,
+    "waits": waits.play,
+}
+"""Each table plays all of its situations, and returns the response to each as a text."""
+SETTINGS = {"auto.create.topics.enable": "false", "fetch.max.bytes": "2000"}
+"""The settings of the brokers."""
+
+
+def recorded_by(version: str) -> str:
+    """Returns the name of the file with the responses of a version of Kafka."""
+    return f"situations-{version}.json.xz"
