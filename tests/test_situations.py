@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from inprocess import InProcess
+from kafkawire.declare import Struct
+from kafkawire.entities import holders, lists, struct_lists
+from kafkawire.registry import KEYS, request_class
 from situations import SETTINGS, TABLES, recorded_by
+from situations.lists import ALL
 from situations.side import Side
+from wirebroker.apis import SERVED
 
+NEW = "CreateTopics"
+"""The API whose request has partitions of topics that do not exist yet."""
 RELEASES = {"kafka-4.3": "4.3.1", "kafka-4.4": "4.4.0"}
 
 
@@ -23,3 +30,17 @@ def test_each_situation_ends_as_on_kafka(table: str, profile: str) -> None:
     played = TABLES[table](Side(InProcess(profile=profile, configs=SETTINGS)))
     assert len(recorded) > 40
     assert played == recorded
+
+
+def test_lists_are_played_for_every_api_that_has_them() -> None:
+    assert {name for name in SERVED if _has_lists(request_class(KEYS[name]))} - {NEW} == {asked.api for asked in ALL}
+
+
+def _has_lists(cls: type[Struct]) -> bool:
+    """Tells whether a request has topics, by name or by id, with lists of partitions."""
+    elements = dict(struct_lists(cls))
+    if holders(cls, "topicName") or holders(cls, "topicId"):
+        partitions = holders(cls, "partition")
+        if any(name in partitions or (name in elements and holders(elements[name], "partition")) for name in lists(cls)):
+            return True
+    return any(map(_has_lists, elements.values()))

@@ -4,11 +4,12 @@ side            a broker, real or in process, and what all situations do with it
 recreated       Fetch of a topic that is deleted, or deleted and made again
 recreated_shares    ShareFetch and ShareAcknowledge of such a topic
 waits           how long a Fetch waits
+lists           requests whose lists of topics and partitions are empty, or name something twice
 """
 
 from collections.abc import Callable
 
-from situations import recreated, recreated_shares, waits
+from situations import lists, recreated, recreated_shares, waits
 from situations.side import Side
 
 Play = Callable[[Side], dict[str, str]]
@@ -16,6 +17,7 @@ TABLES: dict[str, Play] = {
     "recreated": recreated.play,
     "recreated shares": recreated_shares.play,
     "waits": waits.play,
+    "lists": lists.play,
 }
 """Each table plays all of its situations, and returns the response to each as a text."""
 SETTINGS = {"auto.create.topics.enable": "false", "fetch.max.bytes": "2000"}

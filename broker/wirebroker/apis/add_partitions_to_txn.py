@@ -71,11 +71,13 @@ def _responses(
             wanted[topic.name, index] = ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     absent = any(wanted.values())
     codes: Codes = wanted if absent else _codes(requested, list(wanted), exchange)
+    results: dict[tuple[int, str], AddPartitionsToTxnTopicResult] = {}
     if absent or requested.verify_only:
         answered: Iterable[tuple[int, TopicPartition]] = ((0, where) for where in codes)
-    else:  # Kafka's response repeats the partitions of the request, including duplicates (errorResponseForTransaction)
+    else:  # Kafka's response repeats the request, including duplicates (errorResponseForTransaction)
         answered = ((number, (topic.name, i)) for number, topic in enumerate(topics) for i in topic.partitions)
-    results: dict[tuple[int, str], AddPartitionsToTxnTopicResult] = {}
+        for number, topic in enumerate(topics):
+            results[number, topic.name] = AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[])
     for number, (name, index) in answered:
         if pause():
             yield None

@@ -34,7 +34,8 @@ def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
         for topic in each.topics:
             if pause():
                 yield None
-            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, each.path))
+            if topic.partitions:
+                wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, each.path))
     results = []
     for name, paths in wanted.items():
         partitions = []

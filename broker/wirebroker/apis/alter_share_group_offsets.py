@@ -35,6 +35,8 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     made: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     for topic in request.topics:
         name = topic.topic_name
+        if name not in topics and not topic.partitions:
+            continue
         topic_id = topics[name].topic_id if name in topics else NO_TOPIC_ID
         response = made.setdefault(
             name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[])
@@ -67,6 +69,6 @@ def _refused(refused: Refusal, request: AlterShareGroupOffsetsRequest, exchange:
             ],
         )
         for topic in request.topics
-        if topic.topic_name not in exchange.cluster.topics
+        if topic.topic_name not in exchange.cluster.topics and topic.partitions
     ]  # fmt: skip
     return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=unknown)

@@ -6,7 +6,7 @@ group has used. As in Kafka, a request that names an existing topic creates the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -46,15 +46,15 @@ def _describe(
         if error := exchange.engine.groups.coordinator_error(asked.group_id, exchange.node_id):
             response.error_code, response.error_message = error, MESSAGES.get(error)
             return response
-        wanted = _prepared(asked.group_id, exchange)
+        wanted = list(_prepared(asked.group_id, exchange))
     else:
         wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
-    if not asked.group_id and any(name in exchange.cluster.topics for name, _ in wanted):
-        response.error_code, response.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is empty."
+    if wrong := _wrong(asked.group_id, [indexes for name, indexes in wanted if name in exchange.cluster.topics]):
+        response.error_code, response.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, wrong
         return response
     if asked.topics is not None and any(name in exchange.cluster.topics for name, _ in wanted):
         exchange.engine.groups.shares.states.make_state_topic(exchange.now)
-    known: list[DescribeShareGroupOffsetsResponseTopic] = []
+    known: dict[str, dict[int, DescribeShareGroupOffsetsResponsePartition]] = {}
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     for name, indexes in wanted:
         topic = exchange.cluster.topics.get(name)
@@ -64,10 +64,25 @@ def _describe(
             if pause():
                 yield None
             partitions.append(_partition((asked.group_id, topic_id, index), exchange))
-        made = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions)
-        (unknown if topic is None else known).append(made)
-    response.topics = known + unknown
+        if topic is None:
+            unknown.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions))
+        else:
+            known.setdefault(name, {}).update({each.partition_index: each for each in partitions})
+    response.topics = [
+        DescribeShareGroupOffsetsResponseTopic(
+            topic_name=name, topic_id=exchange.cluster.topics[name].topic_id, partitions=list(each.values())
+        )
+        for name, each in known.items()
+    ]
+    response.topics += unknown
     return response
+
+
+def _wrong(group_id: str, known: Collection[Collection[int]]) -> str:
+    """Returns why Kafka cannot ask for the state of these partitions of existing topics, or ""."""
+    if known and not group_id:
+        return "The group id is empty."
+    return "" if all(known) else "A topic has no partitions."
 
 
 def _prepared(group_id: str, exchange: Exchange) -> Iterable[tuple[str, list[int]]]:

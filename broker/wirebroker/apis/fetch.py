@@ -175,6 +175,8 @@ class Fetch:
     _offsets: dict[PartitionKey, int] | None = None
     """The requested offsets, for the trace."""
     _timer: Timer | None = None
+    _topics: dict[TopicKey, str] | None = None
+    """The names of the topics that the request waits for."""
     _waits = False
     _knows_absent = False
     """Whether `_absent` is complete. A partition that is missing later was deleted while the request was handled."""
@@ -194,8 +196,9 @@ class Fetch:
         self.max_bytes = min(request.max_bytes, self.cluster.configs.integer("fetch.max.bytes"))
         if self.cluster.quotas.on and not from_follower(request):
             self.max_bytes = min(self.max_bytes, exchange.engine.throttle.room(exchange))
-        lowers = self.cluster.configs.release.behaviour.lowers_min_bytes
-        self._min_bytes = min(request.min_bytes, self.max_bytes) if lowers else request.min_bytes
+        self._min_bytes = request.min_bytes
+        if self._min_bytes > self.max_bytes and self.cluster.configs.release.behaviour.lowers_min_bytes:
+            self._min_bytes = self.max_bytes
         self._follower = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
         """The id of the follower; −1 for a consumer."""
         self._readable: dict[str, bool] | None = {} if exchange.access is not None else None
@@ -203,8 +206,6 @@ class Fetch:
         self._absent: dict[PartitionKey, PartitionData] = {}
         """The results for the partitions that were missing when the request came. They come last in the response, and the
         request waits as if it had not named them."""
-        self._topics: dict[TopicKey, str] = {}
-        """The names of the topics that the request waits for."""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, tuple[PartitionKey, FetchPartition, int]] = {}
@@ -231,8 +232,13 @@ class Fetch:
         return not found.enough and self.request.max_wait_ms > 0 and bool(found.results)
 
     def results(self, found: Found) -> Results:
-        """Returns the results of a read in the order of the response."""
-        return found.results + list(self._absent.items()) if self._absent else found.results
+        """Returns the results of a read in the order of the response: unknown topic ids and other missing partitions come
+        last."""
+        if not self._absent:
+            return found.results
+        by_id = [(key, data) for key, data in self._absent.items() if data.error_code == ErrorCode.UNKNOWN_TOPIC_ID]
+        others = [(key, data) for key, data in self._absent.items() if data.error_code != ErrorCode.UNKNOWN_TOPIC_ID]
+        return found.results + by_id + others
 
     def read_in_slices(self) -> Generator[None, Any, Found]:
         """Read the partitions in slices. They must be watched."""
@@ -308,7 +314,7 @@ class Fetch:
 
     def _former_name(self, key: PartitionKey) -> str | None:
         """Returns the name that belonged to a topic id when the request began to wait, or when the session began."""
-        return self._topics.get(key[0]) or self.context.topic_of(key)
+        return (self._topics or {}).get(key[0]) or self.context.topic_of(key)
 
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
         """Tells whether the authorizer allows the fetch: a consumer needs READ on the topic, a follower CLUSTER_ACTION."""
@@ -477,6 +483,7 @@ class Fetch:
         """Watch partitions for changes."""
         # The callback is not an attribute, because a Fetch that refers to itself waits for the garbage collector.
         callback = self._appended
+        topics = self._topics = self._topics or {}
         for key, requested in partitions:
             if key in self._absent:
                 continue
@@ -485,7 +492,7 @@ class Fetch:
                 self._absent[key] = self._refuse(requested, partition, error)
             else:
                 if isinstance(key[0], bytes):
-                    self._topics[key[0]] = partition.topic
+                    topics[key[0]] = partition.topic
                 partition.waiting[callback] = None
                 segment = partition.segment_base(requested.fetch_offset)
                 self._watched[partition] = key, requested, segment

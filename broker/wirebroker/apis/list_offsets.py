@@ -46,22 +46,25 @@ def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
                 yield None
             requested[topic.name, partition.partition_index] += 1
     committed = request.isolation_level == 1
-    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
-    for topic in request.topics:
-        responses = topics.setdefault(topic.name, {})
-        for partition in topic.partitions:
+    repeats = exchange.cluster.configs.release.behaviour.repeats_listed_topics
+    topics: dict[tuple[str, int], dict[tuple[int, int], ListOffsetsPartitionResponse]] = {}
+    for number, topic in enumerate(request.topics):
+        if repeats or topic.partitions:
+            topics.setdefault((topic.name, number if repeats else 0), {})
+        for place, partition in enumerate(topic.partitions):
             if pause_for_search():
                 yield None
             index = partition.partition_index
             if requested[topic.name, index] > 1:
-                responses[index] = _response(partition, ErrorCode.INVALID_REQUEST)
+                found = _response(partition, ErrorCode.INVALID_REQUEST)
             else:
-                responses[index] = _one(topic.name, partition, committed, request.replica_id, exchange)
+                found = _one(topic.name, partition, committed, request.replica_id, exchange)
+            topics[topic.name, number if repeats else 0][index, place if repeats else 0] = found
     response = ListOffsetsResponse(topics=[])
-    for name, found in topics.items():
+    for (name, _), responses in topics.items():
         if pause():
             yield None
-        response.topics.append(ListOffsetsTopicResponse(name=name, partitions=list(found.values())))
+        response.topics.append(ListOffsetsTopicResponse(name=name, partitions=list(responses.values())))
     return response
 
 

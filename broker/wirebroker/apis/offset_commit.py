@@ -8,7 +8,7 @@ client may commit to a group without members (generation −1). Each partition h
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.offset_commit import (
@@ -26,6 +26,9 @@ from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, expires_at
 
+P = TypeVar("P")
+TopicName = tuple[str, bytes]
+"""A topic's name and id. In each version of a request, one of them is empty."""
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
 """An existing partition that the request names, and the error of its offset."""
 RETENTION_OF_BROKER = -1
@@ -43,9 +46,9 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         from wirebroker.apis import zookeeper_offsets  # only releases before 4.0 need this module
 
         return zookeeper_offsets.commit(request, exchange)
-    responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
+    refused: dict[TopicName, list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
-    pause, finds = pauses(), exchange.cluster.configs.release.behaviour.finds_committed_partitions
+    pause, behaviour = pauses(), exchange.cluster.configs.release.behaviour
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now)
     for requested in request.topics:
         if pause():
@@ -53,11 +56,14 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
         topic = exchange.cluster.find_topic(requested.name, requested.topic_id)
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None and behaviour.repeats_committed_topics:
+            refused.setdefault((requested.name, requested.topic_id), [])
         for partition in requested.partitions:
             if pause():
                 yield None
+            finds = behaviour.finds_committed_partitions
             if topic is None or (finds and topic.partition(partition.partition_index) is None):
-                _response(responses, requested, partition, code)
+                refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, code))
                 continue
             error = metadata_error(partition.committed_metadata, exchange)
             known.append((topic, requested, partition, error))
@@ -68,24 +74,37 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     if known:
         where = [(topic.topic_id, partition.partition_index) for topic, _, partition, error in known if not error]
         code = _error(request, exchange, where) or exchange.engine.groups.commits.commit(commit, batch, exchange.now)
+    committed: list[tuple[OffsetCommitRequestTopic, list[OffsetCommitResponsePartition]]] = []
     for _, requested, partition, error in known:
         if pause():
             yield None
-        _response(responses, requested, partition, code or error)
+        if not committed or committed[-1][0] is not requested:
+            committed.append((requested, []))
+        committed[-1][1].append(_response(partition, code or error))
+    named = [((requested.name, requested.topic_id), parts) for requested, parts in committed]
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in responses.items()
+            for (name, topic_id), partitions in merged(refused, named, behaviour.repeats_committed_topics)
         ]
     )
 
 
-def _response(
-    responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]],
-    requested: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, code: ErrorCode,
-) -> None:  # fmt: skip
-    response = OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-    responses.setdefault((requested.name, requested.topic_id), []).append(response)
+def merged(
+    refused: dict[TopicName, list[P]], others: list[tuple[TopicName, list[P]]], repeats: bool
+) -> list[tuple[TopicName, list[P]]]:
+    """Returns the topics of a response: those with unknown partitions, and others as they are named. As in Kafka
+    (OffsetCommitResponse.Builder.merge), the parts of a topic are put together only if there are unknown partitions, or if
+    `repeats` is not set."""
+    if repeats and not refused:
+        return others
+    for name, parts in others:
+        refused.setdefault(name, []).extend(parts)
+    return list(refused.items())
+
+
+def _response(partition: OffsetCommitRequestPartition, code: ErrorCode) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
 
 
 def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -9,7 +12,9 @@ from kafkawire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.apis.offset_commit import TopicName, merged
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.groups.offsets import TopicPartition
 
@@ -19,28 +24,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     if error := _error(request, exchange):
         return OffsetDeleteResponse(error_code=error, topics=[])
     groups = exchange.engine.groups
-    group = groups.groups[request.group_id]
-    pause = pauses()
-    topics = []
-    gone: list[TopicPartition] = []
-    for topic in request.topics:
-        if pause():
-            yield None
-        responses: list[OffsetDeleteResponsePartition] = []
-        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=responses))
-        subscribed = group.subscribes(topic.name)
-        for partition in topic.partitions:
-            if pause():
-                yield None
-            where = (topic.name, partition.partition_index)
-            code = ErrorCode.NONE
-            if exchange.cluster.partition(*where) is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif subscribed:
-                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif groups.offsets.has(request.group_id, where):
-                gone.append(where)
-            responses.append(OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code))
+    topics, gone = yield from _checked(request, exchange)
     for i in range(0, len(gone), SLICE):
         if i:
             yield None
@@ -51,6 +35,39 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     if exchange.cluster.configs.release.behaviour.repeats_deleted_offsets:
         topics = [topic for topic in topics for _ in topic.partitions]
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
+
+
+def _checked(
+    request: OffsetDeleteRequest, exchange: Exchange
+) -> Generator[None, Any, tuple[list[OffsetDeleteResponseTopic], list[TopicPartition]]]:
+    """Returns the topics of the response, and the partitions whose offsets are to be deleted."""
+    groups, topics = exchange.engine.groups, exchange.cluster.topics
+    group = groups.groups[request.group_id]
+    refused: dict[TopicName, list[OffsetDeleteResponsePartition]] = {}
+    others: list[tuple[TopicName, list[OffsetDeleteResponsePartition]]] = []
+    gone: list[TopicPartition] = []
+    pause, apart = pauses(), exchange.cluster.configs.release.behaviour.repeats_committed_topics
+    for topic in request.topics:
+        if pause():
+            yield None
+        name, responses = (topic.name, ZERO_UUID), list[OffsetDeleteResponsePartition]()
+        if topic.name not in topics and apart:
+            refused.setdefault(name, [])
+        found = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes(topic.name) else ErrorCode.NONE
+        for partition in topic.partitions:
+            if pause():
+                yield None
+            where = (topic.name, partition.partition_index)
+            exists = exchange.cluster.partition(*where) is not None
+            code = found if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            response = OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code)
+            (responses if exists and apart else refused.setdefault(name, [])).append(response)
+            if not code and groups.offsets.has(request.group_id, where):
+                gone.append(where)
+        if responses:
+            others.append((name, responses))
+    named = merged(refused, others, repeats=True)
+    return [OffsetDeleteResponseTopic(name=name, partitions=parts) for (name, _), parts in named], gone
 
 
 def _error(request: OffsetDeleteRequest, exchange: Exchange) -> ErrorCode:

@@ -46,6 +46,8 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
         return OffsetFetchResponse(error_code=error, topics=[])
     pause = pauses()
     topics: dict[tuple[int, str], OffsetFetchResponseTopic] = {}
+    if requested is not None and exchange.cluster.configs.release.behaviour.repeats_committed_topics:
+        topics = {(n, name): OffsetFetchResponseTopic(name=name, partitions=[]) for n, (name, _) in enumerate(requested)}
     for number, (name, index), found, code in _offsets(request.group_id, requested, exchange, request.require_stable):
         if pause():
             yield None
@@ -93,16 +95,23 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
 def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:
     topics: dict[tuple[int, str], OffsetFetchResponseTopics] = {}
     wanted, unknown = yield from _wanted(requested.topics, pause, exchange)
+    if wanted is not None and exchange.cluster.configs.release.behaviour.repeats_committed_topics:
+        topics = {(number, name): _topic(name, exchange) for number, (name, _) in enumerate(wanted)}
     for number, (name, index), found, code in _offsets(requested.group_id, wanted, exchange, stable):
         if pause():
             yield None
         topic = topics.get((number, name))
         if topic is None:
-            topic = topics[number, name] = OffsetFetchResponseTopics(name=name, partitions=[])
-            if (known := exchange.cluster.topics.get(name)) is not None:
-                topic.topic_id = known.topic_id
+            topic = topics[number, name] = _topic(name, exchange)
         topic.partitions.append(_partition(index, found, code))
     return [*topics.values(), *unknown]
+
+
+def _topic(name: str, exchange: Exchange) -> OffsetFetchResponseTopics:
+    made = OffsetFetchResponseTopics(name=name, partitions=[])
+    if (known := exchange.cluster.topics.get(name)) is not None:
+        made.topic_id = known.topic_id
+    return made
 
 
 def _wanted(

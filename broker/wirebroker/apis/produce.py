@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kafkawire.batches import first_header
@@ -58,6 +59,7 @@ ALL = -1
 """The value of acks with which a producer waits for all in-sync replicas."""
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to Kafka's internal topics."""
+_partitions = attrgetter("partition_data")
 FIRST_OF_STORAGE_ERRORS = 4
 """The first version whose clients know KAFKA_STORAGE_ERROR."""
 
@@ -84,7 +86,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
     awaited: list[Awaited] = []
     pause = pauses()
     unread = named_once(request, exchange.version) if names_twice(request) else {}
-    for data in request.topic_data:
+    for data in filter(_partitions, request.topic_data):  # the response leaves out topics without partitions
         topic = exchange.cluster.find_topic(data.name, data.topic_id)
         parts = []
         for partition_data in data.partition_data:
@@ -306,7 +308,7 @@ def _refuse_each(
     message: str | None = None,
 ) -> ProduceResponse:  # fmt: skip
     topics = []
-    for data in request.topic_data:
+    for data in filter(_partitions, request.topic_data):
         topic = exchange.cluster.find_topic(data.name, data.topic_id)
         responses = [_refuse(each, code_of(topic, each), message) for each in data.partition_data]
         topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=responses))

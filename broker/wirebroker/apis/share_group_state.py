@@ -94,11 +94,10 @@ _OPERATIONS = {
 def handle(request: Any, exchange: Exchange) -> Steps:
     """Call the coordinator for each partition."""
     operation, states = _OPERATIONS[type(request)], exchange.engine.groups.share_state
-    pause, results = pauses(operation.every), []
+    pause, results = pauses(operation.every), dict[bytes, dict[int, Any]]()
     begins = isinstance(request, initialize.InitializeShareGroupStateRequest)
     complete = bool(request.group_id) and (begins or all(topic.partitions for topic in request.topics))
     for topic in request.topics if complete else ():  # Kafka's response to an incomplete request has no results
-        partitions = []
         for each in topic.partitions:
             if pause():
                 yield None
@@ -116,10 +115,11 @@ def handle(request: Any, exchange: Exchange) -> Steps:
                 state = operation.call(states, key, each, batches, exchange.now)
             (code, message), state = (state, None) if isinstance(state, Refusal) else ((0, None), state)
             shown = operation.shown(state)
-            partitions.append(operation.partition(partition=each.partition, error_code=code, error_message=message, **shown))
-        results.append(operation.topic(topic_id=topic.topic_id, partitions=partitions))
+            result = operation.partition(partition=each.partition, error_code=code, error_message=message, **shown)
+            results.setdefault(topic.topic_id, {})[each.partition] = result
     made: Any = response_class(exchange.api_key)
-    return made(results=results)  # type: ignore[no-any-return]
+    topics = [operation.topic(topic_id=topic_id, partitions=list(each.values())) for topic_id, each in results.items()]
+    return made(results=topics)  # type: ignore[no-any-return]
 
 
 def _negative_epoch(each: Any, epochs: tuple[str, ...], exchange: Exchange) -> Refusal | None:

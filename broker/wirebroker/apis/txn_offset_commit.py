@@ -19,7 +19,7 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.offset_commit import encode_batch, metadata_error
+from wirebroker.apis.offset_commit import TopicName, encode_batch, merged, metadata_error
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
@@ -30,7 +30,6 @@ from wirebroker.core.transactions.verification import Speaks, TransactionalProdu
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
 NO_PRODUCER, NO_EPOCH = -1, -1
-Responses = dict[tuple[str, bytes], list[TxnOffsetCommitResponsePartition]]
 Known = tuple[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, ErrorCode]
 """An existing partition that the request names, and the error of its offset."""
 NO_SEQUENCE = -1
@@ -38,9 +37,9 @@ NO_SEQUENCE = -1
 
 def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the response."""
-    responses: Responses = {}
+    refused: dict[TopicName, list[TxnOffsetCommitResponsePartition]] = {}
     known: list[Known] = []
-    pause, finds = pauses(), exchange.cluster.configs.release.behaviour.finds_committed_partitions
+    pause, behaviour = pauses(), exchange.cluster.configs.release.behaviour
     producer: tuple[int, int] | None = (request.producer_id, request.producer_epoch)
     if request.producer_id == NO_PRODUCER and not exchange.cluster.configs.release.behaviour.verifies_offset_commits:
         producer = None  # Kafka takes it for a commit outside of a transaction
@@ -52,11 +51,14 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
         topics = exchange.cluster.topics
         topic = exchange.cluster.topics_by_id.get(requested.topic_id) if by_id else topics.get(requested.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None and behaviour.repeats_committed_topics:
+            refused.setdefault((requested.name, requested.topic_id), [])
         for partition in requested.partitions:
             if pause():
                 yield None
+            finds = behaviour.finds_committed_partitions
             if topic is None or (finds and topic.partition(partition.partition_index) is None):
-                _response(responses, requested, partition, unknown)
+                refused.setdefault((requested.name, requested.topic_id), []).append(_response(partition, unknown))
                 continue
             error = metadata_error(partition.committed_metadata, exchange)
             known.append((requested, partition, error))
@@ -64,23 +66,24 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
                 commit.add((topic.name, partition.partition_index), _committed(partition, exchange))
     batch = yield from encode_batch(commit)
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
+    committed: list[tuple[TxnOffsetCommitRequestTopic, list[TxnOffsetCommitResponsePartition]]] = []
     for requested, partition, error in known:
         if pause():
             yield None
-        _response(responses, requested, partition, code or error)
+        if not committed or committed[-1][0] is not requested:
+            committed.append((requested, []))
+        committed[-1][1].append(_response(partition, code or error))
+    named = [((requested.name, requested.topic_id), parts) for requested, parts in committed]
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in responses.items()
+            for (name, topic_id), partitions in merged(refused, named, behaviour.repeats_committed_topics)
         ]
     )
 
 
-def _response(
-    responses: Responses, topic: TxnOffsetCommitRequestTopic, requested: TxnOffsetCommitRequestPartition, code: ErrorCode
-) -> None:
-    response = TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
-    responses.setdefault((topic.name, topic.topic_id), []).append(response)
+def _response(requested: TxnOffsetCommitRequestPartition, code: ErrorCode) -> TxnOffsetCommitResponsePartition:
+    return TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
 
 
 def _committed(requested: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Committed:

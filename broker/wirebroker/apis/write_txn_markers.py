@@ -28,13 +28,13 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
     for marker in request.markers:
         if pause():
             yield None
-        topics = responses.setdefault(marker.producer_id, {})
         for topic in marker.topics:
             if pause():
                 yield None
             for index in topic.partition_indexes:
                 if pause():
                     yield None
+                topics = responses.setdefault(marker.producer_id, {})
                 topics.setdefault(topic.name, {})[index] = _write(marker, topic.name, index, exchange)
     response = WriteTxnMarkersResponse(markers=[])
     for producer_id, topics in responses.items():

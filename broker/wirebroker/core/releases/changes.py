@@ -66,6 +66,11 @@ class Behaviour:
     """A retry of a batch is recognised even after the producer's transaction has ended."""
     finds_topics_first: bool = True
     """Fetch checks that the topic exists before it checks that the client can read the topic's codec."""
+    repeats_committed_topics: bool = True
+    """If OffsetCommit, TxnOffsetCommit or OffsetDelete names a topic twice, the response does, too, unless it has errors for
+    unknown partitions. OffsetFetch responds also for topics without partitions."""
+    repeats_listed_topics: bool = False
+    """The response to ListOffsets repeats the topics of the request, also if they have no partitions or are named twice."""
     hides_storage_errors: bool = False
     """Produce before version 4 has NOT_LEADER_OR_FOLLOWER in place of KAFKA_STORAGE_ERROR."""
     hides_zstd: bool = False
@@ -482,6 +487,14 @@ CHANGES: tuple[Change, ...] = (
     Change("4.0", "updates_together", False, "KIP-1022", "UpdateFeatures makes all updates or none, and has one error"),
     Change("4.0", "oldest_metadata", 4, "KIP-896", "the oldest level of metadata.version is the oldest that brokers support"),
     Change("4.0", "unknown_features", "accepted", "seen", "UpdateFeatures of an unknown feature to level 0 is refused"),
+    Change(
+        "4.0",
+        "repeats_listed_topics",
+        True,
+        "seen",
+        "ListOffsets has one result for a topic named twice",
+    ),
+    Change("4.0", "repeats_committed_topics", False, "KIP-848", "OffsetCommit and OffsetFetch respond for each topic as named"),
     Change("4.0", "tells_assignments", False, "KIP-848", "DescribeGroups shows assignments also while a group rebalances"),
     Change(
         "4.0",
@@ -670,6 +683,7 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "2.8", "hides_storage_errors", True, "seen", "Produce before version 4 has error 56 instead of 6 if a disk has failed"
     ),
+    Change("2.8", "repeats_listed_topics", False, "seen", "ListOffsets responds for each topic as it is named"),
     Change("2.8", "lists_empty_aborts", True, "seen", "Fetch does not list aborted transactions without batches"),
     Change(
         "2.8",
