@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 RELEASE = ROOT / "scripts" / "release_parts"
@@ -19,6 +21,17 @@ def test_the_single_file_says_which_python_it_lacks(tmp_path: Path) -> None:
     assert run.returncode == 1
     version = ".".join(map(str, sys.version_info[:2]))
     assert run.stderr.startswith(f"wirebroker: this file has no compiled modules for Python {version} on {sys.platform}; ")
+
+
+def test_what_builds_a_release_is_pinned_by_hash() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    pinned = (ROOT / "scripts" / "compile_parts" / "build.txt").read_text(encoding="utf-8").replace("\\\n", "")
+    versions = dict(line.split()[0].split("==") for line in pinned.splitlines() if line and not line.startswith("#"))
+    wanted = [Requirement(each) for each in project["build-system"]["requires"] + project["dependency-groups"]["compile"]]
+    assert {each.name for each in wanted} <= versions.keys()
+    assert all(each.specifier.contains(versions[each.name]) for each in wanted)
+    for file in ("Dockerfile", "scripts/release_parts/tools.sh", "pyproject.toml"):
+        assert "--require-hashes -r" in (ROOT / file).read_text(encoding="utf-8"), file
 
 
 OLD_PYTHON = """

@@ -7,8 +7,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 pip() { "$1/bin/python" -m pip --disable-pip-version-check --quiet "${@:2}"; }
 
-if ! [ "$tools/complete" -nt "$root/scripts/release_parts/tools.sh" ]; then
+if ! [ "$tools/complete" -nt scripts/release_parts/tools.sh ] || ! [ "$tools/complete" -nt scripts/compile_parts/build.txt ]; then
     "$python" -m venv --clear "$tools"
+    pip "$tools" install --require-hashes -r scripts/compile_parts/build.txt
     pip "$tools" install "pip>=25.1" build==1.3.0 twine==6.2.0 shiv==1.0.8
     touch "$tools/complete"
 fi
