@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -243,12 +244,13 @@ def test_the_users_of_bitnami_and_the_topics_of_wurstmeister() -> None:
         ({"WIREBROKER_BROKERS": "0"}, [], "WIREBROKER_BROKERS: a cluster has at least 1 broker"),
         ({"WIREBROKER_LIKE": "gone.toml"}, [], "WIREBROKER_LIKE"),
         ({"WIREBROKER_UPGRADE_TO": "kafka-3.1"}, [], "WIREBROKER_UPGRADE_TO: wirebroker has no profile of Kafka 3.1"),
-        ({"WIREBROKER_UPGRADE_AFTER": "5"}, [], "WIREBROKER_UPGRADE_AFTER is for an upgrade"),
+        ({"WIREBROKER_UPGRADE_AFTER": "5"}, [], "WIREBROKER_UPGRADE_AFTER does nothing without --upgrade-to"),
         ({"WIREBROKER_CONFIG": "wrong"}, [], "WIREBROKER_CONFIG wrong: this is not NAME=VALUE"),
         ({"WIREBROKER_CONFIG": "a=b"}, ["--config", "wrong"], "--config or WIREBROKER_CONFIG wrong: this is not NAME=VALUE"),
     ],
 )
 def test_the_sentence_about_a_bad_value_names_the_variable(variables: dict[str, str], flags: list[str], sentence: str) -> None:
     command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", *flags]
-    run = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=20)
+    environment = variables | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=20)
     assert (run.returncode, run.stderr.rpartition("wirebroker serve: ")[2][: len(sentence)]) == (2, sentence)

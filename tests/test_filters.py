@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
+from kafkawire.errors import ErrorCode
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.requests.facts import Batch, Facts
 from wirebroker.trace.filters import FilterError, contradiction, parsed
 from wirebroker.trace.recorder import NAMED, names_of
@@ -119,6 +122,35 @@ def test_no_field_holds_numbers_in_some_rows_and_texts_in_others() -> None:
 )
 def test_a_filter_that_no_row_can_meet_says_why(text: str, sentence: str) -> None:
     assert contradiction(parsed(text)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("api=Prodce", "there is no api 'Prodce'; did you mean 'Produce'?"),
+        ("api!=fech", "there is no api 'fech'; did you mean 'Fetch'?"),
+        ("event=prodce", "there is no event 'prodce'; did you mean 'produce'?"),
+        ("topic=a or verdict=duplicated", "there is no verdict 'duplicated'; did you mean 'duplicate'?"),
+        ("error=NOT_LEADR", "there is no error 'NOT_LEADR'; did you mean 'NOT_LEADER_OR_FOLLOWER'?"),
+    ],
+)
+def test_a_misspelt_name_in_a_filter_gets_the_nearest_one(text: str, sentence: str) -> None:
+    with pytest.raises(FilterError) as refused:
+        parsed(text)
+    assert str(refused.value) == sentence
+    assert parsed(text.replace("=", "~").replace("!", ""))
+
+
+def test_the_beginning_of_a_name_with_a_wrong_letter_is_recognised() -> None:
+    """For every error: of its first two words or more, the second letter is missing."""
+    missed = []
+    for name in ErrorCode.__members__:
+        for end in [at for at, letter in enumerate(name + "_") if letter == "_"][1:]:
+            word = name[:1] + name[2:end]
+            advice = did_you_mean(word, ErrorCode.__members__)
+            if not re.match(f"; did you mean '{re.escape(name[:end])}", advice):
+                missed.append((word, name, advice))
+    assert missed == []
 
 
 def test_many_partitions_do_not_displace_the_group() -> None:

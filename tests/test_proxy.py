@@ -499,7 +499,7 @@ def test_only_clients_with_a_certificate_are_served(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--tls-client-ca", "ca.pem"], "--tls-client-ca and --tls-client need --tls-cert"),
+        (["--advertise", "0.0.0.0"], "--advertise: Kafka does not advertise 0.0.0.0"),
         (["--tls-cert", "server.pem", "--tls-client", "required"], "need the authority that signed them (--tls-client-ca)"),
         (["--tls-cert", "server.pem", "--tls-client-ca", "none.pem"], "No such file"),
         (["--tls-cert", "server.pem", "--tls-client-ca", "text.pem"], "text.pem: this is not a certificate in PEM form"),

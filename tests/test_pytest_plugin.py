@@ -95,6 +95,9 @@ def test_the_report_names_pictures_that_are_beside_it(pytester: pytest.Pytester)
     )
     elsewhere.stdout.fnmatch_lines(["*wirebroker: pictures*", "artefacts/pictures/*sequence.svg"])
     assert "wirebroker: pictures" not in pytester.runpytest_inprocess("-p", "no:cacheprovider").stdout.str()
+    (pytester.path / "file").touch()
+    refused = pytester.runpytest_inprocess("--mock-kafka-pictures", "file/pictures", "-p", "no:cacheprovider")
+    refused.stdout.fnmatch_lines(["*wirebroker: pictures*", "they cannot be written: file/pictures: Not a directory"])
 
 
 def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pytest.Pytester) -> None:

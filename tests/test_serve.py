@@ -234,7 +234,13 @@ REFUSED = [
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
     (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
-    (["--control-allow-host", "broker"], "--control-allow-host is for the control; say with --control where it listens"),
+    (
+        ["--listener", "SSL://127.0.0.1:0"],
+        "this is not NAME=[PROTOCOL://]HOST:PORT[@HOST:PORT], as INSIDE=SASL_PLAINTEXT://127",
+    ),
+    (["--feature", "x"], "--feature x: this is not NAME=LEVEL"),
+    (["--set", "x"], "--set x: this is not RULE=VALUE"),
+    (["--max-version", "x"], "--max-version x: this is not API=VERSION"),
     (["--control", "somewhere"], "--control: 'somewhere' is not host:port"),
     (["--control", "9" * 5000], "is not host:port"),
     (["--topic", f"orders:{'9' * 5000}"], "the number of partitions is"),
@@ -666,7 +672,10 @@ def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> Non
         (["audit", "--out", "out", "--path", ".", "--follow", "-1"], "--follow: expected a number of seconds above 0"),
         (["audit", "--out", "out", "--path", ".", "--follow", "nan"], "--follow: expected a number of seconds above 0"),
         (["audit", "--out", "out", "--path", ".", "--follow", "soon"], "--follow: expected a number of seconds above 0"),
-        (["audit", "--out", "out", "--path", ".", "--producer-expiration", "-5"], "milliseconds, at least 1, not '-5'"),
+        (
+            ["audit", "--out", "out", "--path", ".", "--producer-expiration", "-5"],
+            "expected a whole number from 1 to 9223372036854775807, not '-5'",
+        ),
     ],
 )
 def test_arguments_without_a_meaning_are_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -334,9 +334,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     for number, (sections, _) in enumerate(found, 1):
         report.sections += [(f"wirebroker {number}: {title}", text) for title, text in sections.items()]
     if explored is None:
-        with suppress(OSError):  # a cache on a read-only disk
+        try:
             paths = list(_written(item, [failure_report.pictures(rows) for _, rows in found]))
-            report.sections += [("wirebroker: pictures", "\n".join(paths))] if paths else []
+        except OSError as refused:  # a read-only disk
+            paths = [f"they cannot be written: {refused.filename}: {refused.strerror}"]
+        report.sections += [("wirebroker: pictures", "\n".join(paths))] if paths else []
 
 
 def _rows(engine: Engine) -> list[Row]:

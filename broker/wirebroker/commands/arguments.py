@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
+from math import inf
+from pathlib import Path
 from typing import Any, NoReturn
 
 from wirebroker.common.suggestions import did_you_mean
@@ -11,6 +16,31 @@ from wirebroker.common.suggestions import did_you_mean
 
 class Parser(argparse.ArgumentParser):
     """The parser of one command, or of all commands. Subparsers also belong to this class."""
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        self.partners: dict[str, list[str]] = {}
+        """For each flag that does nothing alone, the flags of which it needs one."""
+        self.loners: dict[str, set[str]] = {}
+        """For each flag beside which others do nothing, the flags that may be given with it."""
+
+    def needs(self, partners: str, *flags: str) -> None:
+        """Refuse each of these flags, or its environment variable, unless one of the partners is given, too."""
+        self.partners |= dict.fromkeys(flags, partners.split())
+
+    def alone(self, flag: str, *allowed: str) -> None:
+        """Refuse every flag beside this one, except the allowed flags."""
+        self.loners[flag] = {flag, *allowed}
+
+    def describe(self) -> None:
+        """Give each command that has no description its line in the list of commands."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                told = {each.dest: each.help for each in action._choices_actions}
+                for name, parser in action.choices.items():
+                    if parser.description is None and (line := told.get(name)):
+                        parser.description = f"{line[0].upper()}{line[1:]}."
+                    parser.describe()
 
     def error(self, message: str) -> NoReturn:
         """Print the sentence and end the program with exit code 2. argparse's own usage text has many lines and would hide the
@@ -29,7 +59,28 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown and not self._commands():
             self.error(f"there is nothing that {' '.join(unknown)!r} could be")
+        if self.partners:
+            self._refuse_lonely_flags(sys.argv[1:] if args is None else args, parsed)
         return parsed, unknown
+
+    def _refuse_lonely_flags(self, args: Sequence[str], parsed: argparse.Namespace) -> None:
+        given = {flag: flag for arg in takewhile("--".__ne__, args) for flag in self._flags(arg.partition("=")[0])}
+        mirrored = getattr(parsed, "mirrored", {})
+        given |= {f"--{dest.replace('_', '-')}": f"WIREBROKER_{dest.upper()}" for dest, value in mirrored.items() if value}
+        for flag, partners in self.partners.items():
+            if flag in given and not given.keys() & set(partners):
+                self.error(f"{given[flag]} does nothing without {' or '.join(partners)}")
+        for flag, allowed in self.loners.items():
+            if flag in given and (others := sorted(given.keys() - allowed)):
+                self.error(f"{given[others[0]]} does nothing with {flag}")
+
+    def _flags(self, arg: str) -> Iterable[str]:
+        """Returns the flags that an argument names, in full or by its beginning."""
+        actions = [
+            each for each in self._actions if any(arg.startswith("--") and flag.startswith(arg) for flag in each.option_strings)
+        ]
+        exact = [each for each in actions if arg in each.option_strings]
+        return [each.option_strings[0] for each in exact or actions]
 
     def _commands(self) -> bool:
         return self._subparsers is not None
@@ -53,9 +104,45 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None, f"there is no command {value!r}{advice}")
 
 
-def whole_number(text: str) -> int:
-    """The type of a flag that takes a whole number."""
+LONGEST_S = 366 * 86400
+"""The largest number of seconds that a flag takes: a year."""
+
+
+def whole_number(least: int | None, most: int) -> Callable[[str], int]:
+    """Returns the type of a flag that takes a whole number in this range. Without `least`, the command checks the smallest."""
+    limits = f"up to {most}" if least is None else f"from {least} to {most}"
+
+    def number(text: str) -> int:
+        try:
+            found = int(text) if len(text) < 20 else None
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if found is None or not (found if least is None else least) <= found <= most:
+            raise argparse.ArgumentTypeError(f"expected a whole number {limits}, not {text!r}")
+        return found
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """The type of a flag that takes a number of seconds."""
     try:
-        return int(text)
+        found = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        found = inf
+    if not 0 < found <= LONGEST_S:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, not {text!r}, and at most {LONGEST_S}")
+    return found
+
+
+def output_file(text: str) -> str:
+    """The type of a flag that names a file to write. What could not be written is refused before the work begins."""
+    path = Path(text)
+    problem = "the value is empty" if not text.strip() else f"{text} is a folder" if path.is_dir() else ""
+    if not problem and not path.parent.is_dir():
+        problem = f"{text} cannot be written: there is no folder {path.parent}"
+    if not problem and not os.access(path if path.exists() else path.parent, os.W_OK):
+        problem = f"{text} cannot be written: permission denied"
+    if problem:
+        raise argparse.ArgumentTypeError(problem)
+    return text

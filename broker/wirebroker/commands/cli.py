@@ -13,7 +13,7 @@ from importlib import import_module
 from math import inf
 from typing import Any
 
-from wirebroker.commands.arguments import Parser, whole_number
+from wirebroker.commands.arguments import Parser, output_file, seconds, whole_number
 from wirebroker.core.profile import DEFAULT_PROFILE
 from wirebroker.pictures import PICTURES
 
@@ -58,11 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
     conformance = commands.add_parser("conformance", help="replay recorded scenarios and print each difference from Kafka")
     conformance.add_argument("--bootstrap", metavar="H:P", help="the broker to compare; without it wirebroker starts its own")
     conformance.add_argument("--only", metavar="NAME,…", help="only these scenarios")
-    conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
+    conformance.add_argument("--json", type=output_file, metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
     conformance.add_argument("--profile", metavar="kafka-X.Y", help="compare with the responses of this release of Kafka")
     conformance.add_argument("--versions", choices=("named", "clamped"), help="with --profile: the versions that scenarios "
         "name, or lower versions that the broker announces (both)")  # fmt: skip
+    conformance.needs("--profile", "--versions")
     conformance.set_defaults(command="conformance")
     _releases(commands)
     _proxy(commands)
@@ -73,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     _explain(commands)
     _decode(commands)
     _audit(commands)
+    parser.describe()
     return parser
 
 
@@ -81,7 +83,7 @@ def _health(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--bootstrap", metavar="H:P", help="any Kafka broker (default: the address at which `serve` would "
         "listen with the same environment, else 127.0.0.1:9092)")  # fmt: skip
     _secured(parser.add_argument)
-    parser.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
+    parser.add_argument("--timeout", type=seconds, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
     parser.set_defaults(command="health", serve=lambda: build_parser().parse_args(["serve"]))
 
 
@@ -112,10 +114,10 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--host", help="address to listen on (127.0.0.1)")
     add(
         "--port",
-        type=whole_number,
+        type=whole_number(0, 65535),
         help="port of the first broker; each further broker takes the next port; 0 = any free port (9092)",
     )
-    add("--brokers", type=whole_number, metavar="N", help="brokers in this process (1)")
+    add("--brokers", type=whole_number(None, 1000), metavar="N", help="brokers in this process (1)")
     repeated("--advertise", metavar="[NAME=]H:P", help="the address that clients connect to, at the first listener or at "
         "NAME (each further broker takes the next port; repeatable)")  # fmt: skip
     repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
@@ -138,14 +140,14 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "(repeatable)")  # fmt: skip
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
         "Kafka's topic settings (repeatable)")  # fmt: skip
-    add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
+    add("--partitions", type=whole_number(1, 2**31 - 1), metavar="N", help="default partitions: num.partitions")
     add("--like", type=_named, metavar="FILE.toml", help="start an empty copy of the cluster in this file of "
         "`wirebroker learn`; the other flags take precedence over the file")  # fmt: skip
     add("--profile", metavar="NAME", help=f"the release of Kafka, or the rules of the validator ({DEFAULT_PROFILE})")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     add("--upgrade-to", metavar="NAME", help="upgrade the brokers to this release, one after the other, on the signal SIGUSR1")
-    add("--upgrade-after", type=_seconds, metavar="S", help="begin the upgrade S seconds after the start, without a signal")
-    add("--upgrade-pause", type=_seconds, metavar="S", help="each broker is down for S seconds of the broker's clock, and S "
+    add("--upgrade-after", type=seconds, metavar="S", help="begin the upgrade S seconds after the start, without a signal")
+    add("--upgrade-pause", type=seconds, metavar="S", help="each broker is down for S seconds of the broker's clock, and S "
         "more seconds pass before the next broker stops (0)")  # fmt: skip
     add("--no-finalize", action="store_true", help="do not raise the levels of features after the upgrade")
     repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
@@ -162,6 +164,11 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "the batch header only (%(default)s)")  # fmt: skip
     _watching(add)
     _end_with_parent(parser)
+    parser.needs("--upgrade-to", "--upgrade-after", "--upgrade-pause", "--no-finalize")
+    parser.needs("--tls --tls-cert", "--tls-client")
+    parser.needs("--tls --tls-cert --config --like", "--tls-client-ca")
+    parser.needs("--tls-cert", "--tls-key")
+    _needs_of_watching(parser)
     _mirror(parser, parser._actions)
     parser.set_defaults(command="serve", old_address=None)
 
@@ -170,7 +177,7 @@ def _faults(add: Callable[..., argparse.Action], seed_help: str) -> None:
     """Add the flags of faults, which `serve` and `proxy` have in common."""
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
-    add("--random-seed", type=whole_number, metavar="N", help=seed_help)
+    add("--random-seed", type=whole_number(-(2**63), 2**63 - 1), metavar="N", help=seed_help)
 
 
 def _watching(add: Callable[..., argparse.Action]) -> None:
@@ -189,8 +196,16 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
         help="write all requests and responses into this file for Wireshark, with the verdicts as comments")  # fmt: skip
     add("--rotate", metavar="SIZE|TIME", help="begin a new file of --trace and --capture when it has this size or age, like "
         "100MB, 1h or 100MB,1h; a full file gets a number in its name")  # fmt: skip
-    add("--rotate-keep", type=_count, metavar="N", help="keep only the N latest full files (10)")
+    add("--rotate-keep", type=whole_number(0, 1_000_000), metavar="N", help="keep only the N latest full files (10)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="the event loop (%(default)s)")
+
+
+def _needs_of_watching(parser: Parser) -> None:
+    """Name the flags of `_watching` that do nothing alone."""
+    parser.needs("--control", "--control-allow-host")
+    parser.needs("--trace --control --capture", "--trace-level")
+    parser.needs("--trace --capture", "--rotate")
+    parser.needs("--rotate", "--rotate-keep")
 
 
 def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
@@ -252,6 +267,11 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--upstream-tls-cert", metavar="FILE", help="the client certificate that the proxy shows to the brokers (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="the certificate's private key, if it is in another file")
     _watching(add)
+    parser.needs("--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client")
+    parser.needs("--upstream-tls-ca", "--upstream-tls-cert")
+    parser.needs("--upstream-tls-cert", "--upstream-tls-key")
+    parser.needs("--faults --control", "--allow-faults", "--random-seed")
+    _needs_of_watching(parser)
     _mirror(parser, [_end_with_parent(parser)])
     parser.set_defaults(command="proxy")
 
@@ -273,7 +293,7 @@ def _learn(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--bootstrap", type=_named, metavar="H:P[,H:P…]", help="a broker of the cluster")
     _secured(add)
     add("--anonymous", action="store_true", help="hash all names, with a key that is thrown away")
-    add("--out", type=_named, metavar="FILE.toml", help="the file to write")
+    add("--out", type=output_file, metavar="FILE.toml", help="the file to write")
     add("--compare", nargs=2, type=_named, metavar=("A", "B"), help="print the differences between two such files")
     parser.set_defaults(command="learn")
 
@@ -311,8 +331,8 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--check", type=_named, metavar="CMD", help="run this after a command that ended with exit code 0, without faults; its "
         "exit code counts")  # fmt: skip
     add("--env", action="append", default=[], metavar="NAME", help="another environment variable for the address (repeatable)")
-    add("--port", type=whole_number, metavar="N", help="the broker's port, for a command that cannot take an address; one run "
-        "at a time")  # fmt: skip
+    add("--port", type=whole_number(1, 65535), metavar="N", help="the broker's port, for a command that cannot take an "
+        "address; one run at a time")  # fmt: skip
     add("--upstream", type=_named, metavar="HOST:PORT", help="use a real cluster through a proxy, with the faults that a proxy "
         "can play; one run at a time")  # fmt: skip
     add("--allow-faults", action="store_true", help="with --upstream: try faults although the cluster is not on this machine")
@@ -321,11 +341,11 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--api", metavar="API,…", help="try faults at requests of these APIs only")
     add("--faults", metavar="KIND,…", help="try these kinds of fault or errors only")
     add("--every", action="store_true", help="try faults at every request of a class, not only the first, second and last")
-    add("--depth", type=whole_number, choices=(1, 2), default=1, help="2 also tries pairs: a fault, and another fault at "
+    add("--depth", type=whole_number(1, 2), choices=(1, 2), default=1, help="2 also tries pairs: a fault, and another fault at "
         "the retry (%(default)s)")  # fmt: skip
-    add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer counts as hung (%(default)g s)")
+    add("--limit", type=seconds, default=180.0, metavar="S", help="a run that takes longer counts as hung (%(default)g s)")
     add("--budget", metavar="T", help="begin no further run after this time, like 10m")
-    add("--jobs", type=_jobs, metavar="N", help="runs at once (two for each core)")
+    add("--jobs", type=whole_number(1, 1000), metavar="N", help="runs at once (two for each core)")
     add("--master", type=_named, metavar="URL", help="run the cases on a Spark cluster, such as spark://host:7077 or local[4]; "
         "needs the extra audit")  # fmt: skip
     add("--shard", metavar="I/N", help="try only this part of the faults, such as 3/10, to divide them among machines")
@@ -338,9 +358,10 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add("--fail-on", metavar="OUTCOME,…", help="the outcomes that lead to exit code 1: lost, doubled, reordered, "
         "open_transaction, hung, storm, check_failed, failed (all but the last)")  # fmt: skip
-    add("--junit", type=_named, metavar="FILE", help="write the runs as JUnit XML, too")
-    add("--sarif", type=_named, metavar="FILE", help="write the failing runs as SARIF 2.1.0")
+    add("--junit", type=output_file, metavar="FILE", help="write the runs as JUnit XML, too")
+    add("--sarif", type=output_file, metavar="FILE", help="write the failing runs as SARIF 2.1.0")
     add("--out", type=_named, default="report", metavar="DIR", help="the directory of the report (%(default)s)")
+    parser.needs("--upstream", "--allow-faults")
     parser.set_defaults(command="explore")
 
 
@@ -350,14 +371,19 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add = show.add_argument
     add("file", metavar="FILE", help="what --trace or --capture wrote, or a capture of tcpdump; - for standard input")
     add("--topic", metavar="NAME")
-    add("--partition", type=whole_number, metavar="N")
-    add("--producer", type=whole_number, metavar="ID", help="a producer id: its batches, and all requests of its connections")
+    add("--partition", type=whole_number(0, 2**31 - 1), metavar="N")
+    add(
+        "--producer",
+        type=whole_number(0, 2**63 - 1),
+        metavar="ID",
+        help="a producer id: its batches, and all requests of its connections",
+    )
     add("--transaction", metavar="ID", help="a transactional id")
     add("--group", metavar="ID")
     add("--verdict", choices=("accepted", "duplicate", "rejected"))
     add("--event", metavar="NAME", help="produce, fault, reply, fetch, group, transaction …")
     add("--api", metavar="NAME", help="requests, responses and verdicts of this API")
-    add("--connection", type=whole_number, metavar="N", help="the number after #")
+    add("--connection", type=whole_number(1, 2**63 - 1), metavar="N", help="the number after #")
     add("--client", metavar="ID", help="a client id")
     add("--principal", metavar="User:NAME", help="who logged in")
     add("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
@@ -365,15 +391,18 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--where", default="", metavar="FILTER", help="a filter such as 'api=Produce error!=NONE' (docs/reference/trace.md)")
     add("--follow", action="store_true", help="show each row as it is appended, until Ctrl-C")
     add("--picture", choices=PICTURES, help="draw the chosen rows as SVG (docs/how-to/pictures.md)")
-    add("--out", type=_named, metavar="FILE", help="with --picture: write to this file, and not to standard output")
+    add("--out", type=output_file, metavar="FILE", help="with --picture: write to this file, not to standard output")
     add("--of", default="", metavar="NAME", help="with --picture: the partition, group or producer to draw")
-    add("--width", type=whole_number, default=1000, metavar="PX", help="the width of the picture (%(default)s)")
+    add("--width", type=whole_number(100, 100_000), default=1000, metavar="PX", help="the width of the picture (%(default)s)")
     add("--fold", action=argparse.BooleanOptionalAction, help="show requests that repeat without an "
         "error as one line (the default on a terminal)")  # fmt: skip
     add("--page", action="store_true", help="show the file, of any size, on the live page (needs the extra control)")
     add("--control", type=_named, metavar="H:P", help="with --page: the page's address; a port alone is on "
         "127.0.0.1 (any free port)")  # fmt: skip
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
+    show.needs("--picture", "--out", "--of", "--width")
+    show.needs("--page", "--control")
+    show.alone("--page", "--control")
     show.set_defaults(command="trace")
 
 
@@ -387,7 +416,7 @@ def _explain(commands: argparse._SubParsersAction[Parser]) -> None:
     add = explain.add_argument
     add("source", metavar="FILE|URL", help="what --trace or --capture wrote, a capture of tcpdump, - for standard input, or "
         "the address of --control: http://127.0.0.1:8080")  # fmt: skip
-    add("--json", metavar="FILE", help="write the findings to this file")
+    add("--json", type=output_file, metavar="FILE", help="write the findings to this file")
     explain.set_defaults(command="explain")
 
 
@@ -403,15 +432,16 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or the bytes themselves: hex, base64, "
         "output of xxd, a literal of Python (b'…')")  # fmt: skip
     add("--api", metavar="NAME", help="the bytes are responses of this API")
-    add("--version", type=whole_number, metavar="N", help="... in this version")
+    add("--version", type=whole_number(0, 2**15 - 1), metavar="N", help="... in this version")
     add("--form", choices=FORMS, help="the form of INPUT, if it is not recognised")
     add("--json", action="store_true", help="print JSON, which `encode` reads")
+    decode.needs("--api", "--version")
     decode.set_defaults(command="decode")
     encode = commands.add_parser("encode", help="convert the output of `decode --json`, edited or not, to bytes")
     add = encode.add_argument
     add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or JSON")
     add("--form", choices=FORMS, default="hex", help="(%(default)s)")
-    add("--out", type=_named, metavar="FILE", help="write to this file")
+    add("--out", type=output_file, metavar="FILE", help="write to this file")
     encode.set_defaults(command="encode")
     diff = commands.add_parser("diff", help="two captured sessions side by side: errors, offsets, verdicts",
         epilog="Exit codes: 0 no difference that matters, 1 a difference, 2 a session cannot be read.")  # fmt: skip
@@ -425,7 +455,7 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to which the session is sent")
     add("--create-topics", action="store_true", help="create the session's topics that do not exist")
     _secured(add)
-    add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for a response (%(default)s)")
+    add("--timeout", type=seconds, default=30.0, metavar="S", help="seconds to wait for a response (%(default)s)")
     replay.set_defaults(command="replay")
     commands.add_parser("dissector", help="print a dissector for Wireshark (Lua) of all messages in all versions").set_defaults(
         command="dissector"
@@ -464,23 +494,32 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--since", type=_named, metavar="REPORT",
         help="continue where the audit in this report ended, and check both parts together")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
-    add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
-    add("--records-limit", type=_count, metavar="N",
+    add(
+        "--producer-expiration",
+        type=whole_number(1, 2**63 - 1),
+        metavar="MS",
+        help="the broker's producer.id.expiration.ms (86400000)",
+    )
+    add("--records-limit", type=whole_number(0, 2**63 - 1), metavar="N",
         help="compare a topic with more records than N batch by batch, without a journal (1000000)")  # fmt: skip
     add("--memory", type=_memory, metavar="SIZE",
         help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")  # fmt: skip
-    add("--follow", type=_seconds, metavar="S",
+    add("--follow", type=seconds, metavar="S",
         help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
     add("--master", type=_master, help="Spark's master (local[*])")
     add("--fail-on", choices=("certain", "likely", "never"),
         help="the lowest severity that leads to exit code 1 (likely)")  # fmt: skip
     add("--policy", type=_named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
-    add("--junit", type=_named, metavar="FILE", help="write the findings as JUnit XML, too")
-    add("--sarif", type=_named, metavar="FILE", help="write the findings as SARIF 2.1.0")
-    add("--prometheus", type=_named, metavar="FILE", help="write the numbers of findings in Prometheus' text format")
+    add("--junit", type=output_file, metavar="FILE", help="write the findings as JUnit XML, too")
+    add("--sarif", type=output_file, metavar="FILE", help="write the findings as SARIF 2.1.0")
+    add("--prometheus", type=output_file, metavar="FILE", help="write the numbers of findings in Prometheus' text format")
     add("--findings-to", type=_named, metavar="H:P/TOPIC", help="send the findings as JSON to this topic")
     add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append the findings to this table of "
         "Spark's catalog or folder")  # fmt: skip
+    audit.needs("--path", "--remote-store")
+    audit.needs("--bootstrap", "--max-rate")
+    audit.needs("--bootstrap --findings-to", "--command-config")
+    audit.needs("--pipeline", "--match")
     audit.set_defaults(command="audit")
 
 
@@ -489,38 +528,6 @@ def _named(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("the value is empty")
     return text
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds < inf:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, not {text!r}")
-    return seconds
-
-
-def _jobs(text: str) -> int:
-    if (count := _count(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, not {text!r}")
-    return count
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        ms = int(text)
-    except ValueError:
-        ms = 0
-    if ms < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of milliseconds, at least 1, not {text!r}")
-    return ms
-
-
-def _count(text: str) -> int:
-    if not (count := text.strip()).isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number, 0 or more, not {text!r}")
-    return int(count)
 
 
 def _rate(text: str) -> float:

@@ -147,8 +147,6 @@ def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream
     Raises UsageError, ValueError.
     """
     if options.upstream is None:
-        if options.allow_faults:
-            raise UsageError("--allow-faults: this is for --upstream")
         return None
     for flag, given in (("--config", options.config), ("--profile", options.profile), ("--master", options.master)):
         if given:

@@ -19,6 +19,7 @@ from wirebroker.security.protocols import SecurityProtocol, protocol_map, protoc
 NAMES = {protocol.name: protocol for protocol in SecurityProtocol}
 """Kafka's default for listener.security.protocol.map."""
 MAP, LISTENERS, ADVERTISED = "listener.security.protocol.map", "listeners", "advertised.listeners"
+FORM = "NAME=[PROTOCOL://]HOST:PORT[@HOST:PORT], as INSIDE=SASL_PLAINTEXT://127.0.0.1:9093"
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 """The characters of a host in Kafka's SocketServerConfigs."""
 
@@ -111,8 +112,6 @@ def old_address(settings: Mapping[str, str]) -> str | None:
 
 def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
     """Returns the certificates that the flags name, or new self-made certificates. Raises UsageError."""
-    if arguments.tls is None and arguments.tls_cert is None and (arguments.tls_key or arguments.tls_client_ca):
-        raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
     try:
         given = None
         if arguments.tls_cert is not None:
@@ -131,7 +130,7 @@ def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
 
 def _given(text: str) -> tuple[str, str, str]:
     """Returns the name, `[PROTOCOL://]host:port` and the advertised address, or "", of a `--listener`. Raises UsageError."""
-    name, where = pair(text, "--listener")
+    name, where = pair(text, "--listener", FORM)
     bind, _, advertised = where.partition("@")
     return name.upper(), bind, advertised
 

@@ -150,8 +150,6 @@ def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     """
     certificate, authority = arguments.tls_cert, arguments.tls_client_ca
     if certificate is None:
-        if arguments.tls_key or authority or arguments.tls_client:
-            raise UsageError("--tls-key, --tls-client-ca and --tls-client need --tls-cert")
         return None
     wanted: ClientAuth = arguments.tls_client or ("required" if authority else "none")
     try:
@@ -163,8 +161,6 @@ def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
 def upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     """Returns the TLS context for connections to the brokers. Raises UsageError."""
     if authority is None:
-        if certificate is not None or key is not None:
-            raise UsageError("--upstream-tls-cert needs --upstream-tls-ca, the authority that signed the brokers' certificates")
         return None
     for flag, file in (("ca", authority), ("cert", certificate), ("key", key)):
         if file is not None:

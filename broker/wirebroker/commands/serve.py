@@ -27,6 +27,7 @@ from wirebroker.common.complaints import complain
 from wirebroker.common.lasting import KEPT, Rotation
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.engine.engine import Engine
+from wirebroker.faults.forms import FaultError
 from wirebroker.net.clock import Clock
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address
@@ -145,8 +146,6 @@ def print_line(text: str) -> None:
 def control_server(arguments: argparse.Namespace) -> ModuleType | None:
     """Returns the module `wirebroker.control.server`, if the flags ask for the HTTP control. Raises UsageError."""
     if not arguments.control:
-        if arguments.control_allow_host:
-            raise UsageError("--control-allow-host is for the control; say with --control where it listens")
         return None
     control_address(arguments.control)
     try:
@@ -184,7 +183,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
     read: dict[str, Any] = {
         "topics": arguments.topic,
-        "rules": dict(pair(text, "--set") for text in arguments.set),
+        "rules": dict(pair(text, "--set", "RULE=VALUE") for text in arguments.set),
         "configs": configs,
         "max_versions": dict(_max_version(text) for text in arguments.max_version),
         "fault_seed": next(seed for seed in seeds if seed is not None),
@@ -210,8 +209,11 @@ def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None
     def new_engine() -> Engine:
         now = clock.now()
         engine = options.new_engine(now)
-        for rule in faults.rules if faults else ():
-            engine.plan.add(rule.copy())
+        for rule, place in zip(faults.rules, faults.places, strict=True) if faults else ():
+            try:
+                engine.plan.add(rule.copy())
+            except FaultError as refused:
+                raise UsageError(f"--faults: {place}: {refused}") from None
         if part is not None:
             from wirebroker.scenarios.setup import bring_about
 
@@ -285,8 +287,6 @@ def attach_sink(trace: Recorder, sink: str, rotation: Rotation | None, resources
 def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
     """Returns the limits at which files of --trace and --capture count as full. Raises UsageError."""
     if arguments.rotate is None:
-        if arguments.rotate_keep is not None:
-            raise UsageError("--rotate-keep needs --rotate, which says when a file is full")
         return None
     if not arguments.capture and all(sink == "console" for sink in arguments.trace):
         raise UsageError("--rotate is for the files of --trace and --capture, and neither names a file")
@@ -328,14 +328,14 @@ def control_address(text: str) -> Address:
 
 
 def _feature(text: str) -> tuple[str, int]:
-    name, level = pair(text, "--feature")
+    name, level = pair(text, "--feature", "NAME=LEVEL")
     if whole(level) < 0:
         raise UsageError(f"--feature {text}: {level!r} is not a level")
     return name, int(level)
 
 
 def _max_version(text: str) -> tuple[str, int]:
-    name, value = pair(text, "--max-version")
+    name, value = pair(text, "--max-version", "API=VERSION")
     if whole(value) < 0:
         raise UsageError(f"--max-version {text}: {value!r} is not a version")
     return name, int(value)

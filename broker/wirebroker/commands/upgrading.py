@@ -24,9 +24,6 @@ def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str
     """
     to, after = arguments.upgrade_to, arguments.upgrade_after
     if to is None:
-        for name in ("upgrade_after", "upgrade_pause", "no_finalize"):
-            if getattr(arguments, name):
-                raise UsageError(f"--{name.replace('_', '-')} is for an upgrade; name the release with --upgrade-to")
         return None
     try:
         host.engine.new_upgrade(to)

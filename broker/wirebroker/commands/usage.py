@@ -22,11 +22,11 @@ def addresses_in(text: str, flag: str) -> list[Address]:
     return [address_in(each.strip(), flag) for each in text.split(",")]
 
 
-def pair(text: str, flag: str) -> tuple[str, str]:
-    """Returns the name and the value of `NAME=VALUE`. Raises UsageError."""
+def pair(text: str, flag: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Returns the name and the value of a text with this form. Raises UsageError."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError(f"{flag} {text}: this is not NAME=VALUE")
+        raise UsageError(f"{flag} {text}: this is not {form}")
     return name.strip(), value.strip()
 
 

@@ -6,15 +6,24 @@ from collections.abc import Iterable
 
 LONGEST = 100
 """The number of characters of the word that are compared, because the comparison takes long for long words."""
+ALMOST = 0.8
+"""The beginning of a longer word must have at least this similarity (0 to 1) to the word."""
+BY_BEGINNING = 0.6
+"""Beginnings are compared if no higher similarity is required."""
 MOST_NAMES = 30
 """The largest number of known words that a sentence lists."""
 
 
 def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
     """Returns the end of a sentence about an unknown word, `; did you mean 'orders'?`, or "" if no known word is similar."""
-    from difflib import get_close_matches  # its import takes a while, and most runs need no advice
+    from difflib import SequenceMatcher, get_close_matches  # the import takes a while, and most runs need no advice
 
-    close = get_close_matches(word[:LONGEST], list(known), 1, likeness)
+    word, names = word[:LONGEST], list(known)
+    close = get_close_matches(word, names, 1, likeness)
+    begins = {name[: len(word)]: name for name in reversed(names) if len(name) > len(word)} if likeness <= BY_BEGINNING else {}
+    for begin in get_close_matches(word, begins, 1, ALMOST):  # NOT_LEADR is the beginning of NOT_LEADER_OR_FOLLOWER
+        if not close or SequenceMatcher(None, close[0], word).ratio() < SequenceMatcher(None, begin, word).ratio() - 0.05:
+            close = [begins[begin]]
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

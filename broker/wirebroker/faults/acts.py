@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -56,6 +56,13 @@ class NothingToChange(ValueError):
 
 class BrokerParts(Protocol):
     """The interface through which faults change the storage and the state of a broker."""
+
+    @property
+    def nodes(self) -> Collection[int]:
+        """The ids of the cluster's brokers."""
+
+    def why_no_upgrade(self, to: str) -> str:
+        """Returns why the cluster cannot be upgraded to a release, or ""."""
 
     def fail_write(self, partition: TopicPartition) -> None:
         """Make the next write to the partition fail."""

@@ -103,6 +103,11 @@ class FaultPlan:
             raise FaultError("kind", f"{rule.kind} acts inside a broker, and this is a proxy; load it in the broker instead")
         if rule.match.principal is not None and self.host.fault_broker is None:
             raise FaultError("principal", "a proxy does not know the clients' principals; load the rule in the broker")
+        if self.host.fault_broker is not None:
+            rule.check_broker(self.host.fault_broker)
+        return self._load(rule)
+
+    def _load(self, rule: Rule) -> Rule:
         if rule not in self.rules:
             self.rules.append(rule)
             rule.added, rule.loaded_at, rule.misses = True, self.host.now, Misses(self._arrived)
@@ -152,7 +157,7 @@ class FaultPlan:
         As in `succeed`, earlier copies of these rules that never fired are forgotten.
         """
         self.reseed(self._first_seed)
-        again = [self.add(rule.copy()) for rule in rules]
+        again = [self._load(rule.copy()) for rule in rules]
         kept = [rule for rule in self._unloaded_unfired if str(rule) not in map(str, again)]
         self._unloaded_unfired = deque(kept, REMEMBERED)
 

@@ -73,6 +73,19 @@ class EngineBroker:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @property
+    def nodes(self) -> Collection[int]:
+        """The ids of the cluster's brokers."""
+        return self._engine.cluster.brokers
+
+    def why_no_upgrade(self, to: str) -> str:
+        """Returns why the cluster cannot be upgraded to a release, or ""."""
+        try:
+            self._engine.upgrade_from(min(self.nodes), to, 0)
+        except ValueError as refused:
+            return str(refused)
+        return ""
+
     def fail_write(self, partition: TopicPartition) -> None:
         """Make the next write to the partition fail."""
         if (found := self._engine.cluster.partition(*partition)) is not None:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from kafkawire.errors import ErrorCode
+from kafkawire.registry import KEYS
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.requests import details
 from wirebroker.trace import selection
@@ -62,6 +64,14 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
 """Fields whose values are computed from a row's own fields."""
 OWN = {field.name for row in EVENTS.values() for field in fields(row)} | details.NAMES
 """The names of all fields that rows have, and of all fields that a row's `details` can have."""
+
+
+KNOWN: Mapping[str, Iterable[str]] = {
+    "api": KEYS, "event": EVENTS, "error": ErrorCode.__members__, "verdict": ("accepted", "duplicate", "rejected"),
+}  # fmt: skip
+"""The fields whose values are names, and these names."""
+LIKE = 0.6
+"""A value with at least this similarity (0 to 1) to a name counts as misspelt."""
 
 
 class FilterError(ValueError):
@@ -286,9 +296,19 @@ class _Reader:
         if kind not in ("word", "quoted"):
             raise FilterError(f'{field}{operator} needs a value; write {field}{operator}"" for an empty one')
         self.at += 1
+        if operator in ("=", "!="):
+            _check_name(field, value)
         if operator in ("<", "<=", ">", ">="):
             _check_number(field, operator, value)
         return Comparison(field, operator, value.lower())
+
+
+def _check_name(field: str, value: str) -> None:
+    """Refuses a value that is no name of its field and is similar to one."""
+    known = {name.lower(): name for name in KNOWN.get(field, ())}
+    if known and value.lower() not in known and (advice := did_you_mean(value.lower(), known, LIKE)):
+        meant = next(name for name in known if repr(name) in advice)
+        raise FilterError(f"there is no {field} {value!r}; did you mean {known[meant]!r}?")
 
 
 def _check_number(field: str, operator: str, value: str) -> None:

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.faults.acts import Injection, NothingToChange
+from wirebroker.faults.acts import BrokerParts, Injection, NothingToChange
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import NonNegative, Positive, Rule
 from wirebroker.requests.effects import Outcome
@@ -202,6 +202,11 @@ class upgrade(Rule):
 
         if self.to not in RELEASE_PROFILES:
             raise FaultError("to", f"upgrade: {unknown(self.to, RELEASE_PROFILES)}")
+
+    def check_broker(self, broker: BrokerParts) -> None:
+        super().check_broker(broker)
+        if why := broker.why_no_upgrade(self.to):
+            raise FaultError("to", f"upgrade: {why}")
 
     def before(self, injection: Injection) -> Message | Outcome:
         exchange = injection.exchange
