@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kafkawire.batches import HEADER_SIZE, Record, build_batch, end_txn_marker
+from kafkawire.batches import HEADER_SIZE, MAGIC_AT, Record, build_batch, end_txn_marker
 from kafkawire.codec import encode
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -25,6 +26,7 @@ from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages.api_versions import ApiVersionsResponse
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkawire.messages.fetch_snapshot import FetchSnapshotResponse
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.registry import request_class
 from requesting import produce_request
@@ -34,6 +36,7 @@ from wirebroker.commands.cli import main
 from wirebroker.decode.forms import UnknownForm, read_bytes, written
 from wirebroker.decode.frames import NotRecognised, decode_all, encode_plain
 from wirebroker.decode.plain import PlainError
+from wirebroker.decode.show import lines as shown_lines
 from wirekit import NOW, batch
 
 PRODUCE = encode_request(5, "billing", produce_request("orders", batch(3, 2, pid=7, epoch=0, timestamp=NOW)), 9)
@@ -106,6 +109,44 @@ def test_record_data_stands_by_itself_as_in_a_segment() -> None:
     (cut,) = decode_all(segment + segment[:30])
     assert cut.complaints == [f"batches[2] at byte {len(segment)}: the batch has 79 bytes, and 30 are left"]
     assert encode_plain(cut.plain) == segment + segment[:30]
+
+
+def holding(cls: type[Any], records: bytes) -> Any:
+    """Returns a message or struct in which every list has one element and all record data is `records`."""
+    made = cls()
+    for field in cls.__wire__:
+        spec = field.spec
+        if isinstance(spec, list) and isinstance(spec[0], type) and field.tag is None:
+            setattr(made, field.name, [holding(spec[0], records)])
+        elif spec == "records":
+            setattr(made, field.name, records)
+    return made
+
+
+def test_record_data_may_be_cut_in_every_response_that_has_record_data() -> None:
+    whole, second = batch(0, 2, pid=1, epoch=0), batch(2, 1, pid=1, epoch=0)
+    found = set()
+    for cls in MESSAGES:
+        version = versions_of(cls)[-1]
+        raw = b"".join(encode_response(1, holding(cls, whole), version))
+        if cls.__name__.endswith("Request") or whole not in raw:
+            continue
+        found.add(cls.__name__)
+        for end in range(len(second)):
+            raw = b"".join(encode_response(1, holding(cls, whole + second[:end]), version))
+            (decoded,) = decode_all(raw, str(cls.__schema__.key), version)
+            assert decoded.complaints == []
+            assert through_json(raw, str(cls.__schema__.key), version) == raw
+            told = f"the first {end} of {len(second)} bytes of a batch, hex 000000" in "\n".join(shown_lines(decoded))
+            assert told is (end > MAGIC_AT), "a batch can be recognised by its size and its magic"
+    assert found == {"FetchResponse", "FetchSnapshotResponse", "ShareFetchResponse"}
+
+
+def test_a_later_part_of_a_snapshot_begins_inside_a_batch() -> None:
+    raw = b"".join(encode_response(1, holding(FetchSnapshotResponse, batch(0, 2, pid=1, epoch=0)[7:]), 1))
+    (decoded,) = decode_all(raw, "FetchSnapshot", 1)
+    assert decoded.complaints == []
+    assert through_json(raw, "FetchSnapshot", 1) == raw
 
 
 def coordinator_records() -> list[CoordinatorRecord]:

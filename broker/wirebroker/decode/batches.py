@@ -44,12 +44,18 @@ MAGIC = 2
 """The magic of a batch. At the same position, an entry of a message set has the magic 0 or 1."""
 
 
+CUT = "cut_batch_of"
+"""In plain data, the whole size of a batch of which only the first bytes are there."""
+
+
 class RecordData:
     """Reads record data. `complaints` has a sentence about each damaged part, with the position of the part in the whole
-    input."""
+    input. If the data `may_be_cut`, as in a response to Fetch, which Kafka cuts at `partition_max_bytes`, an incomplete last
+    batch is not damage."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_be_cut: bool = False) -> None:
         self.complaints: list[str] = []
+        self._may_be_cut = may_be_cut
 
     def read(self, data: Buffer, topic: str | None, at: int, path: str) -> list[dict[str, Any]]:
         """Returns the batches. Bytes that are not a whole batch become `{"hex": …}`. `at` is the position of `data` in the
@@ -64,6 +70,9 @@ class RecordData:
                 self._complain(f"{where}: {damage}")
                 size = None
             else:
+                if self._may_be_cut and (size is None or size > len(view) - pos):
+                    found.append(({} if size is None else {CUT: size}) | {"hex": bytes(view[pos:]).hex()})
+                    break
                 if size is None or size > len(view) - pos:
                     self._complain(f"{where}: the batch has {size or 'more'} bytes, and {len(view) - pos} are left")
             whole = size is not None and size <= len(view) - pos
@@ -151,8 +160,8 @@ def record_data(plain: Any, path: str) -> bytes:
 def _batch_bytes(plain: Any, path: str) -> bytes:
     if not isinstance(plain, dict):
         raise PlainError(f"{path}: this is not an object")
-    if set(plain) == {"hex"}:
-        return bytes_of(plain, embedded_bytes, path) or b""
+    if "hex" in plain and plain.keys() <= {"hex", CUT}:
+        return bytes_of({"hex": plain["hex"]}, embedded_bytes, path) or b""
     try:
         if plain.get("magic", MAGIC) < MAGIC:
             return entry_bytes(plain, path)

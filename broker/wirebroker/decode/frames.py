@@ -25,6 +25,7 @@ from kafkawire.frames import (
     written_version,
 )
 from kafkawire.messages import APIS
+from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name, request_class, response_class
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.decode.batches import RecordData, record_data
@@ -79,7 +80,7 @@ def key_of(api: str) -> int:
     return key
 
 
-def are_batches(data: bytes) -> bool:
+def are_batches(data: Buffer) -> bool:
     """Tells whether the data begins with a whole record batch of magic 2."""
     try:
         size = next_batch_size(memoryview(data), 0)
@@ -156,7 +157,7 @@ def _response(data: bytes, begin: int, key: int, version: int) -> Decoded:
     frame = memoryview(data)[begin:]
     version = written_version(frame, key, version)
     correlation_id, pos = read_response_header(frame, key, version)
-    reader = RecordData()
+    reader = RecordData(may_be_cut=True)
     body, end = _body(cls, data, version, begin + pos, reader)
     plain = {KIND: "response", "api": api_name(key), "version": version, "correlation_id": correlation_id, "body": body}
     return Decoded(plain, 0, reader.complaints + _left_over(cls, len(data) - end, end))
@@ -177,6 +178,8 @@ def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: Recor
     path = "records"
 
     def records(node: Node) -> Any:
+        if node.name == "unaligned_records" and not are_batches(node.value):  # a later part of a snapshot
+            return {"hex": bytes(node.value).hex()}
         return reader.read(node.value, topic, node.end - len(node.value), path)
 
     plain: dict[str, Any] = {}

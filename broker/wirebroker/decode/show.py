@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kafkawire.errors import error_name
+from wirebroker.decode.batches import CUT
 from wirebroker.decode.frames import KIND, Decoded
 
 LATEST_SHOWN = 253_370_764_800_000
@@ -34,7 +35,7 @@ def _fields(plain: dict[str, Any], depth: int) -> Iterator[str]:
 
 def _field(name: str, value: Any, depth: int) -> Iterator[str]:
     indent = "  " * depth
-    if isinstance(value, dict) and set(value) != {"hex"}:
+    if isinstance(value, dict) and "hex" not in value:
         yield f"{indent}{name}"
         yield from _fields(value, depth + 1)
     elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
@@ -74,7 +75,8 @@ def _range(first: int, more: int) -> str:
 
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, dict):
-        return f"hex {value['hex']}"
+        data = value["hex"]
+        return f"the first {len(data) // 2} of {value[CUT]} bytes of a batch, hex {data}" if CUT in value else f"hex {data}"
     if name.endswith("error_code") and isinstance(value, int):
         return f"{value} {error_name(value)}"
     if name.endswith("timestamp") and isinstance(value, int) and 0 < value < LATEST_SHOWN:
