@@ -16,6 +16,7 @@ from crashkit import crash_once
 from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import written_image
 from kafkawire.disk.properties import read_properties
+from kafkawire.messages.describe_cluster import DescribeClusterRequest
 from kafkawire.primitives import format_uuid
 from requesting import delete_records, plain
 from responses import sole
@@ -313,6 +314,29 @@ def test_directories_that_do_not_belong_together_are_refused(dirs: list[Path], t
         MockKafka(data=dirs, configs={"log.dirs": "/a,/b"})
     with MockKafka(data=dirs) as kafka:
         assert held(kafka)[0][1] == [("orders", 0, False)]
+
+
+def cluster_ids(*roots: Path) -> set[str]:
+    return {read_properties(each)["cluster.id"] for root in roots for each in root.rglob("meta.properties")}
+
+
+def test_each_new_cluster_has_an_id_of_its_own_and_keeps_it(tmp_path: Path) -> None:
+    def started(name: str, seed: int, brokers: int = 2) -> set[str]:
+        roots = [tmp_path / name / part for part in "ab"]
+        with MockKafka(data=roots, brokers=brokers, random_seed=seed) as kafka:
+            told = client(kafka).request(DescribeClusterRequest(), 0).cluster_id  # type: ignore[attr-defined]
+        assert cluster_ids(*roots) == {told}, "all log directories of all brokers have the cluster's id"
+        return cluster_ids(*roots)
+
+    first = started("first", 1)
+    assert started("second", 2).isdisjoint(first)
+    assert started("same seed", 1) == first, "--random-seed makes it again"
+    assert started("first", 3) == first, "a restart keeps it"
+    shutil.rmtree(tmp_path / "first" / "a")
+    assert started("first", 3) == first, "a new log directory gets the id of the others"
+    started("one", 1, brokers=1)
+    with pytest.raises(DataError, match=r"one.a is of the cluster .*, and .*node-1 of "):
+        MockKafka(data=[tmp_path / "second" / "a" / "node-1", tmp_path / "one" / "a"]).start()
 
 
 def test_a_directory_that_is_missing_is_named(dirs: list[Path]) -> None:

@@ -302,6 +302,23 @@ def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -
     assert [each.topic for each in find_partitions(tmp_path)] == ["orders"]
 
 
+@pytest.mark.parametrize("node", ["version=1\nnode.id", "version=0\nbroker.id"], ids=["kraft", "zookeeper"])
+def test_directories_of_two_clusters_are_not_mixed(tmp_path: Path, node: str) -> None:
+    for number, cluster in ((1, "north"), (2, "north"), (3, "south")):
+        folder = tmp_path / f"node-{number}"
+        log(tmp_path).save(folder)
+        (folder / "meta.properties").write_text(f"{node}={number}\ncluster.id={cluster}\n")
+    with pytest.raises(NotALogDirectory) as refused:
+        read_directory(tmp_path)
+    first = tmp_path.resolve() / "node-1"
+    sentence = (
+        f"{first.with_name('node-3')} is of the cluster south, and {first} of north; audit each cluster by itself: --path "
+    )
+    assert str(refused.value) == f"{sentence}{first}"
+    shutil.rmtree(tmp_path / "node-3")
+    assert len(read_directory(tmp_path).partitions) == 1
+
+
 def test_a_brokers_folder_is_not_a_partition_if_its_log_directory_lies_below(tmp_path: Path) -> None:
     logs = tmp_path / "node-1" / "logs"
     log(tmp_path).save(logs)

@@ -42,7 +42,8 @@ SETTINGS_OF = {
     GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log", SHARE_TOPIC: "share.coordinator.state.topic",
 }  # fmt: skip
 """The prefix of the broker settings for each coordinators' topic."""
-CLUSTER_ID = "wirebroker-cluster-00A"
+SHARED_CLUSTER_ID = "wirebroker-cluster-00A"
+"""The id of every cluster in memory, and of a data directory that has no id."""
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
 """The number of partitions that one slice creates.
@@ -142,7 +143,7 @@ class Cluster:
         *,
         full_checks: bool = True,
         cold_start: bool = True,
-        cluster_id: str = CLUSTER_ID,
+        cluster_id: str = SHARED_CLUSTER_ID,
         open_log: OpenLog = memory_log,
         log_dirs: LogDirs | None = None,
     ) -> None:

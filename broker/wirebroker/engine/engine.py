@@ -31,7 +31,7 @@ from wirebroker.apis.permissions import Access, admit
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.apis.refused import without_feature
 from wirebroker.core.changes import RestartChange
-from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
+from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, SHARED_CLUSTER_ID, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
 from wirebroker.core.features import REFUSED_WITHOUT, SHARE
@@ -136,7 +136,7 @@ class Engine:
         self.cluster = Cluster(
             [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
             self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
-            cluster_id=CLUSTER_ID if store is None else store.cluster_id,
+            cluster_id=SHARED_CLUSTER_ID if store is None else store.cluster_id,
             open_log=memory_log if store is None else store.open_log,
             log_dirs=LogDirs(self.configs, {} if store is None else store.log_dirs),
         )  # fmt: skip

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kafkawire.disk.checkpoints import (
@@ -23,10 +24,10 @@ from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import UNASSIGNED
 from kafkawire.disk.names import METADATA_FOLDER, future_of, is_deleted_folder, partition_of
 from kafkawire.disk.opening import unplain
-from kafkawire.disk.properties import META_PROPERTIES, properties_text, read_properties
+from kafkawire.disk.properties import CLUSTER_ID, META_PROPERTIES, properties_text, read_properties, two_clusters
 from kafkawire.disk.walking import ANYWHERE
 from kafkawire.primitives import format_uuid, parse_uuid
-from wirebroker.core.cluster import CLUSTER_ID
+from wirebroker.core.cluster import SHARED_CLUSTER_ID
 from wirebroker.core.names import topic_name_error
 from wirebroker.storage import files
 from wirebroker.storage.locking import LOCK, SECOND_LOCK, DirectoryLock
@@ -119,7 +120,7 @@ class LogDirectory:
         path = self.root / META_PROPERTIES
         if path.exists():
             properties = read_properties(path)
-            self.cluster_id = properties.get("cluster.id", cluster_id)
+            self.cluster_id = properties.get(CLUSTER_ID, SHARED_CLUSTER_ID)
             self.stored_node_id = self._number(path, properties)
             self.id = self._id(path, properties)
             version = properties.get("version")
@@ -136,7 +137,7 @@ class LogDirectory:
         made = {
             "node.id": str(self.node_id),
             "directory.id": format_uuid(self.id),
-            "cluster.id": cluster_id,
+            CLUSTER_ID: cluster_id,
             "version": "1",  # the last line, so that a truncated file has no version
         }
         files.replace(path, properties_text(made).encode())
@@ -289,6 +290,13 @@ class LogDirectory:
                 shutil.rmtree(path, ignore_errors=True)
 
 
+def _new_cluster_id(random_bytes: Callable[[int], bytes]) -> str:
+    """Returns a random id; like Kafka's ids it does not begin with a hyphen, which commands would take for an option."""
+    while (made := format_uuid(random_bytes(16))).startswith("-"):
+        pass
+    return made
+
+
 class LogDirectories:
     """The log directories of all brokers of a cluster, and the cluster's metadata, which is in the first directory."""
 
@@ -297,7 +305,7 @@ class LogDirectories:
         OSError.
         """
         self.roots = roots
-        self.cluster_id = CLUSTER_ID
+        self.cluster_id = self._stored_cluster_id() or _new_cluster_id(random_bytes)
         self.of: dict[int, list[LogDirectory]] = {}
         """The log directories of each broker."""
         self.metadata: MetadataLog
@@ -327,17 +335,22 @@ class LogDirectories:
                     files.make_folder(place)
                 held.append(LogDirectory(place, node_id, self.cluster_id, random_bytes))
                 if place is held[0].root and number == 1:
-                    self.cluster_id = held[0].cluster_id
                     self.metadata = MetadataLog(place, held[0].metadata_end, clean=held[0].clean)
                 else:
                     self._check(held[-1], held[0])
 
+    def _stored_cluster_id(self) -> str | None:
+        """Returns the cluster's id from the first directory that has one, or None if all directories are new."""
+        for root in self.roots:
+            for place in (root, *sorted(root.glob("node-*"))):
+                with suppress(OSError):  # DamagedFile is one; opening the directory raises it
+                    return read_properties(place / META_PROPERTIES).get(CLUSTER_ID, SHARED_CLUSTER_ID)
+        return None
+
     def _check(self, directory: LogDirectory, first: LogDirectory) -> None:
         """Raises DataError if this log directory cannot belong to the broker of the directory `first`."""
-        if directory.cluster_id != self.cluster_id:
-            raise DataError(
-                f"{directory.root} is of the cluster {directory.cluster_id}, and {self.roots[0]} of {self.cluster_id}"
-            )
+        if sentence := two_clusters(((self.roots[0], self.cluster_id), (directory.root, directory.cluster_id))):
+            raise DataError(sentence)
         if directory.stored_node_id != first.stored_node_id:
             nodes = directory.stored_node_id, first.stored_node_id
             raise DataError(f"{directory.root} is the data of broker {nodes[0]}, and {first.root} that of broker {nodes[1]}")

@@ -20,7 +20,14 @@ from kafkawire.disk.checkpoints import CLEAN_SHUTDOWN, CLEANED, HIGH_WATERMARKS,
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.metadata import METADATA_TOPIC, WrittenImage, written_image
 from kafkawire.disk.names import LOG, is_deleted_folder, offsets_in, partition_of
-from kafkawire.disk.properties import META_PROPERTIES, PARTITION_METADATA, read_partition_metadata, read_properties
+from kafkawire.disk.properties import (
+    CLUSTER_ID,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    read_partition_metadata,
+    read_properties,
+    two_clusters,
+)
 from kafkawire.disk.remote_segments import remote_offset_of
 from wirebroker_audit.logs.replicas import Cluster, choose
 from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder
@@ -58,6 +65,8 @@ class _LogDir(NamedTuple):
     """None if the file is damaged"""
     high_watermarks: Offsets
     node: int | None
+    cluster_id: str | None
+    """None without meta.properties"""
     was_stopped: bool
     written: WrittenImage | None
     problems: list[str]
@@ -84,6 +93,9 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
         else:
             by_log_dir, problems = _log_dirs_in(resolved)
         log_dirs = {path: _read_log_dir(path) for path in by_log_dir}
+        clusters = [(path, each.cluster_id) for path, each in log_dirs.items() if each.cluster_id is not None]
+        if mixed := two_clusters(clusters):
+            raise NotALogDirectory(f"{mixed}; audit each cluster by itself: --path {clusters[0][0]}")
         found = _partitions_in(by_log_dir, log_dirs)
         notices = [] if alone else [each for path in by_log_dir for each in _set_aside(path, topics)]
         problems += [] if alone else [each for path in {resolved, *by_log_dir} for each in _dangling(path, topics)]
@@ -212,15 +224,18 @@ def _read_log_dir(log_dir: Path) -> _LogDir:
             read.append(None)
             problems.append(f"{log_dir / name}: {refused.strerror}")
     starts, cleaned, high_watermarks = read
-    node = None
+    node, cluster_id = None, None
     with suppress(OSError, ValueError):
-        node = int(read_properties(log_dir / META_PROPERTIES).get("node.id", ""))
+        properties = read_properties(log_dir / META_PROPERTIES)
+        cluster_id = properties.get(CLUSTER_ID)
+        node = int(properties.get("node.id", properties.get("broker.id", "")))  # as Kafka with ZooKeeper calls it
     stopped = (log_dir / CLEAN_SHUTDOWN).exists()
     return _LogDir(
         starts or {},
         cleaned,
         high_watermarks or {},
         node,
+        cluster_id,
         stopped,
         written_image(log_dir),
         problems,
@@ -234,7 +249,7 @@ def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path
     tiered = frozenset[str]().union(*(each.tiered_topics() for each in images))
     result = []
     for log_dir, folders in by_log_dir.items():
-        starts, cleaned, high_watermarks, node, was_stopped, *_ = log_dirs[log_dir]
+        starts, cleaned, high_watermarks, node, _, was_stopped, *_ = log_dirs[log_dir]
         for folder in folders:
             key = partition_of(folder.name)
             assert key is not None

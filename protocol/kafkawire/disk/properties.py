@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from crc32c import crc32c
@@ -13,6 +13,7 @@ from kafkawire.primitives import format_uuid, parse_uuid
 
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
+CLUSTER_ID = "cluster.id"
 _CRC = "#crc32c="
 
 
@@ -30,6 +31,16 @@ def read_properties(path: Path) -> dict[str, str]:
             name, _, value = line.partition("=")
             pairs[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
     return pairs
+
+
+def two_clusters(cluster_ids: Iterable[tuple[Path, str]]) -> str:
+    """Returns a sentence about two of these directories that belong to different clusters, or "" if there are none."""
+    pairs = list(cluster_ids)
+    for directory, cluster_id in pairs[1:]:
+        first, first_id = pairs[0]
+        if cluster_id != first_id:
+            return f"{directory} is of the cluster {cluster_id}, and {first} of {first_id}"
+    return ""
 
 
 def properties_text(pairs: Mapping[str, str]) -> str:
