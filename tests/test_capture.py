@@ -260,7 +260,7 @@ def test_a_file_that_breaks_off_is_read_up_to_there(recorded: tuple[bytes, list[
     ("file", "sentence"),
     [
         (b"", "this is neither a pcapng nor a pcap file"),
-        (b"\x1f\x8b\x08\0" + bytes(9), "this capture is compressed; unpack it with gunzip first"),
+        (b"\x1f\x8b\x08\0" + bytes(9), "this file is compressed (gzip); unpack it first, for example with gunzip"),
         (start_of_file()[:20], "byte 12: the file breaks off; 16 bytes belong here, and 8 are left"),
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + struct.pack("<IIII", 0, 0, 1 << 30, 0),
          "byte 24: a packet of 1073741824 bytes is not possible"),

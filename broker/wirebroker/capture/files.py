@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
+from wirebroker.common.other_files import LONGEST_START, other_file
+
 ETHERNET = 1
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
 BYTE_ORDER = 0x1A2B3C4D
@@ -20,7 +22,6 @@ LARGEST = 1 << 26
 """Bytes of the largest block that is read; Wireshark's limit for a packet is 256 KiB."""
 LONGEST_COMMENT = 0xFFFC
 SNAP_LENGTH = 0
-GZIP = b"\x1f\x8b"
 
 
 class DamagedCapture(ValueError):
@@ -37,6 +38,8 @@ class Packet(NamedTuple):
     comments: tuple[str, ...] = ()
     at: int = 0
     """The position of `data` in the file."""
+    is_cut: bool = False
+    """Whether the packet was longer, and a snap length has cut its end off (`tcpdump -s`)."""
 
 
 def is_capture(first: bytes) -> bool:
@@ -82,10 +85,9 @@ def _padded(data: bytes) -> bytes:
 def read_packets(file: BinaryIO) -> Iterator[Packet]:
     """Yields the packets of a pcapng or pcap file. Raises DamagedCapture, after the packets before the damage."""
     first = file.read(4)
-    if first[:2] == GZIP:
-        raise DamagedCapture("this capture is compressed; unpack it with gunzip first")
     if not is_capture(first):
-        raise DamagedCapture("this is neither a pcapng nor a pcap file")
+        known = other_file("", first + file.read(LONGEST_START - len(first)))
+        raise DamagedCapture(known or "this is neither a pcapng nor a pcap file")
     if int.from_bytes(first, "big") == SECTION:
         yield from _Pcapng(file).packets()
     else:
@@ -101,10 +103,11 @@ def _pcap(file: BinaryIO, first: bytes) -> Iterator[Packet]:
     while record := file.read(16):
         if len(record) < 16:
             raise DamagedCapture(f"byte {at}: the file breaks off in the header of a packet")
-        seconds, fraction, size, _ = struct.unpack(order + "4I", record)
+        seconds, fraction, size, whole = struct.unpack(order + "4I", record)
         if size > LARGEST:
             raise DamagedCapture(f"byte {at}: a packet of {size} bytes is not possible")
-        yield Packet(seconds * 1_000_000 + fraction // units, link, _exactly(file, size, at + 16), (), at + 16)
+        time = seconds * 1_000_000 + fraction // units
+        yield Packet(time, link, _exactly(file, size, at + 16), (), at + 16, size < whole)
         at += 16 + size
 
 
@@ -173,21 +176,22 @@ class _Pcapng:
                     power = value[0] & 0x7F
                     self._interfaces[-1].units = (2 if value[0] & 0x80 else 10) ** power
         elif kind in (ENHANCED, OLD_PACKET):
-            interface, high, low, size, _ = self._unpack("IIIII" if kind == ENHANCED else "HxxIIII", body)
+            interface, high, low, size, whole = self._unpack("IIIII" if kind == ENHANCED else "HxxIIII", body)
             if size > len(body) - 20:
                 raise DamagedCapture(f"byte {self._at}: a packet of {size} bytes in a block of {len(body)}")
             comments = [value for code, value in self._options(body, 20 + size + -size % 4) if code == COMMENT]
-            yield self._packet(interface, high << 32 | low, body[20 : 20 + size], comments, self._at + 28)
+            time, data = high << 32 | low, body[20 : 20 + size]
+            yield self._packet(interface, time, data, comments, self._at + 28, size < whole)
         elif kind == SIMPLE:
             (size,) = self._unpack("I", body)
-            yield self._packet(0, 0, body[4 : 4 + size], [], self._at + 12)
+            yield self._packet(0, 0, body[4 : 4 + size], [], self._at + 12, len(body) - 4 < size)
 
-    def _packet(self, interface: int, time: int, data: bytes, comments: list[bytes], at: int) -> Packet:
+    def _packet(self, interface: int, time: int, data: bytes, comments: list[bytes], at: int, is_cut: bool) -> Packet:
         if interface >= len(self._interfaces):
             raise DamagedCapture(f"byte {self._at}: a packet of interface {interface}, which the file does not describe")
         held = self._interfaces[interface]
         texts = tuple(each.decode(errors="replace") for each in comments)
-        return Packet(time * 1_000_000 // held.units, held.link, data, texts, at)
+        return Packet(time * 1_000_000 // held.units, held.link, data, texts, at, is_cut)
 
     def _options(self, body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         while at + 4 <= len(body):

@@ -23,6 +23,9 @@ HOSTS = 4096
 _RAW, _IPV4_ONLY, _IPV6_ONLY = (12, 14, 101), 228, 229
 _ETHERNET, _NULL, _LOOP, _SLL, _SLL2 = 1, 0, 108, 113, 276
 
+LINKS = frozenset((_ETHERNET, _NULL, _LOOP, _SLL, _SLL2, *_RAW, _IPV4_ONLY, _IPV6_ONLY))
+"""The types of first headers that can be read."""
+
 Endpoint = tuple[str, int]
 
 

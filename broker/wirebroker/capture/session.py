@@ -18,7 +18,7 @@ from kafkawire.messages import APIS
 from kafkawire.primitives import Buffer
 from kafkawire.registry import request_class
 from wirebroker.capture.files import DamagedCapture, read_packets
-from wirebroker.capture.packets import Endpoint, segment_of
+from wirebroker.capture.packets import LINKS, Endpoint, segment_of
 from wirebroker.capture.streams import Ended, Piece, Stream, Streams
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.proxy import Proxy
@@ -73,7 +73,9 @@ class Session:
         self._proxy = Observer(self._node, row, event)
         self._nodes: dict[Endpoint, int] = {}
         self._conversations: dict[Stream, _Conversation] = {}
-        self._packets, self._encrypted, self._seen = 0, 0, 0
+        self._packets, self._encrypted, self._seen, self._cut = 0, 0, 0, 0
+        self._unread: set[int] = set()
+        """The link types of packets that cannot be read."""
         self.places: tuple[Places, Places] = (), ()
         """The places in the file of the request and the response for which a `reply` row is being made."""
         self.place = ""
@@ -100,6 +102,9 @@ class Session:
         try:
             for packet in read_packets(file):
                 self._packets, now = self._packets + 1, packet.time
+                self._cut += packet.is_cut
+                if packet.link not in LINKS:
+                    self._unread.add(packet.link)
                 segment = segment_of(packet)
                 for event in streams.take(segment) if segment is not None else ():
                     self._take(event)
@@ -112,8 +117,15 @@ class Session:
             self._take(event)
         for conversation in self._conversations.values():
             self._proxy.disconnected(conversation.relay.connection, "the capture ends", now // 1000)
+        cut = f"{self._cut} of the {self._packets} packets are cut by a snap length (tcpdump -s 0 captures whole packets)"
+        if self._seen and self._cut:
+            self.complaints.append(f"{cut}, so requests and responses are missing")
         if not self._seen:
             hint = f"; {self._encrypted} of its pieces are encrypted (TLS){INSTEAD}" if self._encrypted else ""
+            if self._unread:
+                hint += f"; packets of link type {', '.join(map(str, sorted(self._unread)))} cannot be read"
+            if self._cut:
+                hint += f"; {cut}"
             self.complaints.append(f"no request of Kafka's protocol is in the {self._packets} packets{hint}")
 
     def _take(self, event: Piece | Ended) -> None:

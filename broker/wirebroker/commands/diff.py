@@ -9,6 +9,7 @@ from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Lane, Outcomes, differences, table
 from wirebroker.capture.session import Session
 from wirebroker.common.complaints import complain
+from wirebroker.common.other_files import OtherFile, checked
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,8 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
         session = Session(outcomes.row, outcomes.event)
         try:
             with open(name, "rb") as file:
-                session.read(file)
-        except (OSError, DamagedCapture) as failure:
+                session.read(checked(file, name))
+        except (OSError, DamagedCapture, OtherFile) as failure:
             complain("diff", f"{name}: {getattr(failure, 'strerror', None) or failure}")
             return 2
         for complaint in session.complaints:

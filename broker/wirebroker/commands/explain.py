@@ -11,12 +11,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from kafkawire.printable import printable
 from wirebroker.capture.files import is_capture
 from wirebroker.commands.trace import captured, read_rows
 from wirebroker.common.complaints import complain
+from wirebroker.common.other_files import checked
 from wirebroker.explain.explanation import Explanation
 from wirebroker.explain.findings import KINDS, command_of, picture_of
 from wirebroker.explain.words import counted
@@ -59,19 +60,23 @@ def run(options: argparse.Namespace) -> int:
 def _of_file(name: str) -> Told:
     with ExitStack() as resources:
         file = sys.stdin.buffer if name == "-" else resources.enter_context(open(name, "rb"))
-        explanation = Explanation().take_all(_rows(name, file))
+        unread = io.StringIO()
+        explanation = Explanation().take_all(_rows(name, checked(file, name), unread))
     if not explanation.rows:
-        raise ValueError("there is no row in it")
+        raise ValueError(unread.getvalue().strip().removeprefix(f"{name}: ") or "there is no row in it")
+    sys.stderr.write(unread.getvalue())
     return {
+        "is_partial": bool(unread.getvalue()),
         "rows": explanation.rows,
         "blind": explanation.blind,
         "findings": [each.as_json() for each in explanation.findings()],
     }
 
 
-def _rows(name: str, file: BinaryIO) -> Iterator[Row]:
+def _rows(name: str, file: BinaryIO, unread: TextIO) -> Iterator[Row]:
+    """Yields the rows of a trace or a capture, and writes to `unread` what cannot be read of a capture."""
     if isinstance(file, io.BufferedReader) and is_capture(file.peek(4)[:4]):
-        return captured(name, file, sys.stderr)
+        return captured(name, file, unread)
     return read_rows(name, file)
 
 
@@ -105,6 +110,7 @@ def _print(told: Told) -> None:
         if hidden:
             print(f"   | and {counted(hidden, 'more row')}")
     if not told["findings"]:
-        print(f"nothing is wrong in {told['rows']:,} rows: none of {len(KINDS)} kinds of findings")
+        what = "no finding in what could be read of it," if told.get("is_partial") else "nothing is wrong in"
+        print(f"{what} {told['rows']:,} rows: none of {len(KINDS)} kinds of findings")
     if told.get("blind"):
         print(told["blind"], file=sys.stderr)

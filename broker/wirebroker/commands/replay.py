@@ -31,6 +31,7 @@ from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.diff import report
 from wirebroker.common.complaints import complain
+from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         address = address_of(arguments.bootstrap)
         with open(arguments.session, "rb") as file:
-            session.read(file)
+            session.read(checked(file, arguments.session))
         for complaint in session.complaints:
             complain("replay", f"{arguments.session}: {complaint}")
         if session.is_empty:
@@ -92,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as failure:
         where = f"{failure.filename}: " if failure.filename else ""
         complain("replay", f"{where}{failure.strerror or failure}")
-    except (DamagedCapture, ProtocolError, EncodeError, ValueError, BadConfig) as wrong:
+    except (DamagedCapture, OtherFile) as wrong:
+        complain("replay", f"{arguments.session}: {wrong}")
+    except (ProtocolError, EncodeError, ValueError, BadConfig) as wrong:
         complain("replay", wrong)
     else:
         return report(recorded.lanes(), replay.outcomes.lanes(replay.remaker.moved()))

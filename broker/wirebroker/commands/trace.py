@@ -15,12 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from kafkawire.printable import printable
+from kafkawire.printable import printable, printable_lines
 from kafkawire.registry import KEYS
-from wirebroker.capture.files import is_capture
+from wirebroker.capture.files import DamagedCapture, is_capture
 from wirebroker.capture.session import Session
 from wirebroker.commands.page import show
 from wirebroker.common.complaints import complain
+from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.pictures.drawing import MOST_LINES, Wish, draw
 from wirebroker.pictures.marks import svg
@@ -32,6 +33,8 @@ from wirebroker.trace.selection import NAMES, Subject, topics_of
 from wirebroker.trace.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
+MOST_UNREAD = 10
+"""The largest number of lines that are reported because they are not rows."""
 PAUSE_S = 0.2
 """Seconds between two reads of a followed file."""
 
@@ -46,11 +49,14 @@ def run(options: argparse.Namespace) -> int:
             if options.page:
                 return show(options)
             file = sys.stdin.buffer if options.file == "-" else resources.enter_context(open(options.file, "rb"))
+            checked(file, options.file)
             return _follow(file, selection) if options.follow else _show(file, selection)
         except OSError as refused:
             if isinstance(refused, BrokenPipeError):
                 raise
             complain("trace show", f"{options.file}: {refused.strerror}")
+        except (OtherFile, DamagedCapture) as wrong:
+            complain("trace show", f"{_name_of(options.file)}: {wrong}")
         except ValueError as wrong:
             complain("trace show", wrong)
     return 2
@@ -63,6 +69,8 @@ def _show(file: BinaryIO, selection: Selection) -> int:
         return _show_capture(file, selection)
     lines = [] if is_captured else file.read().splitlines()
     rows = list(captured(selection.options.file, file, sys.stderr) if is_captured else read_rows(selection.options.file, lines))
+    if is_captured and not rows:
+        return 2  # a complaint of `captured` gives the reason
     selection.learn(rows)
     if rows:
         selection.check_names()
@@ -73,9 +81,9 @@ def _show(file: BinaryIO, selection: Selection) -> int:
     for text in (_timelines if selection.options.timeline else _chosen)(runs, has_colour(sys.stdout)):
         print(text)
         printed += 1
-    if not printed and (rows or not (lines or is_captured)):
+    if not printed:
         print(_nothing(len(rows), selection.options), file=sys.stderr)
-    return 2 if (lines or is_captured) and not rows else 0
+    return 0
 
 
 def _show_capture(file: BinaryIO, selection: Selection) -> int:
@@ -185,7 +193,7 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
         raise ValueError("--follow is for traces; a capture is read as a whole")
     colour = has_colour(sys.stdout)
     lines = iter(file.readline, b"") if file is sys.stdin.buffer else appended(file)
-    for row in read_rows(selection.options.file, lines):
+    for row in read_rows(selection.options.file, lines, follows=True):
         selection = selection.of_run([]) if isinstance(row, RunRow) else selection
         selection.learn([row])
         if selection.has(row):
@@ -228,13 +236,28 @@ def _in_its_place(file: BinaryIO) -> BinaryIO | None:
     return None
 
 
-def read_rows(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
-    """Returns the rows in these lines. A line that is not a row is reported and left out."""
+def read_rows(name: str, lines: Iterable[bytes], *, follows: bool = False) -> Iterator[Row]:
+    """Yields the rows in these lines. Lines that are not rows are left out. The first ones are reported, at once if `follows`,
+    else when a row comes. Raises OtherFile if there are lines and none is a row."""
+    name, told, unread, rows = _name_of(name), list[str](), 0, 0
     for number, text in enumerate(lines, 1):
+        row = None
         try:
-            yield row_from_line(text)
+            row = row_from_line(text)
         except (ValueError, RecursionError) as wrong:
-            print(printable(f"{_name_of(name)}:{number}: this line is not a row of a trace ({wrong})"), file=sys.stderr)
+            unread += 1
+            if unread <= MOST_UNREAD:
+                told.append(f"{name}:{number}: this line is not a row of a trace ({wrong})")
+        if told and (follows or row is not None or rows):
+            print(printable_lines("\n".join(told)), file=sys.stderr)
+            told.clear()
+        if row is not None:
+            rows += 1
+            yield row
+    if unread and not rows:
+        raise OtherFile("this is neither a trace (JSON, a row in each line) nor a capture (pcapng, pcap)")
+    if unread > MOST_UNREAD:
+        print(printable(f"{name}: {unread - MOST_UNREAD:,} more lines are not rows of a trace"), file=sys.stderr)
 
 
 def _name_of(file: str) -> str:

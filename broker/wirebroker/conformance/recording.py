@@ -144,14 +144,22 @@ def load(path: Path | Traversable | None = None, only: Iterable[str] | None = No
     """
     folder = files(__package__).joinpath("recordings")
     sources: list[Path | Traversable] = [path] if path is not None else [folder.joinpath(name) for name in RECORDINGS]
-    read = [each for source in sources for each in json.loads(source.read_text(encoding="utf-8"))["scenarios"]]
-    scenarios = [Scenario(s["name"], s["about"], s["ran_on"], s["steps"]) for s in read]
+    scenarios = [scenario for source in sources for scenario in _scenarios_in(source)]
     if only is None:
         return scenarios
     wanted = list(only)
     if unknown := set(wanted) - {scenario.name for scenario in scenarios}:
         raise ValueError(f"there is no scenario {', '.join(sorted(unknown))}")
     return [scenario for scenario in scenarios if scenario.name in wanted]
+
+
+def _scenarios_in(source: Path | Traversable) -> list[Scenario]:
+    try:
+        read = json.loads(source.read_text(encoding="utf-8"))["scenarios"]
+        return [Scenario(s["name"], s["about"], s["ran_on"], s["steps"]) for s in read]
+    except (ValueError, KeyError, TypeError, RecursionError) as wrong:
+        reason = f"there is no {wrong}" if isinstance(wrong, KeyError) else str(wrong)
+        raise ValueError(f"{source}: this is not a recording of scenarios: {reason}") from None
 
 
 @dataclass(slots=True)

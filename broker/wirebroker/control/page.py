@@ -15,7 +15,7 @@ TITLES = {
     "verdicts": "Verdicts", "explain": "What is wrong", "events": "The trace", "exchanges": "Bytes", "exports": "Exports",
     "pictures": "Pictures",
     "audit": "Audit", "state": "Producers, transactions, groups", "quotas": "Quotas",
-    "telemetry": "Metrics of clients", "metrics": "Metrics for Prometheus",
+    "saved": "The saved file", "telemetry": "Metrics of clients", "metrics": "Metrics for Prometheus",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
@@ -26,16 +26,20 @@ small { opacity: .75 }
 """
 
 
+FIRST = ("/health", "/topics", "/faults", "/verdicts", "/groups")
+
+
 def page(endpoints: Sequence[Endpoint]) -> str:
     """Returns the whole page, which loads nothing from elsewhere."""
+    paths = {each.shown_path for each in endpoints if each.method == "GET"}
+    first = ", ".join(f'<a href="{path[1:]}">{path[1:]}</a>' for path in FIRST if path in paths)
     by_area = groupby(sorted(endpoints, key=lambda each: list(TITLES).index(each.area)), key=lambda each: each.area)
     areas = "".join(f"<h2>{TITLES[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>wirebroker control</title><style>{STYLE}</style></head><body>
 <h1>wirebroker {__version__}</h1>
 <p><a href="live/">The live page</a> shows requests and verdicts as they happen.</p>
-<p>The control of a Kafka test double: <a href="health">health</a>, <a href="topics">topics</a>,
-<a href="faults">faults</a>, <a href="verdicts">verdicts</a>, <a href="groups">groups</a>.
+<p>The control of a Kafka test double: {first}.
 Bodies and responses are JSON; errors are problem details (RFC 9457).
 Every form is in <a href="openapi.json">openapi.json</a>.</p>
 {areas}</body></html>

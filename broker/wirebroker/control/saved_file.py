@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from wirebroker.capture.files import DamagedCapture, is_capture
 from wirebroker.capture.spool import exchange_in, spool
+from wirebroker.common.other_files import OtherFile, checked
 from wirebroker.control.controlled import Readable
 from wirebroker.explain.explanation import Explanation
 from wirebroker.explain.findings import Finding
@@ -54,6 +55,11 @@ class SavedFile(Readable):
         self._temporary = temporary
         self._began = time_ns()
         self._given: BinaryIO = self.path.open("rb")
+        try:
+            checked(self._given, self.name)
+        except OtherFile:
+            self._given.close()
+            raise
         self.is_capture = is_capture(self._given.read(4))
         self._given.seek(0)
         self.size = os.fstat(self._given.fileno()).st_size

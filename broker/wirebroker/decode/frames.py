@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkawire.batches import CorruptBatch, next_batch_size
+from kafkawire.batches import MAGIC_AT, CorruptBatch, next_batch_size
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.fields import Node, read_fields
@@ -24,11 +24,12 @@ from kafkawire.frames import (
     read_response_header,
     written_version,
 )
+from kafkawire.message_sets import has_valid_crc
 from kafkawire.messages import APIS
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name, request_class, response_class
 from wirebroker.common.suggestions import did_you_mean
-from wirebroker.decode.batches import RecordData, record_data
+from wirebroker.decode.batches import MAGIC, RecordData, record_data
 from wirebroker.decode.embedded import embedded_bytes, in_field
 from wirebroker.decode.plain import PlainError, message_of, plain_of
 
@@ -81,12 +82,16 @@ def key_of(api: str) -> int:
 
 
 def are_batches(data: Buffer) -> bool:
-    """Tells whether the data begins with a whole record batch of magic 2."""
+    """Tells whether the data begins with a whole record batch, or with a message of magic 0 or 1 (Kafka before 0.11) and its
+    right CRC."""
+    view = memoryview(data)
     try:
-        size = next_batch_size(memoryview(data), 0)
+        size = next_batch_size(view, 0)
     except CorruptBatch:
         return False
-    return size is not None and size <= len(data) and data[16] == 2
+    if size is None or size > len(data):
+        return False
+    return view[MAGIC_AT] == MAGIC or has_valid_crc(view[:size])
 
 
 def _sized(data: bytes, pos: int) -> int:

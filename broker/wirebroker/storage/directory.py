@@ -101,7 +101,7 @@ class LogDirectory:
         broker.
         """
         self.root = root
-        self.path = os.fsencode(root.resolve()).decode(errors="replace")
+        self.path = os.fsencode(os.path.realpath(root)).decode(errors="replace")
         """The directory's path as responses to clients show it; the path itself may be no UTF-8."""
         self.node_id = node_id
         self.latest_epochs: dict[tuple[str, int], int] = {}

@@ -119,8 +119,9 @@ def _offsets_fit(segment: Segment) -> bool:
     index, base = segment.index, segment.base_offset
     if entries is None or entries == [(o - base, p) for o, p in zip(index.offsets, index.positions, strict=True)]:
         return entries is not None
-    if not entries or any(one[1] >= other[1] for one, other in pairwise(entries)):
+    if any(one[1] >= other[1] for one, other in pairwise(entries)):
         return False
+    # Kafka adds an entry when a run has appended more than index.interval.bytes, so the index may be empty after short runs.
     if all(0 < position < segment.size and segment.holds(base + relative, position) for relative, position in entries):
         return True
     _check_owner(segment, entries)
