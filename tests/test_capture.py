@@ -551,6 +551,6 @@ def test_every_message_of_kafka_is_read_in_every_version_whoever_sends_it() -> N
     replies = {(row.api, row.version) for row in rows if isinstance(row, ReplyRow)}
     assert sorted(replies) == sorted((api_name(key), version) for key, version in OF_ALL_APIS)
     refused = {row.api for row in rows if isinstance(row, UnsupportedRow)}
-    assert refused.isdisjoint({api.name for api in APIS.values() if api.newest < 0}), "Kafka's own requests are no mistakes"
+    assert refused.isdisjoint({api.name for api in APIS.values() if api.newest < 0}), "Kafka's own requests are not mistakes"
     explanation = Explanation().take_all(rows)
     assert [each.sentence for each in explanation.findings() if each.kind == "unsupported_version"] == []

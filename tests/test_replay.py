@@ -11,9 +11,14 @@ import pytest
 import trustme
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kafkawire.registry import BETWEEN_NODES, response_class
 from requesting import init_producer_id, plain
+from wire.random_messages import random_response, request_bytes, response_bytes, versions_of
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import Line
@@ -277,6 +282,24 @@ def test_a_capture_without_a_readable_request_compares_nothing(command: list[str
 
 
 # Secured clusters (tests/audit_spark/test_secured_kafka.py uses a real Kafka with SASL)
+
+
+def test_only_requests_of_clients_are_sent(tmp_path: Path, capsys: Out) -> None:
+    def exchange(port: int, request: bytes, response: bytes) -> list[bytes]:
+        line = Line(("127.0.0.1", port), ("127.0.0.1", 9092))
+        return [*line.handshake(), line.sent(False, request), line.sent(True, response)]
+
+    packets = exchange(20_000, encode_request(7, "c", ApiVersionsRequest(), 0), response_bytes(ApiVersionsResponse(), 0))
+    for key in BETWEEN_NODES:
+        version = versions_of(response_class(key))[-1]
+        packets += exchange(20_001 + key, request_bytes(key, version), response_bytes(random_response(key, version), version))
+    of_a_replica = FetchRequest(replica_state=ReplicaState(replica_id=2))
+    packets += exchange(30_000, encode_request(7, "broker-2-fetcher-0", of_a_replica, 17), response_bytes(FetchResponse(), 17))
+    path = tmp_path / "kraft.pcapng"
+    path.write_bytes(start_of_file() + b"".join(packet_block(at * 1000, each) for at, each in enumerate(packets)))
+    with MockKafka() as kafka:
+        assert main(["replay", str(path), "--bootstrap", kafka.bootstrap_servers]) == 0
+    assert f"{len(BETWEEN_NODES) + 1} requests of brokers and controllers are not sent" in capsys.readouterr().err
 
 
 def test_a_session_is_sent_over_tls(tmp_path: Path, capsys: Out) -> None:

@@ -14,6 +14,16 @@ SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 KEYS: dict[str, int] = {api.name: key for key, api in APIS.items()}
 """Maps the name of each API to its key."""
 
+BETWEEN_NODES = frozenset(
+    KEYS[name]
+    for name in (
+        "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "WriteTxnMarkers", "Vote", "BeginQuorumEpoch",
+        "EndQuorumEpoch", "AlterPartition", "Envelope", "FetchSnapshot", "BrokerRegistration", "BrokerHeartbeat",
+        "AllocateProducerIds", "ControllerRegistration", "AssignReplicasToDirs", "UpdateRaftVoter",
+    )
+)  # fmt: skip
+"""The APIs whose requests only brokers and controllers send, of Kafka with KRaft or with ZooKeeper."""
+
 
 def api_name(key: int) -> str:
     """Returns the name of an API; `Api999` for a key that Kafka does not have."""
@@ -60,7 +70,7 @@ def spoken(key: int) -> tuple[int, int]:
 
 def is_dropped(key: int, version: int) -> bool:
     """Tells whether brokers of Kafka 4.3.1 refuse this version although clients of other releases may send it, or whether Kafka
-    has no such API. The requests that brokers and controllers send each other are not meant for brokers of 4.3.1."""
+    has no such API. APIs that these brokers do not have are those between nodes, and those of a newer release."""
     api = APIS.get(key)
     return api is None or (api.newest >= 0 and not api.oldest <= version <= api.newest)
 

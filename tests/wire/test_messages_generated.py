@@ -102,6 +102,12 @@ def test_apis_of_other_releases_have_names_and_no_versions() -> None:
     )  # fmt: skip
 
 
+def test_every_api_without_versions_is_between_nodes_or_of_a_newer_release() -> None:
+    without = {key for key, api in APIS.items() if api.newest < 0}
+    newer = {registry.KEYS[name] for name in ("StreamsGroupTopologyDescriptionUpdate", "UnregisterController")}
+    assert without - newer | {registry.KEYS["WriteTxnMarkers"]} == registry.BETWEEN_NODES
+
+
 def test_an_unknown_key_has_a_name_and_no_classes() -> None:
     assert registry.api_name(999) == "Api999"
     for ask in (registry.request_class, registry.response_class, registry.versions):

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Any
 
+from kafkawire.disk.names import METADATA_TOPIC
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import (
     CreatableTopicConfigs,
@@ -29,7 +30,6 @@ from wirebroker.core.config_resources import unwritten
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
 
-METADATA_TOPIC = "__cluster_metadata"
 STRICT_SINCE = 6
 """From this version of CreateTopics on, a topic is refused if too many partitions were created recently (KIP-599)."""
 CREATED = 8

@@ -8,6 +8,7 @@ response has an empty error message.
 
 from __future__ import annotations
 
+from kafkawire.disk.names import METADATA_TOPIC
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -17,7 +18,6 @@ from kafkawire.messages.describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from wirebroker.apis.create_topics import METADATA_TOPIC
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.cluster import Cluster
 

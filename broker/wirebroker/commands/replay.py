@@ -20,7 +20,7 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.messages.produce import ProduceRequest
-from kafkawire.registry import KEYS, api_name, request_class
+from kafkawire.registry import BETWEEN_NODES, KEYS, api_name, request_class
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Outcomes
 from wirebroker.capture.remaking import Remaker
@@ -49,6 +49,8 @@ OF_TRANSACTIONS = frozenset(
     KEYS[name] for name in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions")
 )
 GROUP, TRANSACTION = 0, 1
+NO_REPLICA = -1
+"""The replica id in a client's Fetch, ListOffsets and OffsetForLeaderEpoch."""
 NOT_READY = frozenset(
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
      ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -73,7 +75,13 @@ def run(arguments: argparse.Namespace) -> int:
     """
     recorded, events = Outcomes(), list[Recorded]()
 
+    unsent = 0
+
     def take(event: Recorded) -> None:
+        nonlocal unsent
+        if not _is_of_a_client(event):
+            unsent += isinstance(event, RecordedRequest)
+            return
         recorded.event(event)
         events.append(event)
 
@@ -84,6 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
             session.read(checked(file, arguments.session))
         for complaint in session.complaints:
             complain("replay", f"{arguments.session}: {complaint}")
+        if unsent:
+            complain("replay", f"{arguments.session}: {unsent:,} requests of brokers and controllers are not sent")
         if session.is_empty:
             return 2
         access = read_access(arguments.command_config) if arguments.command_config else Access()
@@ -100,6 +110,21 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         return report(recorded.lanes(), replay.outcomes.lanes(replay.remaker.moved()))
     return 2
+
+
+def _is_of_a_client(event: Recorded) -> bool:
+    """Tells whether a client has sent this request, and not a broker or a controller."""
+    if isinstance(event, RecordedExchange):
+        key, request = event.exchange.api_key, event.exchange.request
+    else:
+        frame = event.frame[SIZE.size :]
+        try:
+            header = read_request_header(frame)
+            key, (request, _) = header.api_key, decode(request_class(header.api_key), frame, header.api_version, header.end)
+        except (ProtocolError, KeyError):
+            return True
+    replica = getattr(getattr(request, "replica_state", None), "replica_id", NO_REPLICA)
+    return key not in BETWEEN_NODES and max(replica, getattr(request, "replica_id", NO_REPLICA)) < 0
 
 
 @dataclass(slots=True)

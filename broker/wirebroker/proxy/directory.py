@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafkawire.declare import Message
+from kafkawire.disk.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from kafkawire.entities import first, parts
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.metadata import MetadataResponse
@@ -55,7 +56,7 @@ class LearnedDirectory:
     """The topics and fetch sessions that requests and responses have named. A proxy does not know committed offsets."""
 
     def __init__(self) -> None:
-        self._names: dict[bytes, str] = {}
+        self._names: dict[bytes, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
         self._ids: dict[str, bytes] = {}
         self._sessions: dict[Session, dict[tuple[str, int], int]] = {}
         """For each fetch session, its partitions, each with the latest offset that was requested."""

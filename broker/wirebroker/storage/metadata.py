@@ -14,7 +14,7 @@ from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.declare import Message
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.metadata import Image, metadata_files, replay
-from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offset_of
+from kafkawire.disk.names import LOG, METADATA_FOLDER, METADATA_TOPIC, METADATA_TOPIC_ID, file_name, offset_of
 from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_text
 from kafkawire.disk.walking import Walk
 from kafkawire.metadata_log import Transactions, metadata_bytes
@@ -24,9 +24,6 @@ from wirebroker.storage import files
 from wirebroker.storage.notes import note
 from wirebroker.storage.recovery import cut_of
 
-TOPIC_ID = bytes(15) + b"\1"
-"""The id of Kafka's metadata topic."""
-METADATA_TOPIC = "__cluster_metadata"
 RECORDS_PER_BATCH = 5000
 SHOWN = 60
 """A message shows at most this many characters of a name."""
@@ -150,7 +147,7 @@ class MetadataLog:
         if not self.end_offset:
             self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
         if not self.exists:
-            files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(TOPIC_ID).encode())
+            files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(METADATA_TOPIC_ID).encode())
             files.sync(self.folder)
             files.sync(self.folder.parent)
             files.sync(self.path)

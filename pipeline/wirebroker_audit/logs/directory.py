@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from kafkawire.disk.checkpoints import CLEAN_SHUTDOWN, CLEANED, HIGH_WATERMARKS, LOG_STARTS, Offsets, read_offsets
 from kafkawire.disk.damage import DamagedFile
-from kafkawire.disk.metadata import METADATA_TOPIC, WrittenImage, written_image
-from kafkawire.disk.names import LOG, is_deleted_folder, offsets_in, partition_of
+from kafkawire.disk.metadata import WrittenImage, written_image
+from kafkawire.disk.names import LOG, METADATA_TOPIC, is_deleted_folder, offsets_in, partition_of
 from kafkawire.disk.properties import (
     CLUSTER_ID,
     META_PROPERTIES,

@@ -38,7 +38,6 @@ from kafkawire.metadata_records.user_scram_credential_record import UserScramCre
 K = TypeVar("K")
 V = TypeVar("V", str, float)
 
-METADATA_TOPIC = "__cluster_metadata"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """The kinds of resources that have settings (ConfigResource.Type)."""
 NO_LEADER = -1

@@ -11,7 +11,9 @@ LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", "
 SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 """Suffixes for the name of a file that waits for deletion, is being written by the cleaner, or replaces another file."""
-METADATA_FOLDER = "__cluster_metadata-0"
+METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", bytes(15) + b"\1"
+"""The topic of the controllers' log, and its id (Uuid.METADATA_TOPIC_ID)."""
+METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]*)")
 _FUTURE_FOLDER = re.compile(r"(.+-(?:0|[1-9][0-9]*))\.[0-9a-f]{32}-future")
 _DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
