@@ -453,10 +453,15 @@ def _mixed(name: str, version: int, topics: list[Element], body: Plain) -> Asked
 def log_in(address: tuple[str, int], user: str) -> Connection:
     """Opens a connection and logs this user in."""
     connection = Connection(address, 10)
+    authenticate(connection, user)
+    return connection
+
+
+def authenticate(connection: Connection, user: str) -> None:
+    """Logs this user in."""
     connection.request(plain("SaslHandshake", mechanism="PLAIN"), 1)
     response = connection.request(plain("SaslAuthenticate", auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
     assert response.error_code == 0, response.error_message
-    return connection
 
 
 class Client:

@@ -20,6 +20,7 @@ from kafkawire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from wirebroker.apis.exchange import Exchange
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.refusals import Refusal
 from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
 
@@ -52,9 +53,16 @@ def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> Alt
     if wanted:
         each_user = chain.from_iterable(wanted.values())
         exchange.cluster.alter_scram({(each.name, each.mechanism): _credential(each) for each in each_user})
-    results = [AlterUserScramCredentialsResult(user=name, error_code=ErrorCode.NONE, error_message=None) for name in wanted]
-    for name, (code, message) in refused.items():
-        results.append(AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message))
+    altered = [
+        [name for name, changes in wanted.items() if isinstance(changes[0], kind)]
+        for kind in (ScramCredentialDeletion, ScramCredentialUpsertion)
+    ]
+    results = [
+        AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+        for names in (*altered, list(refused))
+        for name in hash_order(names, java_hash, buckets_for(len(names)))
+        for code, message in (refused.get(name, Refusal(ErrorCode.NONE)),)
+    ]
     return AlterUserScramCredentialsResponse(results=results)
 
 

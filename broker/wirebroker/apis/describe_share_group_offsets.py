@@ -52,6 +52,10 @@ def _describe(
     if wrong := _wrong(asked.group_id, [indexes for name, indexes in wanted if name in exchange.cluster.topics]):
         response.error_code, response.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, wrong
         return response
+    if any(index < 0 for name, indexes in wanted if name in exchange.cluster.topics for index in indexes):
+        response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        response.error_message = "The server experienced an unexpected error when processing the request."
+        return response
     if asked.topics is not None and any(name in exchange.cluster.topics for name, _ in wanted):
         exchange.engine.groups.shares.states.make_state_topic(exchange.now)
     known: dict[str, dict[int, DescribeShareGroupOffsetsResponsePartition]] = {}

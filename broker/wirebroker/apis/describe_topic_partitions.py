@@ -52,13 +52,19 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
                 response.topics.append(_unknown(name))
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        page = topic.partitions[start : start + left]
+        end = min(_java_sum(start, left), len(topic.partitions))
+        page = topic.partitions[start:end] if end >= 0 else []
         left -= len(page)
         response.topics.append(_topic(topic, page, cluster))
-        if start + len(page) < len(topic.partitions):
-            response.next_cursor = ResponseCursor(topic_name=name, partition_index=start + len(page))
+        if end < len(topic.partitions):
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=end)
             break
     return response
+
+
+def _java_sum(start: int, count: int) -> int:
+    """Returns the sum of two numbers of 32 bits as Java does: a sum that is too large becomes negative."""
+    return (start + count + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def has_wrong_cursor(request: DescribeTopicPartitionsRequest, _: int = 0) -> bool:

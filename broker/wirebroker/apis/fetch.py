@@ -35,13 +35,15 @@ from kafkawire.registry import response_header_version
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import sliced
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
-from wirebroker.core.fetch_sessions import FetchContext, Named, PartitionKey, Results, TopicKey
+from wirebroker.core.fetch_sessions import BY_TOPIC_ID_SINCE, FetchContext, Named, PartitionKey, Results, TopicKey
 from wirebroker.core.leadership import leader_error
+from wirebroker.core.offset_lookup import ISOLATION_LEVELS
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.quotas import FETCH as CONSUMER_BYTE_RATE
 from wirebroker.core.racks import RACK_AWARE, preferred_replica
 from wirebroker.requests.effects import Outcome
+from wirebroker.requests.errors import refuse
 from wirebroker.trace.rows import DELETED
 
 if TYPE_CHECKING:
@@ -61,18 +63,25 @@ OLDEST_VERSION_WITH_ZSTD = 10
 FROM_FOLLOWERS_SINCE = 11
 AT_LEAST_ONE_SINCE = 3
 """The first version that exceeds the limits if the first batch is larger."""
+SHARD = (2**31 - 1) // 8
+BEYOND_SHARDS = 8 * SHARD
+"""Kafka keeps its sessions in eight shards, each with this many session ids, and finds no shard for other ids."""
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
     """Respond with the available records, or wait for more."""
     sessions = exchange.engine.fetch_sessions
+    if not -SHARD < request.session_id < BEYOND_SHARDS and exchange.cluster.configs.release.behaviour.shards_fetch_sessions:
+        return _failed(request, exchange)
     if exchange.frame is None:  # a long frame, which was decoded in a thread
         return _open_in_slices(request, exchange)
     context = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
         return within_quota(FetchResponse(error_code=context.error, session_id=0, responses=[]), request, exchange)
     fetch = Fetch(request, exchange, context)
+    if request.isolation_level not in ISOLATION_LEVELS and fetch.finds_any():
+        return _failed(request, exchange)
     if len(context.partitions) > FEW:
         return _in_slices(fetch)
     found = fetch.read()
@@ -90,7 +99,20 @@ def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
     context = yield from sessions.open_in_slices(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
         return within_quota(FetchResponse(error_code=context.error, session_id=0, responses=[]), request, exchange)
-    return (yield from _in_slices(Fetch(request, exchange, context)))
+    fetch = Fetch(request, exchange, context)
+    if request.isolation_level not in ISOLATION_LEVELS and fetch.finds_any():
+        return _failed(request, exchange)
+    return (yield from _in_slices(fetch))
+
+
+def _failed(request: FetchRequest, exchange: Exchange) -> FetchResponse:
+    """The response to a request with a number at which Kafka fails. The response repeats the session's id."""
+    response = refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, exchange)
+    assert isinstance(response, FetchResponse)
+    response.error_code, response.session_id = ErrorCode.UNKNOWN_SERVER_ERROR, request.session_id
+    if exchange.version >= BY_TOPIC_ID_SINCE:
+        response.responses = []
+    return response
 
 
 def _in_slices(fetch: Fetch) -> Steps:
@@ -220,6 +242,10 @@ class Fetch:
             return ""
         return request.rack_id if self.cluster.configs.text("replica.selector.class") == RACK_AWARE else ""
 
+    def finds_any(self) -> bool:
+        """Tells whether the request names any partition that exists."""
+        return any(self._find(key, requested)[0] is not None for key, requested in self.context.partitions)
+
     def read(self) -> Found:
         """Read all partitions."""
         found = Found(self)
@@ -268,7 +294,7 @@ class Fetch:
             size = len(data.records or NO_BYTES)
             if size:
                 found.at_least_one = False
-                found.left = max(found.left - size, 0)
+            found.left = max(found.left - size, 0)
             found.readable += min(available, max(requested.partition_max_bytes, size))
             self._available[key] = min(available, requested.partition_max_bytes)
             found.results.append((key, data))
@@ -292,10 +318,10 @@ class Fetch:
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = topic.partition(index) if topic is not None else None
         followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
-        error = leader_error(partition, self.node_id, requested.current_leader_epoch, or_follower=followers)
-        if self._follower >= 0 and not error and partition is not None and self._follower not in partition.replicas:
-            known = requested.current_leader_epoch != -1
-            error = ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        epoch = -1 if requested.current_leader_epoch < 0 else requested.current_leader_epoch
+        error = leader_error(partition, self.node_id, epoch, or_follower=followers)
+        if self._follower >= 0 and not error and partition is not None and self._is_no_follower(partition):
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return partition, error
 
     def _find_deleted(self, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
@@ -315,6 +341,10 @@ class Fetch:
     def _former_name(self, key: PartitionKey) -> str | None:
         """Returns the name that belonged to a topic id when the request began to wait, or when the session began."""
         return (self._topics or {}).get(key[0]) or self.context.topic_of(key)
+
+    def _is_no_follower(self, partition: Partition) -> bool:
+        """Tells whether the broker that fetches has no replica of the partition that follows this broker."""
+        return self._follower == self.node_id or self._follower not in partition.replicas
 
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
         """Tells whether the authorizer allows the fetch: a consumer needs READ on the topic, a follower CLUSTER_ACTION."""
@@ -380,6 +410,8 @@ class Fetch:
             return data, 0
         visible = data.last_stable_offset if self.committed else high_watermark
         limit = min(left, requested.partition_max_bytes)
+        if limit < 0 and offset < visible:
+            return self._refuse(requested, partition, ErrorCode.UNKNOWN_SERVER_ERROR), 0
         try:
             found = partition.log.read(offset, visible, limit, at_least_one)
         except OSError:  # the data directory cannot be read, or is damaged
@@ -443,7 +475,7 @@ class Fetch:
                     topic.topic = name
                 response.responses.append(topic)
             response.responses[-1].partitions.append(data)
-            if data.current_leader.leader_id >= 0:
+            if data.current_leader.leader_id >= 0 and self._follower < 0:
                 self._name_node(data.current_leader.leader_id, response)
 
     def _converted(self, results: Results) -> Results:

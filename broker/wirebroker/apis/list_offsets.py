@@ -23,7 +23,8 @@ from kafkawire.messages.list_offsets import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.leadership import leader_error
-from wirebroker.core.offset_lookup import LATEST, offsets_before
+from wirebroker.core.offset_lookup import ISOLATION_LEVELS, LATEST, offsets_before
+from wirebroker.requests.errors import refuse_in_slices
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 OFFSET_NOT_AVAILABLE_FROM, NEVER = 5, 2**15
@@ -34,8 +35,12 @@ OLDEST_VERSION_OF_STAND_IN = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
 def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     """Respond with an offset for each partition. A partition that is named more than once gets a single INVALID_REQUEST."""
-    if exchange.version == 0:
-        return (yield from _old_style(request, exchange))
+    if refuses_whole(request):
+        return refuse_in_slices(request, ErrorCode.UNKNOWN_SERVER_ERROR, exchange, pauses())
+    return (_old_style if exchange.version == 0 else _offsets)(request, exchange)
+
+
+def _offsets(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     pause, pause_for_search = pauses(), pauses(SEARCHES)
     requested: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
@@ -66,6 +71,11 @@ def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
             yield None
         response.topics.append(ListOffsetsTopicResponse(name=name, partitions=list(responses.values())))
     return response
+
+
+def refuses_whole(request: ListOffsetsRequest, _: int = 0) -> bool:
+    """Tells whether the request has an isolation level that does not exist."""
+    return request.isolation_level not in ISOLATION_LEVELS
 
 
 def _one(

@@ -6,15 +6,22 @@ of the request gets REQUEST_TIMED_OUT, and nothing is checked (QuorumController.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
-from kafkawire.declare import Message
+from kafkawire.declare import Message, Struct
+from kafkawire.entities import parts
 from kafkawire.errors import ErrorCode
 from wirebroker.apis.exchange import Exchange
 from wirebroker.common.slices import pauses
 
 M = TypeVar("M", bound=Message)
+
+
+def _with_parts(struct: Struct) -> Iterator[Struct]:
+    yield struct
+    for part in parts(struct):
+        yield from _with_parts(part)
 
 
 def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> Generator[None, None, M]:
@@ -23,7 +30,10 @@ def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> 
 
     response = yield from refuse_in_slices(request, ErrorCode.REQUEST_TIMED_OUT, exchange, pauses())
     assert isinstance(response, response_class)
-    for part in (response, *getattr(response, "topics", ())):
+    pause = pauses()
+    for part in _with_parts(response):
+        if pause():
+            yield None
         if hasattr(part, "error_message"):
             part.error_message = None
     if hasattr(response, "error_code"):

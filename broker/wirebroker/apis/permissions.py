@@ -29,7 +29,7 @@ from kafkawire.messages.join_group import JoinGroupResponse
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
-from wirebroker.apis import IN_ZOOKEEPER, delete_topics, describe_topic_partitions, metadata
+from wirebroker.apis import IN_ZOOKEEPER, delete_topics, describe_topic_partitions, list_offsets, metadata
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
@@ -653,7 +653,7 @@ CHANGES_VOTERS = whole(_O.ALTER, _R.CLUSTER, message=MESSAGES[_R.CLUSTER])
 TRANSACTION_WRITE = whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")
 RULES: dict[str, Rule] = {
     "Produce": _produce,
-    "ListOffsets": topics(_O.DESCRIBE),
+    "ListOffsets": unless(list_offsets.refuses_whole, topics(_O.DESCRIBE)),
     "Metadata": unless(metadata.refused_whole, _metadata),
     "OffsetCommit": both(GROUP_READ, topics(_O.READ)),
     "OffsetFetch": _offsets,

@@ -19,6 +19,10 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import EndMarker
 from wirebroker.core.transactions.coordinator import MARKERS
+from wirebroker.requests.errors import refuse_in_slices
+
+NOBODY, UNSPECIFIED = -1, -1
+"""A producer id or an epoch of no producer, and a transaction version of which Kafka does not know the rules."""
 
 
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
@@ -28,6 +32,8 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
     for marker in request.markers:
         if pause():
             yield None
+        if _cannot_be_built(marker, exchange):
+            return (yield from refuse_in_slices(request, ErrorCode.UNKNOWN_SERVER_ERROR, exchange, pause))
         for topic in marker.topics:
             if pause():
                 yield None
@@ -50,9 +56,20 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
     return response
 
 
+def _cannot_be_built(marker: WritableTxnMarker, exchange: Exchange) -> bool:
+    """Tells whether Kafka fails to build the records of a marker, after it has written the markers before."""
+    return NOBODY in (marker.producer_id, marker.producer_epoch) and any(
+        not leader_error(exchange.cluster.partition(topic.name, index), exchange.node_id)
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    )
+
+
 def _write(requested: WritableTxnMarker, topic: str, index: int, exchange: Exchange) -> ErrorCode:
     if leader_error(exchange.cluster.partition(topic, index), exchange.node_id):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if requested.transaction_version == UNSPECIFIED:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     marker = EndMarker(
         requested.producer_id, requested.producer_epoch, requested.transaction_result, requested.coordinator_epoch,
         requested.transaction_version,

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from kafkawire.batches import iter_records, read_header
 from wirebroker.core.logs.interface import Log
 
+ISOLATION_LEVELS = (0, 1)
+"""The isolation levels read_uncommitted and read_committed."""
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 
 

@@ -414,9 +414,9 @@ def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: in
     From transaction version 2 on, a marker carries a new producer epoch. So a marker with the producer's current epoch repeats
     an earlier marker. Such a marker is allowed if no transaction is open.
     """
-    if state is None:
-        return ErrorCode.NONE
-    epoch, known_coordinator, txn_start, *_ = _HEAD.unpack_from(state)
+    epoch, known_coordinator, txn_start = -1, -1, -1
+    if state is not None:
+        epoch, known_coordinator, txn_start, *_ = _HEAD.unpack_from(state)
     if transaction_version >= 2 and producer_epoch == epoch:
         stale = txn_start >= 0 and producer_epoch != LAST_EPOCH
     else:

@@ -133,9 +133,10 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     # Finding
 
-    def find(self, group_id: str, *, create: bool = False) -> Any:
+    def find(self, group_id: str, *, create: bool | None = None) -> Any:
         """Returns the group with this id, or a refusal if the group does not exist. With `create`, returns a new group instead
-        of the refusal; the new group is not registered yet."""
+        of the refusal; the new group is not registered yet. `create` is False for a member that may not create the group: then
+        the refusal names the type of the group."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group
@@ -145,7 +146,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
             return made
         absent = f"Group {group_id} is not a {self.type} group."
         if group is None:
-            absent = f"{self.type.capitalize()} group {group_id} not found."
+            absent = f"{'Group' if create is None else f'{self.type.capitalize()} group'} {group_id} not found."
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
     def is_full(self, group: G, member_id: str, instance_id: str | None) -> Refusal | None:
@@ -166,11 +167,13 @@ class ModernGroups(ABC, Generic[G, M, B]):
         """
         if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None
-        size = "greater" if epoch > member.epoch else "smaller"
+        size, differs = "greater" if epoch > member.epoch else "smaller", ""
+        if self.type == "share" and epoch < member.epoch:
+            differs = f", and it does not match the previous member epoch ({member.previous_epoch})"
         return Refusal(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The {self.type} group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
-            f"({member.epoch}). {ABANDON}",
+            f"({member.epoch}){differs}. {ABANDON}",
         )
 
     # Heartbeats

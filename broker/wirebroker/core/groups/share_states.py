@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from kafkawire.errors import ErrorCode
+from kafkawire.primitives import format_uuid
 from wirebroker.common.slices import TOPICS, after, pauses
 from wirebroker.core.cluster import SHARE_TOPIC
 from wirebroker.core.configs import ConfigError
@@ -138,6 +139,11 @@ class ShareStates:
             return group
         if group.members:
             return Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+        negative = [(topic, index) for topic, offsets in wanted.items() for index in offsets if index < 0]
+        if negative:
+            where = f"{group_id} {format_uuid(self._cluster.topics[negative[0][0]].topic_id)} {negative[0][1]}"
+            problem = f"Initialize share group parameters has invalid partitionId - {where}"
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, problem)
         refused: dict[tuple[str, int], Refusal] = {}
         topics: dict[bytes, Prepared] = {}
         starts: dict[tuple[bytes, int], int] = {}
@@ -165,8 +171,7 @@ class ShareStates:
         refusal or None."""
         group = self._groups.find(group_id)
         if isinstance(group, Refusal):
-            absent = f"Group {group_id} not found."
-            return group if self._registry.groups.get(group_id) is not None else group._replace(message=absent)
+            return group
         if group.members:
             return Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
         held = group.preparation

@@ -414,8 +414,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, Any]:
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
-            # If the group does not exist, Kafka's message to a leaving member differs from its message to a joining member.
-            return group._replace(message=(group.message or "").replace("Streams group", "Group"))
+            return group
         if requested.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or requested.member_id
         instance = requested.request.instance_id

@@ -79,6 +79,10 @@ class Behaviour:
     """A Fetch from an offset after the last readable one does not wait. Only the end of the readable records is waited at."""
     lowers_min_bytes: bool = True
     """If a Fetch has a min_bytes above the most bytes that its response may have, it waits for the smaller number."""
+    fenced_state: str = "The coordinator rejected the request because the state epoch did not match."
+    """Kafka's message for FENCED_STATE_EPOCH, the error of a share partition's state."""
+    shards_fetch_sessions: bool = True
+    """A Fetch fails if the broker has no shard of its cache for the request's session id."""
     fences_newer_epochs: bool = True
     """EndTxn with a producer epoch newer than the known one is refused, and does not change the known epoch."""
     fences_timed_out: bool = True
@@ -419,8 +423,10 @@ class Change(NamedTuple):
     says: str
 
 
+FENCED_SHARE_STATE = "The share coordinator rejected the request because the share-group state epoch did not match."
 CHANGES: tuple[Change, ...] = (
     Change("4.4", "hosts_are_networks", False, "KIP-1276", "the host of an ACL may be a network such as 10.0.0.0/8"),
+    Change("4.4", "fenced_state", FENCED_SHARE_STATE, "seen", "the message of error 124 is about any state epoch"),
     Change("4.4", "full_streams_groups", False, "KIP-1071", "streams groups have static members and task offsets"),
     Change("4.4", "follows_emptied_groups", False, "seen", "the first member of an emptied group gets partitions at once"),
     Change(
@@ -538,6 +544,7 @@ CHANGES: tuple[Change, ...] = (
     Change("3.9", "stand_ins", -4, "KIP-1005", "in ListOffsets, timestamps of −5 and below are special values or are refused"),
     Change("3.9", "versions_stand_ins", False, "KIP-1005", "in ListOffsets, a special value needs the version that brought it"),
     Change("3.8", "waits_at_end_only", False, "seen", "a Fetch from an offset after the last readable one does not wait"),
+    Change("3.8", "shards_fetch_sessions", False, "KAFKA-9401", "a Fetch with a session id from 2147483640 on gets error −1"),
     Change("3.8", "knows_abortable", False, "KIP-890", "a verifying AddPartitionsToTxn has error 120 instead of 48"),
     Change("3.8", "ignores_case_of_states", False, "KIP-848", "ListGroups ignores the case of the states in its filter"),
     Change("3.8", "reads_metrics", False, "seen", "client metrics that cannot be decompressed are refused with error 87"),

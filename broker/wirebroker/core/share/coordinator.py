@@ -63,10 +63,6 @@ NEGATIVE = Refusal(ErrorCode.INVALID_REQUEST, "The partition id cannot be a nega
 FENCED_LEADER = Refusal(
     ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker."
 )  # fmt: skip
-FENCED_STATE = Refusal(
-    ErrorCode.FENCED_STATE_EPOCH,
-    "The share coordinator rejected the request because the share-group state epoch did not match.",
-)
 UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
@@ -127,7 +123,7 @@ class ShareCoordinator:
         if refused := self._place_error(key):
             return refused
         if held is not None and UNKNOWN != state_epoch < self._state_epochs[key]:
-            return FENCED_STATE
+            return Refusal(ErrorCode.FENCED_STATE_EPOCH, self._cluster.configs.release.behaviour.fenced_state)
         if refused := self._unknown(key):
             return refused
         snapshot_epoch = 0 if held is None else held.snapshot_epoch + 1
@@ -165,7 +161,7 @@ class ShareCoordinator:
         if UNKNOWN != leader_epoch < self._leader_epochs[key]:
             return FENCED_LEADER
         if UNKNOWN != state_epoch < self._state_epochs[key]:
-            return FENCED_STATE
+            return Refusal(ErrorCode.FENCED_STATE_EPOCH, self._cluster.configs.release.behaviour.fenced_state)
         if refused := self._unknown(key):
             return refused
         return self._update(key, held, held.leader_epoch, start_offset, completed, batches, now)
