@@ -4,12 +4,13 @@ side            a broker, real or in process, and what all situations do with it
 recreated       Fetch of a topic that is deleted, or deleted and made again
 recreated_shares    ShareFetch and ShareAcknowledge of such a topic
 waits           how long a Fetch waits
+share_waits     how long a ShareFetch waits
 lists           requests whose lists of topics and partitions are empty, or name something twice
 """
 
 from collections.abc import Callable
 
-from situations import lists, recreated, recreated_shares, waits
+from situations import lists, recreated, recreated_shares, share_waits, waits
 from situations.side import Side
 
 Play = Callable[[Side], dict[str, str]]
@@ -17,6 +18,7 @@ TABLES: dict[str, Play] = {
     "recreated": recreated.play,
     "recreated shares": recreated_shares.play,
     "waits": waits.play,
+    "share waits": share_waits.play,
     "lists": lists.play,
 }
 """Each table plays all of its situations, and returns the response to each as a text."""

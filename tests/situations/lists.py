@@ -12,7 +12,8 @@ from typing import Any
 from kafkawire.declare import Struct
 from kafkawire.errors import EncodeError
 from kafkawire.primitives import ZERO_UUID
-from requesting import Plain, end_txn, plain
+from requesting import Plain, end_txn, offset_commit, plain
+from responses import only
 from situations.side import TRIES, Side
 from wirekit import batch
 
@@ -35,8 +36,11 @@ LISTS: dict[str, list[tuple[str, list[int]]] | None] = {
     "an absent topic twice": [("none", [0]), ("none", [0])],
     "an absent partition twice": [("a", [9, 9])],
     "absent and present": [("a", [9, 0]), ("none", [0])],
+    "deleted": [("deleted", [0]), ("a", [0])],
+    "made again": [("again", [0]), ("a", [0])],
 }
-"""Each list has topics with their partitions. The topics a and b have two partitions, and none does not exist."""
+"""Each list has topics with their partitions. The topics a and b have two partitions. The topic none does not exist, deleted
+has been deleted, and again has been deleted and made again: the id is that of the deleted topic."""
 NEVER_ANSWERED = {
     "WriteTxnMarkers": ("a partition twice", "a partition twice, apart"),
     "DescribeShareGroupOffsets": (
@@ -177,6 +181,12 @@ class _Broker:
         self._names = {topic_id: f"id of {name}" for name, topic_id in self._ids.items()}
         for group in (GROUP, SHARE_GROUP, "members", "offsets"):
             side.find(group)
+        for name in ("deleted", "again"):
+            self._ids[name] = side.create(name)
+            self._names[self._ids[name]] = f"id of {name}"
+            assert only(side.wire.request(offset_commit(GROUP, 1, topic=name), 8)).error_code == 0
+            side.delete(name)
+        self._names[side.create("again")] = "new id of again"
         state = urlsafe_b64encode(self._ids["a"]).decode().rstrip("=")
         side.find(f"states:{state}:0", kind=2)
         self._producer = side.producer(TXID)

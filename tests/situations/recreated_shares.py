@@ -20,16 +20,17 @@ GROUP_RESOURCE, SET, ACCEPT, VERSION = 32, 0, 1, 2
 
 
 class Member:
-    """The only member of a share group, which has a session of these topics."""
+    """A member of a share group, which has a session of these topics."""
 
-    def __init__(self, side: Side, names: dict[bytes, str]) -> None:
-        self.group, self.epoch, self.names = side.new_name("group"), 0, names
-        self._side = side
+    def __init__(self, side: Side, names: dict[bytes, str], group: str = "", member_id: str = MEMBER) -> None:
+        self.group, self.epoch, self.names = group or side.new_name("group"), 0, names
+        self._side, self._id = side, member_id
 
-    def join(self, topics: list[str]) -> None:
+    def join(self, topics: list[str], isolation: str = "read_uncommitted") -> None:
         """Join the group, and wait until it can read the topics from their start."""
-        config = {"name": "share.auto.offset.reset", "config_operation": SET, "value": "earliest"}
-        resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.group, "configs": [config]}
+        settings = {"share.auto.offset.reset": "earliest", "share.isolation.level": isolation}
+        configs = [{"name": name, "config_operation": SET, "value": value} for name, value in settings.items()]
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.group, "configs": configs}
         self._side.wire.request(plain("IncrementalAlterConfigs", resources=[resource]), 1)
         self._side.find(self.group)
         beat = self._side.until(self._heartbeat(0, topics), 1, lambda told: not told.error_code)
@@ -42,7 +43,7 @@ class Member:
 
     def _heartbeat(self, epoch: int, topics: list[str] | None) -> Any:
         return plain(
-            "ShareGroupHeartbeat", group_id=self.group, member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=topics
+            "ShareGroupHeartbeat", group_id=self.group, member_id=self._id, member_epoch=epoch, subscribed_topic_names=topics
         )
 
     def acquire(self, wire: Any, topics: Sequence[bytes]) -> None:
@@ -57,15 +58,15 @@ class Member:
         raise AssertionError(response)
 
     def fetch(
-        self, topics: Iterable[bytes] = (), *, accepts: bool = False, forgotten: Iterable[bytes] = (), final: bool = False,
-        wait_ms: int = WAIT_MS,
+        self, named: Iterable[bytes] = (), *, accepts: bool = False, forgotten: Iterable[bytes] = (), final: bool = False,
+        wait_ms: int = WAIT_MS, **fields: Any,
     ) -> Any:  # fmt: skip
         """Returns the next ShareFetch. With `accepts`, it acknowledges the first record of each topic."""
-        return plain(
-            "ShareFetch", **self._next(final), max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, max_records=500,
-            batch_size=500, topics=[_topic(each, accepts) for each in topics],
-            forgotten_topics_data=[{"topic_id": each, "partitions": [0]} for each in forgotten],
-        )  # fmt: skip
+        limits = {"max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
+        asked = [_topic(each, accepts) for each in named]
+        dropped = [{"topic_id": each, "partitions": [0]} for each in forgotten]
+        body = {**limits, "topics": asked, "forgotten_topics_data": dropped, **fields}
+        return plain("ShareFetch", **self._next(final), **body)
 
     def acknowledge(self, topics: Iterable[bytes]) -> Any:
         """Returns the next ShareAcknowledge."""
@@ -73,7 +74,7 @@ class Member:
 
     def _next(self, final: bool = False) -> Plain:
         epoch, self.epoch = self.epoch, self.epoch + 1
-        return {"group_id": self.group, "member_id": MEMBER, "share_session_epoch": -1 if final else epoch}
+        return {"group_id": self.group, "member_id": self._id, "share_session_epoch": -1 if final else epoch}
 
     def told(self, how: str, response: Any) -> str:
         """Returns a response as a text."""

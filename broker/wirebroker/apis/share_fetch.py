@@ -229,9 +229,10 @@ class ShareFetch:
         """Acquire the available records, or wait."""
         request, exchange = self.request, self.exchange
         now = exchange.now
+        request.max_bytes = min(request.max_bytes, exchange.cluster.configs.integer("fetch.max.bytes"))
         if exchange.cluster.quotas.on:
             request.max_bytes = min(request.max_bytes, exchange.engine.throttle.room(exchange))
-            request.min_bytes = min(request.min_bytes, request.max_bytes)
+        request.min_bytes = min(request.min_bytes, request.max_bytes)
         interested = yield from self._interesting(wanted)
         if not interested or request.max_records == 0 or request.max_bytes == 0:
             self.is_done = True
@@ -447,15 +448,11 @@ class ShareFetch:
         self.is_done = True
         return True
 
-    @property
-    def _max_bytes(self) -> int:
-        return min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
-
     def _share_of_bytes(self, partitions: int) -> int:
-        return max(self._max_bytes // max(partitions, 1), 1)
+        return max(self.request.max_bytes // max(partitions, 1), 1)
 
     def _read(self, acquirable: dict[Place, Held], partitions: int) -> Generator[None, Any, dict[Place, Read]]:
-        left, most = self._max_bytes, self._share_of_bytes(partitions)
+        left, most = self.request.max_bytes, self._share_of_bytes(partitions)
         at_least_one = True
         reads = {}
         for place, held in acquirable.items():
