@@ -25,11 +25,16 @@ RELEASES = {"kafka-4.3": "4.3.1", "kafka-4.4": "4.4.0"}
 @pytest.mark.parametrize("profile", RELEASES)
 @pytest.mark.parametrize("table", TABLES)
 def test_each_situation_ends_as_on_kafka(table: str, profile: str) -> None:
-    packed = Path(__file__).with_name("data").joinpath(recorded_by(RELEASES[profile])).read_bytes()
-    recorded = json.loads(lzma.decompress(packed))[table]
+    recorded = _recorded(table, RELEASES[profile])
     played = TABLES[table](Side(InProcess(profile=profile, configs=SETTINGS)))
     assert len(recorded) > 20
     assert played == recorded
+
+
+def _recorded(table: str, version: str) -> dict[str, str]:
+    packed = Path(__file__).with_name("data").joinpath(recorded_by(version)).read_bytes()
+    recorded: dict[str, str] = json.loads(lzma.decompress(packed))[table]
+    return recorded
 
 
 def test_lists_are_played_for_every_api_that_has_them() -> None:
@@ -44,3 +49,9 @@ def _has_lists(cls: type[Struct]) -> bool:
         if any(name in partitions or (name in elements and holders(elements[name], "partition")) for name in lists(cls)):
             return True
     return any(map(_has_lists, elements.values()))
+
+
+@pytest.mark.parametrize("table", ["recreated", "waits"])
+def test_a_fetch_in_slices_ends_as_on_kafka(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wirebroker.apis.fetch.FEW", 0)
+    assert TABLES[table](Side(InProcess(configs=SETTINGS))) == _recorded(table, "4.4.0")
