@@ -119,7 +119,7 @@ WAYS: dict[str, Callable[[str], tuple[dict[str, str], list[str]]]] = {
     "--advertise NAME": lambda address: ({"KAFKA_ADVERTISED_HOST_NAME": "other"}, ["--advertise", f"plaintext={address}"]),
     "--listener": lambda address: ({"KAFKA_ADVERTISED_PORT": "1"}, ["--listener", f"INSIDE=SSL://127.0.0.1:0@{address}"]),
 }  # fmt: skip
-"""How an address is given that clients are told: the variables and the flags. Each must beat the other address beside it."""
+"""How an advertised address is given: the variables and the flags. Each must beat the other address beside it."""
 TWO_PARTS = ("KAFKA_ADVERTISED_HOST_NAME", "--config of 2.8")
 """The port may be missing there."""
 HERE = "this.machine"
@@ -130,7 +130,7 @@ FORMS: dict[str, tuple[str, int] | str] = {
     "kafka:99999": "is not host:port", "kafka:-1": "is not host:port", "my kafka:9093": "is not host:port",
     "http://kafka:9093": "is not", "kafka:x": "is not host:port",
 }  # fmt: skip
-"""Forms of an address, and what clients are told, or why the broker does not start. Port 0 becomes the bound port."""
+"""Forms of an address, and what the broker advertises, or why the broker does not start. Port 0 becomes the bound port."""
 
 
 @pytest.mark.parametrize("way", WAYS)

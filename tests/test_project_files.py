@@ -118,7 +118,7 @@ def run_script(folder: Path, name: str, *arguments: str, bare: bool) -> subproce
 
 
 def end_session(number: int) -> bool:
-    """Kills the processes that are left of a session. Returns whether there was one."""
+    """Kills the remaining processes of a session. Returns whether there was one."""
     if os.name == "nt":
         return False
     try:

@@ -119,7 +119,7 @@ def groups() -> Iterator[tuple[str, list[Request]]]:
 SKIPPED = frozenset(
     {"timers", "_timers", "_cache", "_shown", "_props", "_needed", "log", "version", "random_bytes", "release", "definitions"}
 )
-"""Attributes that are no state of the cluster: timers, caches, and notes about logs."""
+"""Attributes that do not belong to the state of the cluster: timers, caches, and notes about logs."""
 
 
 def held(engine: Engine) -> dict[str, frozenset[str]]:

@@ -68,8 +68,9 @@ def places(arguments: argparse.Namespace, settings: Mapping[str, str]) -> dict[s
 
 
 def advertised_address(text: str, source: str) -> Address:
-    """Returns the host and the port that clients are told. Like Kafka, this machine's name takes the place of a missing host,
-    and the bound port later takes the place of port 0. Raises UsageError, which names the flag or setting `source`.
+    """Returns the host and the port that the broker advertises to clients. As in Kafka, this machine's name takes the place of
+    a missing host, and the bound port later takes the place of port 0. Raises UsageError, which names the flag or setting
+    `source`.
     """
     host, port = _kafka_address(text, source)
     if host == "0.0.0.0":

@@ -62,7 +62,7 @@ def parse_address(text: str) -> Address:
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError(f"{text!r} is not host:port")
     if not fits(host):
-        raise ValueError(f"{host[:64]!a} is no host's name")
+        raise ValueError(f"{host[:64]!a} is not a host's name")
     if "/" in host:
         raise ValueError(f"{text!r} is not host:port; leave out what is before the host's name")
     return host.strip("[]"), int(port)

@@ -213,12 +213,12 @@ class LogDirectory:
 
     def checkpoint(
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False,
-        anew: bool = False,
+        whole: bool = False,
     ) -> bool:  # fmt: skip
-        """Write the checkpoints that have changed, or with `durable` or `anew` all. Returns whether one was written. If
+        """Write the checkpoints that have changed, or all with `durable` or `whole`. Returns whether one was written. If
         `high_watermarks` is None, their checkpoint stays unchanged. Partitions that are not served keep their entries.
         """
-        all_of_them, changed = durable or anew, False
+        all_of_them, changed = durable or whole, False
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (

@@ -252,14 +252,14 @@ class FolderStore(Upkeep):
         """Write the checkpoints that have changed. If a write had failed before, write all; if that succeeds, the directory
         counts as writable again."""
         try:
-            changed = self._checkpoint(anew=self.is_failing)
+            changed = self._checkpoint(whole=self.is_failing)
         except OSError as failure:
             self.failed(failure)
             return purgatory.NEVER
         self.succeeded()
         return None if changed else purgatory.NEVER
 
-    def _checkpoint(self, *, durable: bool = False, anew: bool = False) -> bool:
+    def _checkpoint(self, *, durable: bool = False, whole: bool = False) -> bool:
         changed = False
         held: dict[LogDirectory, list[FolderLog]] = {directory: [] for directory in self._directories}
         for log in self._logs():
@@ -274,7 +274,7 @@ class FolderStore(Upkeep):
                 {log.where: log.log_start_offset for log in logs},
                 {log.where: log.end_offset for log in logs},
                 durable=durable,
-                anew=anew,
+                whole=whole,
             )
             changed = changed or written
         return changed

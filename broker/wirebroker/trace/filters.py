@@ -304,7 +304,7 @@ class _Reader:
 
 
 def _check_name(field: str, value: str) -> None:
-    """Refuses a value that is no name of its field and is similar to one."""
+    """Refuses a value that is similar to a name of its field, but is not one."""
     known = {name.lower(): name for name in KNOWN.get(field, ())}
     if known and value.lower() not in known and (advice := did_you_mean(value.lower(), known, LIKE)):
         meant = next(name for name in known if repr(name) in advice)
