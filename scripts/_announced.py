@@ -189,7 +189,7 @@ def _keep_notes(before: Json, described: Json) -> None:
     for kind, settings in before.get("settings", {}).items():
         told = described["settings"].get(kind, {})
         for name, change in settings.items():
-            notes = [each for each in change or () if each == "internal" or each.startswith("valid=")]
+            notes = [each for each in change or () if each == "internal" or each.startswith(("valid=", "after="))]
             if notes:  # a setting may differ from 4.3.1 only in its notes
                 told.setdefault(name, change)
             if told.get(name):

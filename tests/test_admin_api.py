@@ -7,6 +7,7 @@ is that of a hash map, the tables have wirebroker's order.
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from collections.abc import Sequence
 from copy import copy
@@ -148,6 +149,8 @@ NOT_CREATED = [
     (new_topic("new", retention_ms=None, nope=None), 40, "Null value not supported for topic configs: retention.ms,nope"),
     (new_topic("__cluster_metadata"), 42, "Creation of internal topic __cluster_metadata is prohibited."),
     (new_topic("new", partitions=10_000), 44, "Unable to perform excessively large batch operation."),
+    (new_topic("new", partitions=10_001), 44, "Excessively large number of partitions per request."),
+    (new_topic("a/b", partitions=10_001), 44, "Excessively large number of partitions per request."),
     (new_topic("new", partitions=9_999, retention_ms="1"), 44, "Unable to perform excessively large batch operation."),
 ]
 
@@ -307,7 +310,7 @@ MALFORMED = (
         (LOGGERS, "2", 42, "Unexpected broker id, expected 1 but received 2", 0),
         (LOGGERS, "", 42, "Broker id must not be empty", 0),
         (LOGGERS, "z", 42, "Broker id must be an integer, but it is: z", 0),
-        (LOGGERS, "1", 0, "", 159),
+        (LOGGERS, "1", 0, "", 163),
         (CLIENT_METRICS, "cm", 0, "", 3),
         (CLIENT_METRICS, "", 42, "Client metrics subscription name must not be empty", 0),
         (GROUP, "workers", 0, "", 17),
@@ -321,6 +324,30 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
     result = admin.describe(kind, name)
     assert (result.error_code, result.error_message, len(result.configs)) == (code, sentence, entries)
     assert (result.resource_type, result.resource_name) == (kind, name)
+
+
+ORDERS = json.loads(lzma.decompress((Path(__file__).parent / "data/setting-orders.json.xz").read_bytes()))
+"""The names in the responses to DescribeConfigs, in Kafka's order, by release and kind of resource. The broker's settings are
+without those that are in front because they are internal or unknown."""
+
+
+@pytest.mark.parametrize("kind", [TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP])
+@pytest.mark.parametrize("release", ["4.3", "4.4"])
+def test_settings_have_the_order_of_kafkas_hash_table(release: str, kind: int) -> None:
+    admin = Admin(profile=f"kafka-{release}", log_initial_task_delay_ms="100", super_users="User:a")  # type: ignore[arg-type]
+    admin.create(new_topic("orders"))
+    shown = [each.name for each in admin.describe(kind, "1" if kind in (BROKER, LOGGERS) else "orders").configs]
+    if kind == BROKER:
+        assert set(shown[:2]) == {"log.initial.task.delay.ms", "super.users"}
+        shown = shown[2:]
+    assert shown == ORDERS[release][str(kind)]
+
+
+def test_a_new_topics_settings_are_in_alphabetical_order() -> None:
+    (created,) = Admin().create(new_topic("orders", segment_bytes="2000000"))
+    names = [each.name for each in created.configs]
+    assert names == sorted(names)
+    assert "errors.deadletterqueue.group.enable" in names
 
 
 @pytest.mark.parametrize(("profile", "topic", "broker", "group"), [(KAFKA_4_3, 33, 340, 17), ("kafka-4.4", 37, 350, 21)])
@@ -424,21 +451,21 @@ NOT_ALTERED = [
         "g",
         [("consumer.session.timeout.ms", SET, "5")],
         40,
-        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
     ),
     (
         GROUP,
         "g",
         [("consumer.session.timeout.ms", SET, "70000")],
         40,
-        "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms",
+        "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
     ),
     (
         GROUP,
         "g",
         [("streams.num.standby.replicas", SET, "5")],
         40,
-        "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        "streams.num.standby.replicas must be less than or equal to 2",
     ),
     (CLIENT_METRICS, "m", [("nope", SET, "5")], 42, "Unknown client metrics configuration: nope"),
     (
@@ -464,6 +491,24 @@ def test_alterations_that_kafka_refuses(
     assert admin.alter(kind, name, *changes) == (code, sentence)
     after = [admin.describe(*each) for each in ((TOPIC, "orders"), (BROKER, "1"), (GROUP, "g"), (CLIENT_METRICS, "m"))]
     assert after == before
+
+
+REFUSALS = json.loads(lzma.decompress((Path(__file__).parent / "data/setting-refusals.json.xz").read_bytes()))
+"""Kafka's response to the alteration of each dynamic setting of a kind of resource to each of 25 values, by release. Settings
+with Java classes and listeners, and those of tiered storage, are left out."""
+
+
+@pytest.mark.parametrize(("release", "kind"), [(each, int(kind)) for each, told in REFUSALS.items() for kind in told])
+def test_each_value_of_each_setting_gets_kafkas_response(release: str, kind: int) -> None:
+    admin = Admin(profile=f"kafka-{release}")  # type: ignore[arg-type]
+    admin.create(new_topic("b"))
+    name = {TOPIC: "b", BROKER: "1", GROUP: "g", CLIENT_METRICS: "m"}[kind]
+    told = {key: dict.fromkeys(values) for key, values in REFUSALS[release][str(kind)].items()}
+    for key, values in told.items():
+        for value in values:
+            values[value] = list(admin.alter(kind, name, (key, SET, value), validate_only=True))
+    expected = REFUSALS[release][str(kind)]
+    assert {key: values for key, values in told.items() if values != expected[key]} == {}
 
 
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import wirebroker
 from default_settings import defaults
-from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
+from wirebroker.core.configs import INVALID, BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
 from wirebroker.core.releases import release
 from wirebroker.core.releases.changes import RELEASES
 from wirebroker.core.setting_definitions import (
@@ -349,22 +349,22 @@ def test_a_change_hides_a_value_in_other_units() -> None:
             "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
         ),
         (
-            {"ssl.cipher.suites": "x"},
+            {"ssl.keystore.type": "x"},
             1,
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
-            "[ssl.cipher.suites]",
+            "[ssl.keystore.type]",
         ),
         (
             {"num.io.threads": "100"},
             1,
-            "Dynamic thread count update validation failed for num.io.threads=100, "
-            "value should not be greater than double the current value 8",
+            f"{INVALID}Dynamic thread count update validation failed for num.io.threads=100, "
+            "value should not be greater than double the current value 8 for configuration Invalid dynamic configuration",
         ),
         (
             {"num.io.threads": "3"},
             1,
-            "Dynamic thread count update validation failed for num.io.threads=3, "
-            "value should be at least half the current value 8",
+            f"{INVALID}Dynamic thread count update validation failed for num.io.threads=3, "
+            "value should be at least half the current value 8 for configuration Invalid dynamic configuration",
         ),
         ({"num.io.threads": "0"}, 1, "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
     ],

@@ -9,12 +9,13 @@ nothing is created.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from kafkawire.disk.names import METADATA_TOPIC
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import (
+    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -34,6 +35,8 @@ STRICT_SINCE = 6
 """From this version of CreateTopics on, a topic is refused if too many partitions were created recently (KIP-599)."""
 CREATED = 8
 """The number of topics created in a slice."""
+TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+"""The refusal of a request for more than MOST_RECORDS partitions."""
 TIMED_OUT = Refusal(ErrorCode.REQUEST_TIMED_OUT, None)
 """The response of a broker with ZooKeeper about a new topic that has no leaders when the time is over."""
 
@@ -47,6 +50,8 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
     pause, pause_for_creation = pauses(CHANGES), pauses(CREATED)
+    if _wants_too_many(single, cluster):
+        return CreateTopicsResponse(topics=[_refused(topic.name, TOO_MANY) for topic in request.topics])
     plans = []
     for topic in single:
         if pause():
@@ -76,9 +81,25 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             responses.append((yield from _create(name, plan, exchange, request.validate_only)))
     changes.write_down(_as_refused)
     exchange.throttled_by(quota)
-    if zookeeper and request.timeout_ms <= 0 and not request.validate_only:
-        responses = [each if each.error_code else _refused(str(each.name), TIMED_OUT) for each in responses]
-    return CreateTopicsResponse(topics=[*responses, *_without_plans(names, cluster)])
+    return CreateTopicsResponse(topics=[*_in_time(responses, request, zookeeper), *_without_plans(names, cluster)])
+
+
+def _in_time(
+    responses: list[CreatableTopicResult], request: CreateTopicsRequest, zookeeper: bool
+) -> list[CreatableTopicResult]:  # fmt: skip
+    """Returns the results. A broker with ZooKeeper creates the topics of an overdue request, but responds as if it had not."""
+    if not zookeeper or request.timeout_ms > 0 or request.validate_only:
+        return responses
+    return [each if each.error_code else _refused(str(each.name), TIMED_OUT) for each in responses]
+
+
+def _wants_too_many(topics: Iterable[CreatableTopic], cluster: Cluster) -> bool:
+    """Tells whether Kafka's controller refuses the request before it looks at any topic."""
+    usual, wanted = cluster.configs.integer("num.partitions"), 0
+    for topic in topics:
+        count = len(topic.assignments) or topic.num_partitions
+        wanted += usual if count == -1 else max(count, 0)
+    return wanted > MOST_RECORDS and cluster.configs.release.behaviour.counts_wanted_partitions
 
 
 def _without_plans(names: Counter[str], cluster: Cluster) -> Iterator[CreatableTopicResult]:

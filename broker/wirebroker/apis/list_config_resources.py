@@ -6,7 +6,7 @@ Version 0, which was ListClientMetricsResources, has only client metrics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_config_resources import (
@@ -17,6 +17,7 @@ from kafkawire.messages.list_config_resources import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import ResourceType
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 
 
 def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
@@ -24,8 +25,8 @@ def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
     cluster = exchange.cluster
     brokers = [str(node_id) for node_id in cluster.registered_brokers]
     known: dict[int, Iterable[str]] = {
-        ResourceType.GROUP: cluster.configs.groups,
-        ResourceType.CLIENT_METRICS: cluster.configs.client_metrics,
+        ResourceType.GROUP: _in_java_order(cluster.configs.groups),
+        ResourceType.CLIENT_METRICS: _in_java_order(cluster.configs.client_metrics),
         ResourceType.BROKER_LOGGER: brokers,
         ResourceType.BROKER: brokers,
         ResourceType.TOPIC: cluster.topics,
@@ -42,3 +43,7 @@ def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
             yield None
         resources.append(ConfigResource(resource_name=name, resource_type=kind))
     return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
+
+
+def _in_java_order(names: Collection[str]) -> Iterable[str]:
+    return hash_order(names, java_hash, buckets_for(len(names)))

@@ -15,7 +15,16 @@ from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs, keep
+from wirebroker.core.configs import (
+    BrokerConfigs,
+    ConfigError,
+    Entry,
+    Source,
+    Synonym,
+    check_topic_configs,
+    in_java_order,
+    keep,
+)
 from wirebroker.core.features import ELIGIBLE_REPLICAS
 from wirebroker.core.log_dirs import CORDONED
 from wirebroker.core.loggers import Loggers
@@ -366,30 +375,52 @@ def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) ->
     settings of a group."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    for key, raw in wanted.items():
-        known = broker.definitions
-        if key not in known.group or known.group[key].absent:
+    known = broker.definitions.group
+    for key in wanted:
+        if key not in known or known[key].absent:
             raise ConfigError(f"Unknown group config name: {key}")
-        value = known.group[key].parse(raw)
-        kind, _, rest = key.partition(".")
-        for bound, words in (("min", "greater than or equal to"), ("max", "less than or equal to")):
-            limit = f"group.{kind}.{bound}.{rest.removeprefix('num.')}"
-            if limit in known.broker and isinstance(value, int):
-                outside = value < broker.integer(limit) if bound == "min" else value > broker.integer(limit)
-                if outside:
-                    raise ConfigError(f"{key} must be {words} {limit}")
-    if "streams.assignor.name" in wanted:
-        known_assignors = broker.value("group.streams.assignors")
-        if not isinstance(known_assignors, list) or wanted["streams.assignor.name"] not in known_assignors:
-            chosen = f"streams.assignor.name '{wanted['streams.assignor.name']}'"
-            raise ConfigError(f"{chosen} is not a registered task assignor. Registered assignors are: {known_assignors}.")
+    if _has_twice(wanted.get(TAGS, "")):
+        raise ConfigError(f"{TAGS} must not contain duplicate tag keys.")
+    values = {key: known[key].parse(raw) for key, raw in wanted.items()}
+    for key, value in values.items():
+        if isinstance(value, int) and (outside := _outside(key, value, broker)):
+            raise ConfigError(outside)
+    if (assignor := values.get("streams.assignor.name")) is not None:
+        assignors = broker.text("group.streams.assignors").split(",")
+        if assignor not in assignors:
+            chosen = f"streams.assignor.name '{assignor}' is not a registered task assignor."
+            raise ConfigError(f"{chosen} Registered assignors are: [{', '.join(assignors)}].")
     if wanted.get("errors.deadletterqueue.topic.name", "").startswith("__"):
-        raise ConfigError("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'.")
+        raise ConfigError("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if group_number(wanted, session, broker) <= group_number(wanted, heartbeat, broker):
             raise ConfigError(f"{session} must be greater than {heartbeat}")
     return None
+
+
+TAGS = "streams.rack.aware.assignment.tags"
+
+
+def _has_twice(raw: str) -> bool:
+    items = [each.strip() for each in raw.split(",")]
+    return len(set(items)) != len(items)
+
+
+def _outside(key: str, value: int, broker: BrokerConfigs) -> str | None:
+    """Returns Kafka's message if a group's setting is outside of the range that the broker's settings allow, or None."""
+    kind, _, rest = key.partition(".")
+    limits = {bound: f"group.{kind}.{bound}.{rest.removeprefix('num.')}" for bound in ("min", "max")}
+    limits = {bound: name for bound, name in limits.items() if name in broker.definitions.broker}
+    allowed = {bound: broker.integer(name) for bound, name in limits.items()}
+    low, high = value < allowed.get("min", value), value > allowed.get("max", value)
+    if not low and not high:
+        return None
+    tells = broker.release.behaviour.tells_ranges
+    if tells and len(allowed) > 1:
+        return f"{key} must be in the range {allowed['min']} to {allowed['max']} inclusive."
+    bound, words = ("min", "greater than or equal to") if low else ("max", "less than or equal to")
+    return f"{key} must be {words} {allowed[bound] if tells else limits[bound]}"
 
 
 def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerConfigs) -> None:
@@ -435,7 +466,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
         if not configs.release.behaviour.shows_group_synonyms:
             synonyms = [Synonym(setting.name, value, synonyms[0].source)]
         entries.append(Entry(setting.name, value, synonyms[0].source, False, False, setting.type, synonyms))
-    return entries
+    return in_java_order(entries)
 
 
 def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
@@ -451,4 +482,4 @@ def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
         synonyms = [Synonym(setting.name, value, Source.CLIENT_METRICS)] if setting.name in own else []
         source = synonyms[0].source if synonyms else Source.DEFAULT
         entries.append(Entry(setting.name, value, source, False, False, setting.type, synonyms))
-    return entries
+    return in_java_order(entries)

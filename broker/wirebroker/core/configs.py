@@ -14,9 +14,11 @@ from typing import NamedTuple, TypeVar
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.releases import DEFAULT, Release, release
 from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.setting_definitions import (
+    LOOSE,
     PER_LISTENER,
     ConfigError,
     ConfigType,
@@ -88,6 +90,11 @@ def _own_defaults(brokers: int) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": str(min(3, brokers)),
         "share.coordinator.state.topic.min.isr": "1",
     }
+
+
+def in_java_order(entries: list[Entry]) -> list[Entry]:
+    """Returns the settings in the order of Kafka's HashMap of them. `entries` are in the order in which Kafka defines them."""
+    return hash_order(entries, lambda each: java_hash(each.name), buckets_for(len(entries)))
 
 
 class Configs:
@@ -203,6 +210,32 @@ class BrokerConfigs(Configs):
                 unlimited = "unlimited (-1) or, " if name == "retention.ms" else ""
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
+    def _check_required(self) -> None:
+        """Raises ConfigError if settings that were altered while the broker runs contradict each other
+        (KafkaConfig.validateValues)."""
+        threads = self.integer(CLEANER)
+        if not threads:
+            raise ConfigError("/ by zero")
+        try:
+            self._check_together()
+            if self.integer(CLEANER_BUFFER) // threads <= 1 << 20:
+                raise ConfigError(f"{CLEANER_BUFFER} must be at least 1MB per cleaner thread.")
+            jitter = self._own(self.definitions.broker["log.roll.jitter.ms"])
+            if isinstance(jitter, int) and jitter < 0:
+                raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
+            if not self.integer("max.connections.per.ip") and not self.value("max.connections.per.ip.overrides"):
+                allowed = "can be set to zero only if max.connections.per.ip.overrides property is set"
+                raise ConfigError(f"max.connections.per.ip {allowed}.")
+        except ConfigError as error:
+            raise ConfigError(f"requirement failed: {error}") from None
+        for kind in ("consumer", "share", "streams"):
+            interval, most = f"group.{kind}.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
+            if self.integer(interval) > self.integer(most):
+                raise ConfigError(f"{interval} must be less than or equal to {most}")
+        for name in ("max.connections", "max.connection.creation.rate"):
+            if self.value(name) == 0:
+                raise ConfigError(f"{INVALID}Invalid {name} 0 for configuration Invalid dynamic configuration")
+
     def become(self, to: Release) -> None:
         """Use the settings and defaults of another release. The levels of features stay as they are.
 
@@ -288,14 +321,15 @@ class BrokerConfigs(Configs):
     def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
         """Replace all dynamic settings of one broker or, if `broker` is None, of all brokers. Raises ConfigError as `alter`
         does."""
-        check_dynamic(layer, self.definitions, per_broker=broker is not None)
+        check_dynamic(layer, self.definitions, self.release.behaviour, per_broker=broker is not None)
         before = self._props
-        pools = {name: self.integer(name) for name in POOLS}
+        pools = {name: self.integer(name) for name in (CLEANER, *POOLS)}
         try:
             self._use(self._merged({**self.dynamic, broker: layer}))
-            self._check_together()
+            self._check_required()
             for name, threads in pools.items():
-                _check_pool(name, threads, self.integer(name))
+                if wrong := _check_pool(name, threads, self.integer(name)):
+                    raise ConfigError(f"{INVALID}{wrong} for configuration Invalid dynamic configuration")
         except ConfigError:
             self._use(before)
             raise
@@ -388,7 +422,8 @@ class BrokerConfigs(Configs):
 
     def topic_defaults(self, node: int) -> list[Entry]:
         """Returns all topic settings, internal settings included, as this broker shows them for a topic without overrides."""
-        return self.shown(node, lambda: [self._topic_default(setting, node) for setting in self.definitions.topic.values()])
+        settings = self.definitions.topic.values()
+        return self.shown(node, lambda: in_java_order([self._topic_default(setting, node) for setting in settings]))
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
         names = self.definitions.topic_synonyms.get(setting.name)
@@ -397,11 +432,13 @@ class BrokerConfigs(Configs):
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
 
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
-        """Returns all settings of one broker: first Kafka's own, then names that Kafka does not know."""
+        """Returns all settings of one broker: first internal settings that are set and names that Kafka does not know, then all
+        other settings."""
         return self.shown((node, *(facts or {}).items()), lambda: self._describe(node, facts))
 
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
-        entries = []
+        entries: list[Entry] = []
+        first: list[Entry] = []
         dynamic = {each: held for each, held in self.dynamic.items() if each in (None, node)}
         layers = self._merged(dynamic, self._static_at(node)) | dict(facts or {})
         known = self.definitions
@@ -417,9 +454,9 @@ class BrokerConfigs(Configs):
             value = setting.default_value() if raw is None else setting.parse(raw)
             shown = None if value is None or setting.sensitive else setting.text(value)
             source = synonyms[0].source if synonyms else Source.DEFAULT
-            kind = setting.shown_type
-            entries.append(Entry(name, shown, source, known.read_only(name), setting.sensitive, kind, synonyms))
-        return entries
+            entry = Entry(name, shown, source, known.read_only(name), setting.sensitive, setting.shown_type, synonyms)
+            (entries if name in known.broker and not setting.hidden else first).append(entry)
+        return in_java_order(first) + in_java_order(entries)
 
     def describe_altered(self) -> list[Entry]:
         """Returns the dynamic settings of all brokers.
@@ -432,7 +469,7 @@ class BrokerConfigs(Configs):
             setting, read_only = self.definitions.of_broker(name), self.definitions.read_only(name)
             shown = Entry(name, synonym.value, synonym.source, read_only, setting.sensitive, setting.type, [synonym])
             entries.append(shown)
-        return entries
+        return in_java_order(entries)
 
 
 def keep(held: dict[K, dict[str, str]], of: K, settings: Mapping[str, str]) -> None:
@@ -443,7 +480,9 @@ def keep(held: dict[K, dict[str, str]], of: K, settings: Mapping[str, str]) -> N
         held.pop(of, None)
 
 
-def check_dynamic(layer: Mapping[str, str], definitions: Definitions, *, per_broker: bool) -> None:
+def check_dynamic(
+    layer: Mapping[str, str], definitions: Definitions, behaviour: Behaviour, *, per_broker: bool
+) -> None:  # fmt: skip
     """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
     known = [setting for name in layer if (setting := definitions.broker.get(name)) is not None and not setting.absent]
     fixed = [setting.name for setting in known if setting.read_only]
@@ -454,6 +493,8 @@ def check_dynamic(layer: Mapping[str, str], definitions: Definitions, *, per_bro
         how = "can be dynamically updated only per-listener using the listener prefix"
         raise ConfigError(f"These security configs {how}: [{', '.join(secret)}]")
     for setting in known:
+        if behaviour.refuses_repeated_items:
+            _check_items(setting, layer[setting.name])
         setting.parse(layer[setting.name])
     local = [setting.name for setting in known if "per-broker" in setting.marks]
     if local and not per_broker:
@@ -461,22 +502,36 @@ def check_dynamic(layer: Mapping[str, str], definitions: Definitions, *, per_bro
         raise ConfigError(f"Cannot update these configs {where}: [{', '.join(local)}]")
 
 
+def _check_items(setting: Setting, raw: str) -> None:
+    items = [each.strip() for each in raw.split(",")]
+    if setting.type is ConfigType.LIST and LOOSE not in setting.marks and len(set(items)) != len(items):
+        raise ConfigError(f"Configuration '{setting.name}' values must not be duplicated.")
+
+
+CLEANER, CLEANER_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 POOLS = (
-    "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
-    "num.recovery.threads.per.data.dir", "num.replica.fetchers",
+    "background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers", "remote.log.manager.copier.thread.pool.size", "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size", "remote.log.reader.threads",
 )  # fmt: skip
-"""The settings for numbers of threads. In Kafka one alteration can at most double or halve a number of threads."""
+"""The settings for numbers of threads, besides `CLEANER`. In Kafka one alteration can at most double or halve a number of
+threads."""
+INVALID = "Invalid value org.apache.kafka.common.config.ConfigException: "
+"""The message of Kafka's DynamicBrokerConfig begins so if a part of the broker refuses a setting."""
 
 
-def _check_pool(name: str, before: int, after: int) -> None:
-    """Kafka's DynamicThreadPool.validateReconfiguration."""
-    failed = f"Dynamic thread count update validation failed for {name}={after}"
-    if after == before:
-        return
+def _check_pool(name: str, before: int, after: int) -> str | None:
+    """Returns the message of Kafka's DynamicThreadPool.validateReconfiguration or LogCleaner.validateReconfiguration, or
+    None."""
+    failed = f"Dynamic thread count update validation failed for {name}={after}, value should"
+    cleaner = "Log cleaner threads cannot be"
     if after < before // 2:
-        raise ConfigError(f"{failed}, value should be at least half the current value {before}")
+        few = f"{cleaner} reduced to less than" if name == CLEANER else f"{failed} be at least"
+        return f"{few} half the current value {before}"
     if after > before * 2:
-        raise ConfigError(f"{failed}, value should not be greater than double the current value {before}")
+        many = f"{cleaner} increased to more than" if name == CLEANER else f"{failed} not be greater than"
+        return f"{many} double the current value {before}"
+    return None
 
 
 def check_topic_configs(
@@ -563,7 +618,7 @@ class TopicConfigs(Configs):
 
     def _describe_created(self, node: int) -> list[Entry]:
         entries = self.describe(node) if self.behaviour.hides_at_creation else self._describe(node, None, with_internal=True)
-        return [entry._replace(source=self.source(entry.name, node)) for entry in entries]
+        return [entry._replace(source=self.source(entry.name, node)) for entry in sorted(entries)]
 
     def _describe(self, node: int, names: Iterable[str] | None, *, with_internal: bool = False) -> list[Entry]:
         wanted = None if names is None else set(names)

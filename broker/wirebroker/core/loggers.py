@@ -1,8 +1,9 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
-The loggers have the names that Kafka 4.3.1 shows after its start. The loggers' levels are those in Kafka's log4j2.yaml. This
-broker has no log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child
-loggers inherit it.
+The loggers have the names that Kafka 4.3.1 or 4.4.0 shows after the creation of its first topic. In loggers.txt a line has a
+logger's name, its own level (`-` is no level), and "4.4" or "before-4.4" if only these releases have the logger. Loggers that
+share a bucket of Java's HashMap have Kafka's order. The loggers' levels are those in Kafka's log4j2.yaml. This broker has no
+log4j, so a level does not change what this broker logs. A level lasts until the broker restarts, and child loggers inherit it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from functools import cache
 from pathlib import Path
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.java_order import buckets_for, hash_order, java_hash
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.releases.changes import Behaviour
 
 ROOT = "root"
 OF_THE_QUORUM = tuple(f"org.apache.kafka.{each}" for each in ("controller", "image", "metadata", "raft"))
+SINCE_4_4, BEFORE_4_4 = "4.4", "before-4.4"
+"""The marks of loggers that only some releases have."""
 LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
 
@@ -28,11 +32,12 @@ class Loggers:
         """The levels that clients have set, by logger; "" if a client has removed the logger's own level."""
 
     def levels(self, behaviour: Behaviour) -> Iterator[tuple[str, str]]:
-        """Returns each logger of the release with its effective level."""
-        return ((name, self._level(name, behaviour)) for name in _names() if _exists(name, behaviour))
+        """Returns each logger of the release with its effective level, in the order of Kafka's HashMap."""
+        shown = [name for name in _names() if _exists(name, behaviour)]
+        return ((name, self._level(name, behaviour)) for name in hash_order(shown, java_hash, buckets_for(len(shown))))
 
     def _level(self, name: str, behaviour: Behaviour) -> str:
-        while not (own := self._altered.get(name, _names().get(name, ""))):
+        while not (own := self._altered.get(name, _names().get(name, ("", ""))[0])):
             name = (behaviour.tells_inherited_levels and name.rpartition(".")[0]) or ROOT
         return own
 
@@ -62,11 +67,15 @@ class Loggers:
 
 
 def _exists(name: str, behaviour: Behaviour) -> bool:
-    return name in _names() and (behaviour.has_quorum_loggers or not name.startswith(OF_THE_QUORUM))
+    if name not in _names() or not (behaviour.has_quorum_loggers or not name.startswith(OF_THE_QUORUM)):
+        return False
+    return _names()[name][1] != (BEFORE_4_4 if behaviour.has_moved_loggers else SINCE_4_4)
 
 
 @cache
-def _names() -> dict[str, str]:
-    """Returns the own level of every logger; most loggers have none, and get ""."""
+def _names() -> dict[str, tuple[str, str]]:
+    """Returns the own level of every logger, and the mark of the releases that have it. Most loggers have neither, and get
+    ""."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
-    return {name: level for name, _, level in (line.partition(" ") for line in lines)}
+    rows = ([*line.split(), "", ""] for line in lines)
+    return {name: (level.strip("-"), releases) for name, level, releases, *_ in rows}

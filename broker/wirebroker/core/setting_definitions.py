@@ -144,7 +144,8 @@ class Setting:
         elif self.valid == "reset":
             if value not in ("latest", "earliest") and _BY_DURATION.fullmatch(value) is None:
                 known = "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'"
-                raise self.error(value, f"The value must be {known}.")
+                again = f"Invalid value `{value.strip()}` for configuration {self.name}."
+                raise self.error(value, f"{again} The value must be {known}.")
         elif value not in self.valid.split("|"):
             raise self.error(value, f"String must be one of: {', '.join(self.valid.split('|'))}")
 
@@ -157,10 +158,10 @@ class Setting:
                     "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
                 )
             return
-        if "" in values and LOOSE not in self.marks:
-            raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
-        if self.valid != "-":
-            for value in values:
+        for value in values:
+            if not value and LOOSE not in self.marks:
+                raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
+            if self.valid != "-":
                 self._check_word(value)
 
     def error(self, value: str, why: str) -> ConfigError:
@@ -302,19 +303,31 @@ LOOSE = "loose"
 """The mark of a list that may have an item twice, and empty items."""
 VALID = "valid="
 """The prefix of a mark that names the valid values of a release's setting."""
+AFTER = "after="
+"""The prefix of a mark that names the setting that Kafka defines before a release's setting."""
 
 
 def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | None]) -> dict[str, Setting]:
-    found = dict(own)
+    found, names = dict(own), list(own)
     for name, change in changes.items():
         known = own.get(name)
         if change is not None:
             kind, default, *marks = change
-            valid = next((each.removeprefix(VALID) for each in marks if each.startswith(VALID)), known.valid if known else "-")
-            found[name] = _setting(name, kind, default, valid, [each for each in marks if not each.startswith(VALID)])
+            valid = _marked(VALID, marks) or (known.valid if known else "-")
+            found[name] = _setting(name, kind, default, valid, [each for each in marks if not each.startswith((VALID, AFTER))])
         elif known is not None:
             found[name] = dataclasses.replace(known, marks=known.marks | {"absent"})
-    return found
+    waiting = {name: _marked(AFTER, changes[name] or ()) for name in found if name not in own}
+    while ready := [name for name, after in waiting.items() if after is None or after in names]:
+        for name in ready:
+            after = waiting.pop(name)
+            names.insert(len(names) if after is None else names.index(after) + 1, name)
+    return {name: found[name] for name in (*names, *waiting)}
+
+
+def _marked(prefix: str, marks: Iterable[str]) -> str | None:
+    """Returns the rest of the mark that begins with `prefix`, or None."""
+    return next((each.removeprefix(prefix) for each in marks if each.startswith(prefix)), None)
 
 
 @cache

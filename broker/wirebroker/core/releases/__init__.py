@@ -32,8 +32,8 @@ class Feature(NamedTuple):
 
 SettingChange = tuple[str, ...]
 """The type, default and marks of a setting that differs from Kafka 4.3.1, in the form of setting_definitions.txt. The mark
-`valid=` names the valid values. The mark `internal` means that no broker shows the setting, so its values were taken from
-Kafka's code."""
+`valid=` names the valid values, and `after=` the setting that Kafka defines before this one. The mark `internal` means that no
+broker shows the setting, so its values were taken from Kafka's code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,8 @@ class Behaviour:
     """ShareFetch without a group id or a member id gets INVALID_REQUEST. Older brokers respond with UNKNOWN_SERVER_ERROR."""
     grows_from_start: bool = True
     """If partitions are added to a topic of a share group, the group reads them from their first record."""
+    counts_wanted_partitions: bool = True
+    """CreateTopics first refuses a request for more than ten thousand partitions, including those of invalid topics."""
     limits_new_partitions: bool = True
     """CreatePartitions refuses a request that adds more than ten thousand partitions."""
     full_streams_groups: bool = True
@@ -203,6 +205,13 @@ class Behaviour:
     mechanism."""
     has_quorum_loggers: bool = True
     """Brokers have the loggers of the quorum's controller."""
+    refuses_repeated_items: bool = True
+    """A dynamic setting of a broker cannot be a list that has an item twice."""
+    tells_ranges: bool = True
+    """If a group's setting is refused because it is out of range, the message names the range. In older brokers the message
+    names the broker's setting that is the limit."""
+    has_moved_loggers: bool = True
+    """Loggers have the names of the classes of Kafka 4.4, which has moved some classes to other packages."""
     tells_inherited_levels: bool = True
     """DescribeConfigs shows the level that a logger inherits from its parent. Older brokers show the level of the root
     logger."""
@@ -438,6 +447,9 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "limits_new_partitions", False, "seen", "CreatePartitions adds at most 10,000 partitions"),
     Change("4.4", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with error 42"),
     Change("4.4", "responds_to_deleted_topics", False, "seen", "ShareFetch of a deleted topic has error 3 for each partition"),
+    Change("4.4", "refuses_repeated_items", False, "seen", "a broker's setting that has an item twice cannot be altered"),
+    Change("4.4", "tells_ranges", False, "seen", "the refusal of a group's setting names the range in which it must be"),
+    Change("4.4", "has_moved_loggers", False, "seen", "some of the brokers' loggers have other names"),
     Change("4.4", "finite_quotas", False, "seen", "a quota that is not a finite number is refused"),
     Change("4.4", "refuses_negative_epochs", False, "seen", "the state of a share partition needs epochs of 0 or more"),
     Change("4.4", "keeps_share_progress", False, "seen", "a write of a share partition's state never lowers its start offset"),
@@ -541,6 +553,7 @@ CHANGES: tuple[Change, ...] = (
         "seen",
         "after errors 76 and 117 a client may call GetTelemetrySubscriptions without waiting",
     ),
+    Change("3.9", "counts_wanted_partitions", False, "KAFKA-17870", "CreateTopics refuses more than 10,000 partitions first"),
     Change("3.9", "stand_ins", -4, "KIP-1005", "in ListOffsets, timestamps of −5 and below are special values or are refused"),
     Change("3.9", "versions_stand_ins", False, "KIP-1005", "in ListOffsets, a special value needs the version that brought it"),
     Change("3.8", "waits_at_end_only", False, "seen", "a Fetch from an offset after the last readable one does not wait"),
